@@ -1,4 +1,7 @@
-"""An answer that moves is waited for, one that trickles is not, and none for ever."""
+"""An answer that moves is waited for, one that trickles is not, and none for ever.
+
+Source: ours (ADR 036); Kafka's clients count only whole responses.
+"""
 
 from __future__ import annotations
 

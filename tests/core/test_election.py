@@ -1,4 +1,7 @@
-"""Tallies, timeouts and the order of successors."""
+"""Tallies, timeouts and the order of successors.
+
+Source: Kafka ``EpochElection``; KIP-996; KIP-595 §Vote and §EndQuorumEpoch (successor back-off).
+"""
 
 from __future__ import annotations
 

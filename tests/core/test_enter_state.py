@@ -1,4 +1,7 @@
-"""What goes along with each named move: vote, leader, high watermark, timer."""
+"""What goes along with each named move: vote, leader, high watermark, timer.
+
+Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The epoch cache against its twin: a list that holds the epoch of every record."""
+"""The epoch cache against its twin: a list that holds the epoch of every record.
+
+Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The log as the core sees it, against a naive twin: lists of records, one in memory, one on a disk that lags.
 
 Every record of the twin is unique, so that what was cut off and what took its place can never be confused.
+
+Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Records, plain batches, truncations, snapshots of the log and snapshots in its place, at adjacent offsets, in every
 order up to a depth; after each step every question that may still be asked is asked. Nothing before the newest snapshot
 is cut or asked for any more: what it stands for is committed.
+
+Source: KIP-853 §Log and voter sets; Raft dissertation §4.1 (the latest set in the log is in force, committed or not).
 """
 
 from __future__ import annotations

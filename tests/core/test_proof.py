@@ -1,4 +1,7 @@
-"""When those that told are enough: no majority with the replica is without one of them."""
+"""When those that told are enough: no majority with the replica is without one of them.
+
+Source: ours (ADR 022); KAFKA-14077.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is remembered of damage: each place once, and not without end."""
+"""What is remembered of damage: each place once, and not without end.
+
+Source: ours (ADR 012); Raft paper §5.4.3 (Leader Completeness).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Quorum arithmetic against its brute-force twin: every subset of voters is tried."""
+"""Quorum arithmetic against its brute-force twin: every subset of voters is tried.
+
+Source: Raft paper §5.3–5.4; Kafka ``LeaderState.maybeUpdateHighWatermark``; etcd ``quorum/majority.go``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The core as a whole: every event in every state, start-up, and what belongs to no single handler."""
+"""The core as a whole: every event in every state, start-up, and what belongs to no single handler.
+
+Source: KIP-595, KIP-996; the shape is etcd's ``Ready`` and scylla's ``fsm_output``.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 What must hold whatever others send: no exception, the epoch never goes back, nothing is said of an epoch that is not
 on disk, one vote in an epoch however often it restarts, and no deadline that is over and changes nothing. One seed
 decides a whole life; half of what it brings is nearly right, so that lives get somewhere.
+
+Source: Raft paper §5.1 (epochs never go back), §5.2 (one vote an epoch); KIP-595 §Vote.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Look-ups that all handlers rely on, in every state."""
+"""Look-ups that all handlers rely on, in every state.
+
+Source: KIP-595; Kafka ``QuorumState``.
+"""
 
 from __future__ import annotations
 

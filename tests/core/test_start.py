@@ -1,4 +1,7 @@
-"""The first state: every row of the start-up table."""
+"""The first state: every row of the start-up table.
+
+Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
+"""
 
 from __future__ import annotations
 

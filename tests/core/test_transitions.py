@@ -1,4 +1,7 @@
-"""The table of moves, every pair of it; and what comes with a transition."""
+"""The table of moves, every pair of it; and what comes with a transition.
+
+Source: KIP-595, KIP-996; Kafka ``QuorumState`` and ``KafkaRaftClient.transitionTo*``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who votes since when: added in the order of the log, looked up, cut at both ends."""
+"""Who votes since when: added in the order of the log, looked up, cut at both ends.
+
+Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
+"""
 
 from __future__ import annotations
 

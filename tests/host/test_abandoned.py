@@ -1,4 +1,7 @@
-"""Whose connection is gone waits for nothing: the core hears of it."""
+"""Whose connection is gone waits for nothing: the core hears of it.
+
+Source: ours; Kafka's ``SocketServer`` lets an abandoned Fetch expire.
+"""
 
 from __future__ import annotations
 

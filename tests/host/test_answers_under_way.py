@@ -1,4 +1,7 @@
-"""How much of an answer has come, or has left, is known for as long as it matters."""
+"""How much of an answer has come, or has left, is known for as long as it matters.
+
+Source: ours (ADR 036).
+"""
 
 from __future__ import annotations
 

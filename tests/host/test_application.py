@@ -1,4 +1,7 @@
-"""What the application asks of its node: prepared appends, resigning, leaving."""
+"""What the application asks of its node: prepared appends, resigning, leaving.
+
+Source: Kafka's ``RaftClient.prepareAppend``, ``schedulePreparedAppend``, ``resign`` and ``shutdown``.
+"""
 
 from __future__ import annotations
 

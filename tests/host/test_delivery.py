@@ -1,4 +1,7 @@
-"""What listeners are given: every committed batch once and in order, and leadership only with the whole state."""
+"""What listeners are given: every committed batch once and in order, and leadership only with the whole state.
+
+Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``.
+"""
 
 from __future__ import annotations
 

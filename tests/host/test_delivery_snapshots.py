@@ -1,4 +1,7 @@
-"""What listeners are given of snapshots: the newest in the place of what it holds, at first and when they lag."""
+"""What listeners are given of snapshots: the newest in the place of what it holds, at first and when they lag.
+
+Source: KIP-630; Kafka's ``RaftClient.Listener.handleLoadSnapshot``, ``KafkaRaftClient.updateListenersProgress``.
+"""
 
 from __future__ import annotations
 

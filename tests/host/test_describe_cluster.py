@@ -1,4 +1,7 @@
-"""DescribeCluster: the voters of the listener where it was asked, in Kafka's form."""
+"""DescribeCluster: the voters of the listener where it was asked, in Kafka's form.
+
+Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
+"""
 
 from __future__ import annotations
 

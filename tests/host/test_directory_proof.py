@@ -1,4 +1,7 @@
-"""The note of a directory is there before the node says a word, and an election before the note."""
+"""The note of a directory is there before the node says a word, and an election before the note.
+
+Source: ours (ADR 022).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A leader that says that the logs part within a batch: file and memory of the follower go on to agree."""
+"""A leader that says that the logs part within a batch: file and memory of the follower go on to agree.
+
+Source: ours (ADR 023); KIP-595 §Log reconciliation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A quorum whose epoch is exhausted, repaired as docs/server.md says: all stop, one edit on each node, all start."""
+"""A quorum whose epoch is exhausted, repaired as docs/server.md says: all stop, one edit on each node, all start.
+
+Source: ours (ADR 029).
+"""
 
 from __future__ import annotations
 

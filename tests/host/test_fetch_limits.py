@@ -1,4 +1,7 @@
-"""How much one Fetch answer brings: what the request allows, at least one batch, and whole batches only."""
+"""How much one Fetch answer brings: what the request allows, at least one batch, and whole batches only.
+
+Source: KIP-74 (the first batch comes whole); KIP-595 §Fetch.
+"""
 
 from __future__ import annotations
 

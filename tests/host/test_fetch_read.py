@@ -1,4 +1,7 @@
-"""Records for Fetch answers: from memory at once, from files later, and never what a truncation took away."""
+"""Records for Fetch answers: from memory at once, from files later, and never what a truncation took away.
+
+Source: Kafka's ``KafkaRaftLog.read`` (isolation UNCOMMITTED); the generation is ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages leave when the disk has what they rely on: not before, not twice, and only the newest for a peer."""
+"""Messages leave when the disk has what they rely on: not before, not twice, and only the newest for a peer.
+
+Source: etcd ``raft/doc.go`` (write before you send); openraft ``io_ordering``.
+"""
 
 from __future__ import annotations
 

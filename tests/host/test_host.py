@@ -1,4 +1,7 @@
-"""Three hosts, and sometimes one, live through elections, replication, cuts, crashes and bad company."""
+"""Three hosts, and sometimes one, live through elections, replication, cuts, crashes and bad company.
+
+Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595.
+"""
 
 from __future__ import annotations
 

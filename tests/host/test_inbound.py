@@ -1,4 +1,7 @@
-"""Requests of others: what reaches the core, what is answered without it, in which order, and what closes."""
+"""Requests of others: what reaches the core, what is answered without it, in which order, and what closes.
+
+Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Events wait in order, with the records that they brought."""
+"""Events wait in order, with the records that they brought.
+
+Source: the shape is dask's ``worker_state_machine`` (instructions out, events in).
+"""
 
 from __future__ import annotations
 

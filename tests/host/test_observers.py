@@ -1,4 +1,7 @@
-"""Observers among hosts, with and without an id: they follow, and nothing else."""
+"""Observers among hosts, with and without an id: they follow, and nothing else.
+
+Source: KIP-595 (voters and observers); Kafka's ``QuorumState`` (a replica without an id observes).
+"""
 
 from __future__ import annotations
 

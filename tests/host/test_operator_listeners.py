@@ -1,4 +1,7 @@
-"""The operators' APIs are served on the listeners that are meant for operators, and on no other."""
+"""The operators' APIs are served on the listeners that are meant for operators, and on no other.
+
+Source: ours (ADR 035).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests to peers: dialed on demand, the newest only, and every one answered or failed exactly once."""
+"""Requests to peers: dialed on demand, the newest only, and every one answered or failed exactly once.
+
+Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595 §Request timeout.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,9 @@ class Desk:
     ) -> int:
         """Send a request, a vote if nothing is said; its correlation id of the core."""
         self._next_id += 1
-        message = message or vote()
         peer = Peer(id=peer_id, endpoint=to or endpoint(peer_id))
-        self.peers.send(Send(after=after, peer=peer, correlation_id=self._next_id, message=message), at(self.now_ms))
+        send = Send(after=after, peer=peer, correlation_id=self._next_id, message=message or vote())
+        self.peers.send(send, at(self.now_ms))
         return self._next_id
 
     def connect(self, versions: dict[ApiKey, tuple[int, int]] = ALL) -> ConnectionId:
@@ -70,11 +73,8 @@ class Desk:
     def asked(self) -> list[tuple[ConnectionId, ApiKey, int]]:
         """Connection, API and wire id of every request so far, the negotiations left out."""
         headers = [(connection, decode_request_header(frame)) for connection, frame in self.ports.sent]
-        return [
-            (connection, ApiKey(header.api_key), header.correlation_id)
-            for connection, header in headers
-            if header.api_key != ApiKey.API_VERSIONS
-        ]
+        asked = [(connection, ApiKey(each.api_key), each.correlation_id) for connection, each in headers]
+        return [each for each in asked if each[1] != ApiKey.API_VERSIONS]
 
     def arrivals(self) -> list[Arrival]:
         return list(iter(self.inbox.take, None))

@@ -1,4 +1,7 @@
-"""What a node reports of a peer that it asks again every few milliseconds: each line once, until it answers well."""
+"""What a node reports of a peer that it asks again every few milliseconds: each line once, until it answers well.
+
+Source: ours.
+"""
 
 from __future__ import annotations
 

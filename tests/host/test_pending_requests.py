@@ -1,4 +1,7 @@
-"""Each who asked for an upgrade is told once."""
+"""Each who asked for an upgrade is told once.
+
+Source: KIP-584; Kafka's ``QuorumController.updateFeatures``.
+"""
 
 from __future__ import annotations
 

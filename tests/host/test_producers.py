@@ -1,4 +1,7 @@
-"""Each proposal gets one outcome; batches hold the values that were planned; sizes are never claimed too small."""
+"""Each proposal gets one outcome; batches hold the values that were planned; sizes are never claimed too small.
+
+Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hosts with damaged logs: found at start, by a read and by the scrub, mended from the others, nothing told twice."""
+"""Hosts with damaged logs: found at start, by a read and by the scrub, mended from the others, nothing told twice.
+
+Source: ours (ADR 012).
+"""
 
 from __future__ import annotations
 

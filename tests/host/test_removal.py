@@ -1,4 +1,8 @@
-"""Files that no longer count linger for the delay, and then go one by one where nobody waits for the disk."""
+"""Files that no longer count linger for the delay, and then go one by one where nobody waits for the disk.
+
+Source: Kafka's ``internal.metadata.delete.delay.millis``; ``LogSegment.changeFileSuffixes``,
+``Snapshots.markForDelete``.
+"""
 
 from __future__ import annotations
 

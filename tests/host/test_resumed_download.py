@@ -1,4 +1,7 @@
-"""A download that is interrupted goes on where it was, as far as the bytes are surely those of the same file."""
+"""A download that is interrupted goes on where it was, as far as the bytes are surely those of the same file.
+
+Source: KIP-630 §FetchSnapshot; resuming is ours (ADR 011).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Averages, maxima and rates over sliding samples, and ratios of time, by a hand-moved clock."""
+"""Averages, maxima and rates over sliding samples, and ratios of time, by a hand-moved clock.
+
+Source: Kafka's ``SampledStat``, ``Avg``, ``Max``, ``Rate`` with ``WindowedSum``, and ``TimeRatio``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One step at a time, whoever calls from within one; none before the start, none after the end."""
+"""One step at a time, whoever calls from within one; none before the start, none after the end.
+
+Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Random bytes and a catalogue of batches that are no batches take the place of good ones in the frames to one follower,
 length for length, so that everything around them stays readable (KAFKA-18723).
+
+Source: KAFKA-18723; KIP-595 §Fetch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A node that is not who the voter set says hears what the set expects and which command mends it, once."""
+"""A node that is not who the voter set says hears what the set expects and which command mends it, once.
+
+Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a node knows of voters when it starts: the checkpoint it was formatted with, then its log."""
+"""What a node knows of voters when it starts: the checkpoint it was formatted with, then its log.
+
+Source: KIP-853; Kafka's ``KRaftControlRecordStateMachine``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sizes and ages of a log: Kafka's defaults, and what is refused."""
+"""Sizes and ages of a log: Kafka's defaults, and what is refused.
+
+Source: Kafka's defaults of ``metadata.log.*`` and ``RaftConfig``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A damaged log: its files stay as they are until it is cut, and then all of the damage goes, whatever happens."""
+"""A damaged log: its files stay as they are until it is cut, and then all of the damage goes, whatever happens.
+
+Source: ours (ADR 012).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who owns a log directory: the lock, and the identity in meta.properties."""
+"""Who owns a log directory: the lock, and the identity in meta.properties.
+
+Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
+"""
 
 from __future__ import annotations
 

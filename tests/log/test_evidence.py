@@ -1,4 +1,7 @@
-"""What the other files say about a log, whole, absent and damaged; and nothing is written."""
+"""What the other files say about a log, whole, absent and damaged; and nothing is written.
+
+Source: rules of ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Formatting writes all directories or none, and what it wrote is what a start takes for its own."""
+"""Formatting writes all directories or none, and what it wrote is what a start takes for its own.
+
+Source: KIP-858, KIP-631 §Formatting; Kafka's ``Formatter``, ``StorageTool`` and ``MetaPropertiesEnsemble``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The index rule, held to the index files that Kafka wrote for its own logs."""
+"""The index rule, held to the index files that Kafka wrote for its own logs.
+
+Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 The crash tests know which logs and elections the jobs passed through. What recovers must be one of them: nothing
 acknowledged lost, nothing mixed, no bytes that were never written.
+
+Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync failure of 2018; Kafka's
+``KafkaRaftClient.appendAsFollower``.
 """
 
 from __future__ import annotations

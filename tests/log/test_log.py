@@ -1,4 +1,7 @@
-"""The log as its users see it: appends, rolls, reads, truncations, and what a reader meets meanwhile."""
+"""The log as its users see it: appends, rolls, reads, truncations, and what a reader meets meanwhile.
+
+Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
+"""
 
 from __future__ import annotations
 

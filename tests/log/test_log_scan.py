@@ -1,4 +1,7 @@
-"""Torn tail or corruption: the judgement at every offset of the recovery point."""
+"""Torn tail or corruption: the judgement at every offset of the recovery point.
+
+Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The beginning of a log: behind a snapshot that took its place, or where cleaning left it; power lost meanwhile."""
+"""The beginning of a log: behind a snapshot that took its place, or where cleaning left it; power lost meanwhile.
+
+Source: KIP-630; Kafka's ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
+"""
 
 from __future__ import annotations
 

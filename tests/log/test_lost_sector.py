@@ -1,4 +1,7 @@
-"""Bytes that the disk cannot read any more: damage of what they held, and of nothing else, wherever that is found."""
+"""Bytes that the disk cannot read any more: damage of what they held, and of nothing else, wherever that is found.
+
+Source: ours (ADR 026).
+"""
 
 from __future__ import annotations
 

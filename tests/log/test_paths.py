@@ -1,4 +1,7 @@
-"""Names of files: Kafka's spelling and no other."""
+"""Names of files: Kafka's spelling and no other.
+
+Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
+"""
 
 from __future__ import annotations
 

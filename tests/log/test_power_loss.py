@@ -1,4 +1,8 @@
-"""What `OsFs` really makes durable: its system calls are recorded, and the power goes after each of them."""
+"""What `OsFs` really makes durable: its system calls are recorded, and the power goes after each of them.
+
+Source: POSIX ``fdatasync``, ``rename``; Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC
+2020).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files that are deleted, renamed or replaced under a running node are noticed; what the node does itself is not."""
+"""Files that are deleted, renamed or replaced under a running node are noticed; what the node does itself is not.
+
+Source: ours.
+"""
 
 from __future__ import annotations
 

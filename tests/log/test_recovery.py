@@ -2,6 +2,9 @@
 
 The promise under test: what recovers is a prefix of what was written, it holds every batch that was acknowledged, and
 it is durable when `Log.open` returns.
+
+Source: Kafka's ``LogLoader``; KIP-595, KIP-630; Rebello et al., Can Applications Recover from fsync Failures? (USENIX
+ATC 2020).
 """
 
 from __future__ import annotations

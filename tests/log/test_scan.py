@@ -1,4 +1,7 @@
-"""Walking over a file: chunks, cuts at every byte, and lengths that lie."""
+"""Walking over a file: chunks, cuts at every byte, and lengths that lie.
+
+Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One segment: staged writes, its end, its truncation, and which of its files change when."""
+"""One segment: staged writes, its end, its truncation, and which of its files change when.
+
+Source: Kafka's ``LogSegment``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a reader of one segment gets, and every way the bytes can be wrong."""
+"""What a reader of one segment gets, and every way the bytes can be wrong.
+
+Source: Kafka's ``LogSegment.read``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whatever stands in a small file: it is read, or refused with a StorageError that names it, never another error."""
+"""Whatever stands in a small file: it is read, or refused with a StorageError that names it, never another error.
+
+Source: ours.
+"""
 
 from __future__ import annotations
 

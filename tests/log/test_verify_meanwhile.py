@@ -1,4 +1,7 @@
-"""A directory may change, or become unreadable, while it is looked at: only what stays wrong is called damage."""
+"""A directory may change, or become unreadable, while it is looked at: only what stays wrong is called damage.
+
+Source: ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a log says of voters is found again when it is opened, without looking at every batch twice."""
+"""What a log says of voters is found again when it is opened, without looking at every batch twice.
+
+Source: KIP-853 §Log; Kafka ``KRaftControlRecordStateMachine``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Headers of all versions, bodies behind them, and requests that we do not have."""
+"""Headers of all versions, bodies behind them, and requests that we do not have.
+
+Source: Kafka protocol guide §Protocol; KIP-482; KIP-511.
+"""
 
 from __future__ import annotations
 

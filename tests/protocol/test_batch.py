@@ -1,4 +1,7 @@
-"""The batch header: every field, every contradiction, the CRC against each bit, and scans of cut data."""
+"""The batch header: every field, every contradiction, the CRC against each bit, and scans of cut data.
+
+Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
+"""
 
 from __future__ import annotations
 

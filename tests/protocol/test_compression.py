@@ -1,4 +1,7 @@
-"""Codecs: what each writes is read back; damage, cuts and bombs end in one error and bounded memory."""
+"""Codecs: what each writes is read back; damage, cuts and bombs end in one error and bounded memory.
+
+Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
+"""
 
 from __future__ import annotations
 

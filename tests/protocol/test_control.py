@@ -1,4 +1,8 @@
-"""Control records: kio as the twin for every schema, and what does not belong into a Raft log."""
+"""Control records: kio as the twin for every schema, and what does not belong into a Raft log.
+
+Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message definitions ``LeaderChangeMessage``,
+``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
+"""
 
 from __future__ import annotations
 

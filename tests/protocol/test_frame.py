@@ -1,4 +1,7 @@
-"""Frames out of a stream, however it is cut, and what is refused."""
+"""Frames out of a stream, however it is cut, and what is refused.
+
+Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
+"""
 
 from __future__ import annotations
 

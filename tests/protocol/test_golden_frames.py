@@ -1,6 +1,8 @@
 """Kafka's own frames: what we read and write again must be the same bytes.
 
 Every request and response of our APIs among the recordings; of all other APIs the request headers.
+
+Source: frames that Kafka sent and received (tests/golden); Kafka's message definitions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Varints, strings, counts and tagged fields: what is written is read, what is cut or absurd is refused."""
+"""Varints, strings, counts and tagged fields: what is written is read, what is cut or absurd is refused.
+
+Source: Kafka protocol guide §Protocol Primitive Types; KIP-482 §Tagged fields.
+"""
 
 from __future__ import annotations
 

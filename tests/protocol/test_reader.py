@@ -1,4 +1,7 @@
-"""Generated readers: every version of every message, every cut, and bytes that nobody wrote."""
+"""Generated readers: every version of every message, every cut, and bytes that nobody wrote.
+
+Source: Kafka protocol guide; KIP-482.
+"""
 
 from __future__ import annotations
 

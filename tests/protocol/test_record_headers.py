@@ -1,4 +1,7 @@
-"""Headers of records are bounded: a batch of under a kilobyte may expand to millions of them, and KRaft writes none."""
+"""Headers of records are bounded: a batch of under a kilobyte may expand to millions of them, and KRaft writes none.
+
+Source: ours; KIP-82 sets no bound.
+"""
 
 from __future__ import annotations
 

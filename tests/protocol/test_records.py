@@ -1,4 +1,7 @@
-"""Batches whole: Kafka's own bytes both ways, records of any client on every codec, and damage of any kind."""
+"""Batches whole: Kafka's own bytes both ways, records of any client on every codec, and damage of any kind.
+
+Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,8 @@ from pykraft.types import (
 from tests.protocol.test_compression import compress
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-LOGS = sorted(
-    path
-    for pattern in ("*/disk/**/*.log", "*/disk/**/*.log.deleted", "*/disk/**/*.checkpoint")
-    for path in GOLDEN.glob(pattern)
-    if path.stat().st_size > 0
-)
+PATTERNS = ("*/disk/**/*.log", "*/disk/**/*.log.deleted", "*/disk/**/*.checkpoint")
+LOGS = sorted(path for pattern in PATTERNS for path in GOLDEN.glob(pattern) if path.stat().st_size > 0)
 
 LEADER_CHANGE_BATCH = bytes.fromhex("""
     0000000000000000 0000005e 00000001 02 e6df4f44 0020 00000000 000001a1fbf8dbe6 000001a1fbf8dbe6

@@ -1,4 +1,7 @@
-"""The vocabulary of the tables: versions, defaults, smallest sizes."""
+"""The vocabulary of the tables: versions, defaults, smallest sizes.
+
+Source: Kafka's message definitions (clients ``common/message/*.json``) and their README; KIP-482.
+"""
 
 from __future__ import annotations
 

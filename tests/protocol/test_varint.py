@@ -1,4 +1,7 @@
-"""Zigzag varints: Kafka's published values, round trips over the whole range, and every way to be malformed."""
+"""Zigzag varints: Kafka's published values, round trips over the whole range, and every way to be malformed.
+
+Source: KIP-98 §Message Format; Kafka's ``ByteUtils.readVarint``, ``readVarlong``.
+"""
 
 from __future__ import annotations
 

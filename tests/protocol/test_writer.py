@@ -1,4 +1,7 @@
-"""Generated writers: defaults, what a version cannot carry, and records that are not copied."""
+"""Generated writers: defaults, what a version cannot carry, and records that are not copied.
+
+Source: Kafka protocol guide; KIP-482; the ``ignorable`` rule of Kafka's message definitions.
+"""
 
 from __future__ import annotations
 

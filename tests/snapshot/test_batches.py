@@ -1,4 +1,7 @@
-"""A snapshot's bytes become sound batches however they are cut, and what cannot be a snapshot is told by its place."""
+"""A snapshot's bytes become sound batches however they are cut, and what cannot be a snapshot is told by its place.
+
+Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``RecordsIterator``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The checkpoint that makes a quorum dynamic: written whole, and read for what it says of voters."""
+"""The checkpoint that makes a quorum dynamic: written whole, and read for what it says of voters.
+
+Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` and ``BootstrapDirectory``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""KIP-630's names for what a snapshot's name says."""
+"""KIP-630's names for what a snapshot's name says.
+
+Source: KIP-630 §Snapshot Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
+"""
 
 from __future__ import annotations
 

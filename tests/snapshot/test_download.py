@@ -1,4 +1,7 @@
-"""A download takes sound bytes only, goes on after whatever came in between, and freezes only what is whole."""
+"""A download takes sound bytes only, goes on after whatever came in between, and freezes only what is whole.
+
+Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Snapshot files by their names: which count, in what order, and what a start and a removal leave of them."""
+"""Snapshot files by their names: which count, in what order, and what a start and a removal leave of them.
+
+Source: KIP-630 §Snapshot Format; Kafka's ``Snapshots``, ``SnapshotPath``, ``KafkaRaftLog.recoverSnapshots``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The head of a snapshot: time, kraft.version and voters, read without the rest."""
+"""The head of a snapshot: time, kraft.version and voters, read without the rest.
+
+Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``.
+"""
 
 from __future__ import annotations
 

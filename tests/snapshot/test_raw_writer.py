@@ -1,4 +1,7 @@
-"""The bytes of a snapshot become a file that counts, or nothing but a part; whatever happens on the way."""
+"""The bytes of a snapshot become a file that counts, or nothing but a part; whatever happens on the way.
+
+Source: KIP-630; Kafka's ``FileRawSnapshotWriter``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which snapshots go, by size, by age, and never the newest or one that is being read."""
+"""Which snapshots go, by size, by age, and never the newest or one that is being read.
+
+Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is
+ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A snapshot is due after so many bytes or so long a time, and never without news."""
+"""A snapshot is due after so many bytes or so long a time, and never without news.
+
+Source: KIP-630 §When to Snapshot, KIP-876; Kafka's ``SnapshotGenerator``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the application's records become in a snapshot: header, bounded batches, footer; or nothing that counts."""
+"""What the application's records become in a snapshot: header, bounded batches, footer; or nothing that counts.
+
+Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``.
+"""
 
 from __future__ import annotations
 

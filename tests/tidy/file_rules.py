@@ -37,13 +37,16 @@ STILTED = re.compile(r"\bis no directory\b|\{[^{}]*\} (?:other entries|micro-bat
 """Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
+TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|log|snapshot|host)/(\w+/)*test_\w+[.]py")
 OURS = {
     "src/pykraft/log/config.py": "values with units",
     "src/pykraft/log/fs.py": "the seam between the log and its files",
     "src/pykraft/log/paths.py": "names of files",
     "src/pykraft/protocol/source.py": "text of generated functions",
+    "tests/protocol/test_source.py": "text of generated functions",
+    "tests/host/test_components.py": "how a node is put together",
 }
-"""Modules below `MUST_CITE` that implement nothing of Kafka's, and what they contain."""
+"""Modules and tests that would have to cite a source but contain no rule, and what they contain instead."""
 
 RANDOM_CLASSES = {"Random", "SystemRandom"}
 SLEEPS = {("time", "sleep"), ("asyncio", "sleep")}
@@ -89,8 +92,9 @@ def documented_names(file: SourceFile) -> Iterator[str]:
 
 
 def cited_source(file: SourceFile) -> Iterator[str]:
-    """A module that implements Kafka's behavior cites its source: a KIP, an issue, a class or a paper."""
-    concerned = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
+    """A module that implements a rule cites its source: a KIP, an issue, a class, a paper, an ADR; so does its test."""
+    is_module = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
+    concerned = is_module or TESTS_MUST_CITE.fullmatch(file.path)
     if not concerned or file.path in OURS:
         return
     if "Source:" not in file.docstring:

@@ -1,4 +1,7 @@
-"""Proposals gather in batches: dense offsets, whole proposals, bounds, and the linger time."""
+"""Proposals gather in batches: dense offsets, whole proposals, bounds, and the linger time.
+
+Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
+"""
 
 from __future__ import annotations
 

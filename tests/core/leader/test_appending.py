@@ -1,4 +1,7 @@
-"""The leader's log grows, and the high watermark follows a majority of disks."""
+"""The leader's log grows, and the high watermark follows a majority of disks.
+
+Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
+"""
 
 from __future__ import annotations
 

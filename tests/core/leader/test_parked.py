@@ -1,4 +1,7 @@
-"""Fetches that wait."""
+"""Fetches that wait.
+
+Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What fetches tell a leader of the replicas behind them."""
+"""What fetches tell a leader of the replicas behind them.
+
+Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
+"""
 
 from __future__ import annotations
 

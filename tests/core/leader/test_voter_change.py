@@ -1,4 +1,7 @@
-"""A change that is under way is a value: nothing of it changes but by another one."""
+"""A change that is under way is a value: nothing of it changes but by another one.
+
+Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BeginQuorumEpoch: whom to follow, in every state."""
+"""BeginQuorumEpoch: whom to follow, in every state.
+
+Source: KIP-595 §BeginQuorumEpoch, KIP-853 (leader endpoints, voter keys).
+"""
 
 from __future__ import annotations
 

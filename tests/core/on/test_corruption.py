@@ -1,6 +1,8 @@
 """Damage in the own log: what a replica gives up in each state, and when it may come back.
 
 It follows 2 in epoch 5 unless a test says otherwise; its log ends at 10 in epoch 3, which began at 6.
+
+Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.4.1 (votes).
 """
 
 from __future__ import annotations

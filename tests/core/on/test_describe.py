@@ -1,4 +1,7 @@
-"""DescribeQuorum: who has what, in the leader's eyes."""
+"""DescribeQuorum: who has what, in the leader's eyes.
+
+Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The tables of handlers are complete, and errors above the partition are nobody's answer."""
+"""The tables of handlers are complete, and errors above the partition are nobody's answer.
+
+Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``.
+"""
 
 from __future__ import annotations
 

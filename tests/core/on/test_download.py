@@ -1,4 +1,7 @@
-"""A snapshot on its way: what is asked for, what comes of each answer, and what ends it."""
+"""A snapshot on its way: what is asked for, what comes of each answer, and what ends it.
+
+Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""EndQuorumEpoch: who campaigns when, and when a resigned leader has said it to all."""
+"""EndQuorumEpoch: who campaigns when, and when a resigned leader has said it to all.
+
+Source: KIP-595 §EndQuorumEpoch, KIP-853 (preferred candidates).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests raise the epoch within a budget; answers of those who were dialed where they should be always may."""
+"""Requests raise the epoch within a budget; answers of those who were dialed where they should be always may.
+
+Source: ours; Raft dissertation §6.2.
+"""
 
 from __future__ import annotations
 

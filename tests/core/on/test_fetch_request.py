@@ -1,4 +1,7 @@
-"""Fetch at the leader: what is refused, what counts as an acknowledgement, what waits."""
+"""Fetch at the leader: what is refused, what counts as an acknowledgement, what waits.
+
+Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
+"""
 
 from __future__ import annotations
 

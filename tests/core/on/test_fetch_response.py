@@ -1,4 +1,7 @@
-"""Fetch at the follower: what is appended, where it is cut, what it never does."""
+"""Fetch at the follower: what is appended, where it is cut, what it never does.
+
+Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FetchSnapshot at the leader: always answered; who is served is alive."""
+"""FetchSnapshot at the leader: always answered; who is served is alive.
+
+Source: KIP-630 §FetchSnapshot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What any message may teach about epoch and leader, and what contradicts what is known."""
+"""What any message may teach about epoch and leader, and what contradicts what is known.
+
+Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every event that is no message, no end of a write and no passing of time is a wish, and has its handler."""
+"""Every event that is no message, no end of a write and no passing of time is a wish, and has its handler.
+
+Source: Kafka's ``RaftClient``, whose methods most of these are.
+"""
 
 from __future__ import annotations
 

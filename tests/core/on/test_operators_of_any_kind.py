@@ -1,6 +1,9 @@
 """Requests about voters, levels and leadership with any values in them, in any order: answered, whatever they say.
 
 One that ended a leader could be sent to the next one, too: an operator's slip would be the end of the quorum.
+
+Source: ours: no request from outside ends a node; KIP-853 §AddRaftVoter, §RemoveRaftVoter and Raft dissertation §3.10
+for what the requests ask.
 """
 
 from __future__ import annotations

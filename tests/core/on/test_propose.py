@@ -1,4 +1,7 @@
-"""Proposals, resignation and shutdown: what the application may ask for."""
+"""Proposals, resignation and shutdown: what the application may ask for.
+
+Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, ``resign`` and ``shutdown``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fencing and addresses, as all handlers share them."""
+"""Fencing and addresses, as all handlers share them.
+
+Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
+"""
 
 from __future__ import annotations
 

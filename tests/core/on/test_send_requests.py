@@ -1,4 +1,7 @@
-"""Who is asked what, and when nobody is."""
+"""Who is asked what, and when nobody is.
+
+Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
+"""
 
 from __future__ import annotations
 

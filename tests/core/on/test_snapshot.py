@@ -1,4 +1,7 @@
-"""A frozen snapshot stands for the beginning of the log, or takes its place; old ones go with what they stand for."""
+"""A frozen snapshot stands for the beginning of the log, or takes its place; old ones go with what they stand for.
+
+Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
+"""
 
 from __future__ import annotations
 

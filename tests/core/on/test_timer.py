@@ -1,4 +1,7 @@
-"""What time does to each state, what each state says, and when it wants to be woken."""
+"""What time does to each state, what each state says, and when it wants to be woken.
+
+Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Leadership transfer: what begins one, when the leader resigns, what the asker hears. The stories are scenarios."""
+"""Leadership transfer: what begins one, when the leader resigns, what the asker hears. The stories are scenarios.
+
+Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
+"""
 
 from __future__ import annotations
 

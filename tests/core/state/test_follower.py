@@ -1,4 +1,7 @@
-"""A follower can reach its leader, waits for it as long as it may, and never takes a high watermark back."""
+"""A follower can reach its leader, waits for it as long as it may, and never takes a high watermark back.
+
+Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A leader counts disks: its own once flushed, the others as they fetch, and only with a record of its epoch."""
+"""A leader counts disks: its own once flushed, the others as they fetch, and only with a record of its epoch.
+
+Source: KIP-595 §Leader; Kafka ``LeaderState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A prospective replica counts each voter's latest word, and its own always."""
+"""A prospective replica counts each voter's latest word, and its own always.
+
+Source: KIP-996; Kafka ``ProspectiveState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A resigned leader tells the others, waits for nobody, and gives no vote in its epoch."""
+"""A resigned leader tells the others, waits for nobody, and gives no vote in its epoch.
+
+Source: KIP-595 §EndQuorumEpoch; Kafka ``ResignedState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An unattached replica waits for an election, keeps its word, and remembers a leader it cannot reach."""
+"""An unattached replica waits for an election, keeps its word, and remembers a leader it cannot reach.
+
+Source: KIP-595, KIP-996; Kafka ``UnattachedState``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Snapshots that the application takes: where one may end, and what each call answers."""
+"""Snapshots that the application takes: where one may end, and what each call answers.
+
+Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One download on the bulk lane: what the core is told of each piece, and what is never appended."""
+"""One download on the bulk lane: what the core is told of each piece, and what is never appended.
+
+Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``.
+"""
 
 from __future__ import annotations
 

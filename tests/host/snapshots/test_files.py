@@ -1,4 +1,7 @@
-"""What a start finds of snapshots, and what it leaves alone."""
+"""What a start finds of snapshots, and what it leaves alone.
+
+Source: Kafka's ``KafkaRaftLog``.
+"""
 
 from __future__ import annotations
 

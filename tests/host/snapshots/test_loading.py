@@ -1,4 +1,7 @@
-"""Which snapshot a listener is given before it can go on."""
+"""Which snapshot a listener is given before it can go on.
+
+Source: KIP-630, KIP-853, KIP-1170; Kafka's ``KafkaRaftClient.updateListenersProgress`` and ``RaftClient.Listener``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A damaged snapshot is set aside when the log holds the same, and keeps the node down when it does not."""
+"""A damaged snapshot is set aside when the log holds the same, and keeps the node down when it does not.
+
+Source: a rule of ours; Kafka notices damage only when it loads a snapshot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Snapshots between nodes: taken on one, fetched and installed by another, kept and removed."""
+"""Snapshots between nodes: taken on one, fetched and installed by another, kept and removed.
+
+Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
+"""
 
 from __future__ import annotations
 

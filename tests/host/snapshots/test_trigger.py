@@ -1,4 +1,7 @@
-"""When a listener is asked to save: by bytes, by time, at the end of what was committed, and never for nothing."""
+"""When a listener is asked to save: by bytes, by time, at the end of what was committed, and never for nothing.
+
+Source: KIP-630 §When to Snapshot; Kafka's ``SnapshotGenerator``, which asks only while nothing waits in its queue.
+"""
 
 from __future__ import annotations
 

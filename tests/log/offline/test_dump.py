@@ -1,4 +1,7 @@
-"""Files by name: each kind is read, and each kind of damage is a problem with position, expected and found."""
+"""Files by name: each kind is read, and each kind of damage is a problem with position, expected and found.
+
+Source: Kafka's ``DumpLogSegments``; the modules that parse a format cite its source.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Batches as facts: damage of every kind is told and never raised, large files and batches pass through a window."""
+"""Batches as facts: damage of every kind is told and never raised, large files and batches pass through a window.
+
+Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
+"""
 
 from __future__ import annotations
 

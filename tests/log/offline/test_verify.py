@@ -1,4 +1,7 @@
-"""Sound directories, Kafka's too, are called sound; what lies in them without belonging there is told."""
+"""Sound directories, Kafka's too, are called sound; what lies in them without belonging there is told.
+
+Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a time, and no tool for a directory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The small files and the snapshots: damage in them, and what contradicts the log, is found and named."""
+"""The small files and the snapshots: damage in them, and what contradicts the log, is found and named.
+
+Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""However much is found, a bounded part of it is kept, and all of it counted."""
+"""However much is found, a bounded part of it is kept, and all of it counted.
+
+Source: ours.
+"""
 
 from __future__ import annotations
 

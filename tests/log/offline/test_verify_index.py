@@ -1,4 +1,7 @@
-"""Every wrong entry of an index is found and named."""
+"""Every wrong entry of an index is found and named.
+
+Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Damage of every kind that is planted in a log is found and named; what is being written is not damage."""
+"""Damage of every kind that is planted in a log is found and named; what is being written is not damage.
+
+Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Behind a bad batch the walk goes on with the next one, whatever is wrong with the length."""
+"""Behind a bad batch the walk goes on with the next one, whatever is wrong with the length.
+
+Source: ours, after Kafka's ``DumpLogSegments``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""leader-epoch-checkpoint: Kafka's text and what is not."""
+"""leader-epoch-checkpoint: Kafka's text and what is not.
+
+Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
+"""
 
 from __future__ import annotations
 

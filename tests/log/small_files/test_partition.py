@@ -1,4 +1,7 @@
-"""partition.metadata: Kafka's bytes, another topic's, and none that can be read."""
+"""partition.metadata: Kafka's bytes, another topic's, and none that can be read.
+
+Source: KIP-516; Kafka's ``PartitionMetadataFile``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The note of a damaged log: what it keeps, when it is durable, and what an unreadable one says."""
+"""The note of a damaged log: what it keeps, when it is durable, and what an unreadable one says.
+
+Source: rules of ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""quorum-state: Kafka's bytes, every changed bit, and a crash at every operation of a write."""
+"""quorum-state: Kafka's bytes, every changed bit, and a crash at every operation of a write.
+
+Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``QuorumStateData``.
+"""
 
 from __future__ import annotations
 

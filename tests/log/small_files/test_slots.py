@@ -1,4 +1,7 @@
-"""The two-slot file: turns, torn writes, and every changed bit."""
+"""The two-slot file: turns, torn writes, and every changed bit.
+
+Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AddRaftVoter, byte by byte."""
+"""AddRaftVoter, byte by byte.
+
+Source: KIP-853 §AddRaftVoter; Kafka's AddRaftVoterRequest and AddRaftVoterResponse definitions.
+"""
 
 from __future__ import annotations
 

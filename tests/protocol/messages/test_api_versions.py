@@ -1,4 +1,7 @@
-"""ApiVersions, byte by byte; version 5 has no twin to compare with."""
+"""ApiVersions, byte by byte; version 5 has no twin to compare with.
+
+Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsRequest and ApiVersionsResponse definitions.
+"""
 
 from __future__ import annotations
 

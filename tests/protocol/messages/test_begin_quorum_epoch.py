@@ -1,4 +1,7 @@
-"""BeginQuorumEpoch, byte by byte."""
+"""BeginQuorumEpoch, byte by byte.
+
+Source: KIP-595 §BeginQuorumEpoch; Kafka's BeginQuorumEpochRequest and BeginQuorumEpochResponse definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fields that several messages share."""
+"""Fields that several messages share.
+
+Source: KIP-853; Kafka's message definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeCluster, byte by byte."""
+"""DescribeCluster, byte by byte.
+
+Source: KIP-700; Kafka's DescribeClusterRequest and DescribeClusterResponse definitions.
+"""
 
 from __future__ import annotations
 

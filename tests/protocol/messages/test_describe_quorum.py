@@ -1,4 +1,7 @@
-"""DescribeQuorum, byte by byte."""
+"""DescribeQuorum, byte by byte.
+
+Source: KIP-595 §DescribeQuorum; Kafka's DescribeQuorumRequest and DescribeQuorumResponse definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""EndQuorumEpoch, byte by byte."""
+"""EndQuorumEpoch, byte by byte.
+
+Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpochResponse definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fetch, byte by byte, at its turning points."""
+"""Fetch, byte by byte, at its turning points.
+
+Source: Kafka's FetchRequest and FetchResponse definitions.
+"""
 
 from __future__ import annotations
 

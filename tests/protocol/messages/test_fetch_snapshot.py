@@ -1,4 +1,7 @@
-"""FetchSnapshot, byte by byte."""
+"""FetchSnapshot, byte by byte.
+
+Source: KIP-630 §FetchSnapshot; Kafka's FetchSnapshotRequest and FetchSnapshotResponse definitions.
+"""
 
 from __future__ import annotations
 

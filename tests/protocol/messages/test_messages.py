@@ -3,6 +3,8 @@
 Ours to kio: what we write, kio reads as the same values and writes as the same bytes. kio to ours: what kio writes
 of the same values, we read as those values. kio has everything but ApiVersions 5, and wants error codes that
 Kafka has and no tagged fields of the future.
+
+Source: Kafka's message definitions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""RemoveRaftVoter, byte by byte."""
+"""RemoveRaftVoter, byte by byte.
+
+Source: KIP-853 §RemoveRaftVoter; Kafka's RemoveRaftVoterRequest and RemoveRaftVoterResponse definitions.
+"""
 
 from __future__ import annotations
 

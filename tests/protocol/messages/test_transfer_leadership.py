@@ -1,4 +1,7 @@
-"""TransferLeadership, byte by byte."""
+"""TransferLeadership, byte by byte.
+
+Source: Raft dissertation §3.10.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""UpdateFeatures, byte by byte."""
+"""UpdateFeatures, byte by byte.
+
+Source: KIP-584, KIP-778; Kafka's UpdateFeaturesRequest and UpdateFeaturesResponse definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""UpdateRaftVoter, byte by byte."""
+"""UpdateRaftVoter, byte by byte.
+
+Source: KIP-853 §UpdateRaftVoter; Kafka's UpdateRaftVoterRequest and UpdateRaftVoterResponse definitions.
+"""
 
 from __future__ import annotations
 

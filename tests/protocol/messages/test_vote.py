@@ -1,4 +1,7 @@
-"""Vote, byte by byte."""
+"""Vote, byte by byte.
+
+Source: KIP-595 §Vote; Kafka's VoteRequest and VoteResponse definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AddRaftVoter step by step; the stories are told by the scenarios ``voter_*``."""
+"""AddRaftVoter step by step; the stories are told by the scenarios ``voter_*``.
+
+Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a follower says about its own membership; the stories are told by the scenarios ``voter_*``."""
+"""What a follower says about its own membership; the stories are told by the scenarios ``voter_*``.
+
+Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The upgrade of kraft.version; the story is told by the scenario ``kraft_version_upgrade``."""
+"""The upgrade of kraft.version; the story is told by the scenario ``kraft_version_upgrade``.
+
+Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
+"""
 
 from __future__ import annotations
 
