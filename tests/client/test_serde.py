@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections import ChainMap
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -70,6 +71,13 @@ def test_what_cannot_be_read_is_an_error(serde: Serde[Any], data: bytes) -> None
         serde.deserialize(data)
 
 
+class Put(NamedTuple):
+    """A record that can be iterated over, as many can."""
+
+    key: str
+    value: int
+
+
 class Careless:
     """Forgets to encode."""
 
@@ -85,6 +93,12 @@ class Careless:
     [
         (text_serde, "hello", UsageError, r"\[record\], not a single str"),
         (bytes_serde, b"hello", UsageError, r"\[record\], not a single bytes"),
+        (json_serde, {"op": "put", "key": "k"}, UsageError, r"\[record\], not a single dict"),
+        (json_serde, ChainMap({"op": "put"}), UsageError, r"\[record\], not a single ChainMap"),
+        (json_serde, Put("k", 1), UsageError, r"\[record\], not a single Put"),
+        (text_serde, {"a", "b"}, UsageError, "a set has no order"),
+        (text_serde, frozenset("ab"), UsageError, "a frozenset has no order"),
+        (text_serde, iter(()), UsageError, "at least one record"),
         (text_serde, [], UsageError, "at least one record"),
         (text_serde, ["a", ""], UsageError, "at least one byte"),
         (Careless(), ["a"], TypeError, "serialized a record as str"),
@@ -100,3 +114,4 @@ def test_what_is_no_list_of_records_is_refused(
 
 def test_records_may_come_from_anything_that_can_be_iterated() -> None:
     assert serialized(text_serde, (letter for letter in "ab")) == [b"a", b"b"]
+    assert serialized(text_serde, ("a", "b")) == [b"a", b"b"]

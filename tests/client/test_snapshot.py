@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,22 @@ async def taken(node: Node[str], *state: str) -> int:
         assert snapshot.is_frozen
     assert snapshot.snapshot_id.offset == offset
     return offset
+
+
+@pytest.mark.parametrize("records", [{"key": "state"}, "state", {"state"}])
+def test_a_single_record_is_not_taken_for_many(tmp_path: Path, records: Any) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde) as node:
+            leader = await node.wait_for_leader()
+            committed = await node.propose(["record"])
+            snapshot = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
+            assert snapshot is not None
+            with pytest.raises(UsageError, match="give a list of records"):
+                await snapshot.append(records)
+            await snapshot.append(["state"])
+            assert await snapshot.freeze() > 0
+
+    run(main)
 
 
 @pytest.mark.conformance(119, 123, "H36")

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from pykraft.client.appends import append, append_and_commit
-from pykraft.client.arguments import INT32_MAX, epoch_number, whole_number
+from pykraft.client.arguments import INT32_MAX, Records, epoch_number, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Answer, Life
 from pykraft.client.listener import Listener
@@ -130,7 +130,7 @@ class Node(Generic[T]):
         """Start no further call of this listener; if registered again, it starts from scratch. Errors: UsageError."""
         self._listeners.remove(listener)
 
-    async def propose(self, records: Iterable[T], *, epoch: int | None = None) -> Committed:
+    async def propose(self, records: Records[T], *, epoch: int | None = None) -> Committed:
         """Append these records as one atomic batch, and wait until they are committed.
 
         ``epoch`` is the leader epoch that they belong to; by default the one that this node leads now. Cancelling the
@@ -147,7 +147,7 @@ class Node(Generic[T]):
         wanted = None if epoch is None else Epoch(epoch_number(epoch))
         return await append_and_commit(self._life, values, wanted)
 
-    async def prepare_append(self, epoch: int, records: Iterable[T]) -> Offset:
+    async def prepare_append(self, epoch: int, records: Records[T]) -> Offset:
         """Append one atomic batch that is held back until `schedule_prepared_append`; returns its last offset.
 
         Errors: as `propose`, but never OutcomeUnknownError: a listener sees what happens to the records.
@@ -158,7 +158,7 @@ class Node(Generic[T]):
         """Release everything that was prepared. Errors: NotLeaderError, NotRunningError."""
         await self._ask(lambda host: host.schedule_prepared(now()))
 
-    async def schedule_append(self, epoch: int, records: Iterable[T]) -> Offset:
+    async def schedule_append(self, epoch: int, records: Records[T]) -> Offset:
         """Append one atomic batch and release all prepared ones; returns the last offset, not yet committed.
 
         Errors: as `prepare_append`.
@@ -350,7 +350,7 @@ class Node(Generic[T]):
 
         await self._life.ask(act)
 
-    async def _append(self, epoch: int, records: Iterable[T], *, is_prepared: bool) -> Offset:
+    async def _append(self, epoch: int, records: Records[T], *, is_prepared: bool) -> Offset:
         values = serialized(self._serde, records)
         return await append(self._life, values, Epoch(epoch_number(epoch)), is_prepared=is_prepared)
 

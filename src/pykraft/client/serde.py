@@ -10,9 +10,9 @@ Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeVar
 
+from pykraft.client.arguments import Records, check_records
 from pykraft.errors import UsageError
 
 T = TypeVar("T")
@@ -88,16 +88,13 @@ int_serde: Final[Serde[int]] = _Int()
 """Records are signed 64-bit integers."""
 
 
-def serialized(serde: Serde[T], records: Iterable[T]) -> list[bytes]:
+def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
     """The values of records that are to be appended together, in order.
 
-    Errors: UsageError for no records, for text or bytes instead of a list, and for an empty value; TypeError when the
-    serde does not return bytes; any exception of the serde.
+    Errors: UsageError for no records, for a single record or a set instead of a list, and for an empty value; TypeError
+    when the serde does not return bytes; any exception of the serde.
     """
-    # Iterating over these would append each character or byte as a record.
-    if isinstance(records, str | bytes | bytearray | memoryview):
-        kind = type(records).__name__
-        raise UsageError(f"give a list of records, even for one: [record], not a single {kind}")
+    check_records(records)
     values = [*map(serde.serialize, records)]
     if not values:
         raise UsageError("there is nothing to append: give at least one record")

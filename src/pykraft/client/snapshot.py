@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from pykraft.client.arguments import epoch_number, whole_number
+from pykraft.client.arguments import check_records, epoch_number, whole_number
 from pykraft.client.life import Answer, Asked
 from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
@@ -52,9 +52,11 @@ class Snapshot(Generic[T]):
 
         They are taken a few at a time, so a generator may produce any number of them.
 
-        Errors: UsageError after `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB;
-        SnapshotTooLargeError; NotRunningError; any exception of the serde. After an error nothing more is written.
+        Errors: UsageError for a single record or a set. After any other error nothing more is written: UsageError after
+        `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB; SnapshotTooLargeError;
+        NotRunningError; any exception of the serde.
         """
+        check_records(records)
         async for piece in _pieces(records):
             await self._append(piece)
 
