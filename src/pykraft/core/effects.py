@@ -28,7 +28,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteElectionState:
-    """Make this election durable in ``quorum-state``; ``voters`` is what version 0 of the file lists."""
+    """Make this election durable in ``quorum-state``.
+
+    At ``kraft_version`` 0 the file has version 0, which lists ``voters``; later versions do not.
+    """
 
     io: Io
     election: Election
@@ -40,7 +43,8 @@ class WriteElectionState:
 class PlannedBatch:
     """One batch to encode: the values of these proposals, in order, or these control records.
 
-    Exactly one of ``handles`` and ``control`` is not empty. Timestamp in wall ms.
+    A handle is the number under which the host keeps the values of a proposal; the core never sees values. Exactly one
+    of ``handles`` and ``control`` is not empty. Timestamp in wall ms.
     """
 
     base_offset: Offset
@@ -237,7 +241,10 @@ class RejectProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWish:
-    """The outcome of an upgrade (appended, possible, or already done) or of a transfer; otherwise the error."""
+    """Tell whoever asked this node for an upgrade or a transfer how it ended, by the handle of the request.
+
+    Without an error the upgrade is appended, possible or already done, or the transfer is done.
+    """
 
     handle: int
     error: Exception | None = None

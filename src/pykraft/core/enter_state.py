@@ -158,7 +158,11 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
 
 
 def _volatile_voters(replica: Replica) -> VoterSet:
-    """At level 0: the static voters, with full details of this one only."""
+    """At kraft.version 0: the static voters as this leader knows them, for an upgrade to write into the log.
+
+    The configuration has neither directory ids nor supported levels. At first the leader knows only its own; the other
+    voters tell it theirs with UpdateRaftVoter, and the next leader starts over.
+    """
     if replica.kraft_version > 0:
         return VoterSet()
     return VoterSet.of((*replica.voters.voters, replica.local.voter))
@@ -204,6 +208,7 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
     assert candidate.id != replica.local.id
     if isinstance(state, Prospective):
         assert replica.local.id is not None
+        # As in Kafka, the pre-vote starts over with the new timer: the others may answer differently by then.
         tally = Tally.begin(replica.voters.ids, replica.local.id)
         become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms, tally=tally))
     else:
@@ -211,7 +216,7 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
         become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms))
 
 
-def begin_again(replica: Replica, leader: Leader, now: Instant) -> None:
+def adopt_voter_set(replica: Replica, leader: Leader, now: Instant) -> None:
     """Another voter set is in force: the leader counts with it from now on.
 
     Source: KIP-853; Kafka ``LeaderState.updateVoterAndObserverStates``.

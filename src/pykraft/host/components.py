@@ -1,7 +1,8 @@
 """The components of a node around its core, built once.
 
-Invariant: a component knows only those in its constructor; everything else goes through an effect or the inbox. Source:
-Kafka's ``KafkaRaftManager`` builds the same from a configuration.
+Invariant: a component knows only those in its constructor; everything else goes through an effect or the inbox.
+
+Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ def assemble(
             snapshot_files.fs,
             snapshot_files.directory,
             delay_ms=config.log.delete_delay_ms,
+            # A log that starts above 0 gave way to a snapshot, perhaps in this start, and its files may still linger.
             is_to_look=view.start_offset > 0,
         ),
         taking=Taking(ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max),

@@ -35,6 +35,7 @@ class Standing:
         voters = membership.voters
         if self._key is None:
             return
+        # A voter set is immutable, so another set is another object.
         if voters is not self._seen:
             self._seen = voters
             is_match = voters.is_voter(self._key)

@@ -54,6 +54,7 @@ def _epochs(fs: Fs, directory: Path) -> EpochCache | None:
     try:
         return EpochCache(epoch_checkpoint.read_epochs(fs, path))
     except CorruptionError:
+        # Unlike a missing file, which says nothing: an unreadable one confirms no epoch of the log.
         return EpochCache()
 
 
@@ -62,9 +63,11 @@ def _epoch_max(fs: Fs, directory: Path) -> Epoch:
     path, check_path = directory / quorum_state.FILE_NAME, directory / quorum_state.CHECK_NAME
     content = fs.read(path) if fs.exists(path) else b""
     slots = parse_slots(fs.read(check_path)) if fs.exists(check_path) else ()
+    # ``quorum-state`` is written after its checked copy, so it may still show the election before.
     if slots and content in [slot.payload for slot in slots]:
         content = slots[-1].payload
     try:
         return quorum_state.parse_quorum_state(path, content).election.epoch
     except CorruptionError:
+        # No epoch of the log is above this one.
         return EPOCH_MAX

@@ -105,7 +105,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """Counts truncations at either end: if it changed, an earlier read may have returned batches that are gone."""
+        """Counts removals at either end: if it changed, an earlier read may have returned batches that are gone."""
         return self._generation
 
     @property
@@ -131,6 +131,7 @@ class Log:
             self._epochs.assign(header.epoch, header.base_offset)
         self._write_staged(self._segments[-1])
         self._publish()
+        # Before the next flush raises the recovery point: below that point the judge compares batches with this file.
         if self._epochs.latest != epochs_before:
             write_epochs(self._fs, self.path, self._epochs.entries)
 

@@ -1,6 +1,7 @@
 """A voter change that a leader has started: one at a time, dropped when it commits or times out.
 
-Data only; the rules are in ``core.on``. The record of a change that timed out may still commit later.
+Data only; the rules are in ``core.on``. The record of a change that timed out may still commit later. A change with
+``is_answered`` has had its response, and only keeps other changes away until it commits.
 
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
 """
@@ -17,7 +18,8 @@ from pykraft.types import Offset, Voter
 class Addition:
     """A new voter: first asked for its supported levels, then appended in a voter set at ``offset``.
 
-    ``is_answered`` when the request asked only for the append. Deadline in mono ms.
+    With ``ack_when_committed`` the request is answered when that set commits, otherwise when it is appended.
+    Deadline in mono ms.
     """
 
     request_id: int

@@ -66,6 +66,7 @@ def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told:
             # Without endpoints we cannot fetch. Remember the leader all the same, so that no other candidate gets a
             # vote in its epoch.
             to_unattached(replica, epoch, now, leader_id=leader_id)
+    # In the same epoch only endpoints can be news, and as in Kafka only a longer list of them (ADR 021).
     elif len(listeners) > len(replica.leader_listeners):
         to_follower(replica, epoch, leader_id, listeners, now)
 
@@ -133,6 +134,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     """
     error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
     before = replica.state
+    # An older epoch is no news. With UNKNOWN_LEADER_EPOCH, the peer has not learned our epoch yet: ask again later.
     if epoch is None or epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)
         return False

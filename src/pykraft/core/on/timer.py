@@ -65,6 +65,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Prospective():
+            # It may also have been removed from the voter set while it asked.
             if not replica.may_lead or (state.election_deadline_ms <= now.mono_ms and replica.may_campaign):
                 give_up_campaign(replica, now)
         case Candidate():

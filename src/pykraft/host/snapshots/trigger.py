@@ -45,6 +45,7 @@ class Saving:
             self._wake()
         self._given = end
         self._record_bytes += size_bytes
+        # Only the bytes have changed; `poll` brings the time.
         self._look(0, high_watermark)
 
     def poll(self, mono_ms: int, high_watermark: Offset) -> None:
@@ -61,6 +62,7 @@ class Saving:
     def take(self) -> tuple[OffsetAndEpoch, Reason] | None:
         """The snapshot to ask for now and the reason; None when none is due. Resets the count."""
         given, reason = self._given, self._reason
+        # A listener that is still behind is not asked: its snapshot would be out of date at once.
         if given is None or reason is None or given.offset < self._due_offset:
             return None
         self.begin_anew()

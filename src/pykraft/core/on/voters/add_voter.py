@@ -87,6 +87,7 @@ def on_api_versions_response(
     elif not _has_caught_up(leader, addition.voter.key, now):
         text = f"node {voter_id} has not caught up with the leader: let it fetch, and try again"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+    # A refusal is an error code with its message; code 0 refuses nothing.
     elif (behind := why_behind(leader))[0]:
         answer_change(replica, leader, *behind)
     else:

@@ -10,7 +10,7 @@ commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 
 from __future__ import annotations
 
-from pykraft.core.enter_state import begin_again
+from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
 from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse
 from pykraft.core.on.requests import leader_only_error, reply
@@ -89,7 +89,7 @@ def write_membership(replica: Replica, leader: Leader, records: tuple[Membership
     """
     offset = leader.accumulation.add_control(records, now)
     append_planned(replica, leader, leader.accumulation.drain())
-    begin_again(replica, leader, now)
+    adopt_voter_set(replica, leader, now)
     advance_high_watermark(replica, leader)
     return offset
 
