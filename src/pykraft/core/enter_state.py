@@ -241,6 +241,7 @@ def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
     if not replica.may_lead:
         return NEVER_MS
     match state:
+        # Otherwise a peer that keeps raising the epoch could restart the timer before it ever expires.
         case Candidate() | Unattached() | Resigned():
             deadline_ms = state.election_deadline_ms
         # After a lost pre-vote, the timer starts anew.

@@ -123,6 +123,7 @@ class Raft:
                     try:
                         on_response(replica, event, now)
                     except ProtocolError:
+                        # Otherwise the same request would be sent, and rejected, again at once.
                         replica.connections.back_off(event.peer_id, now.mono_ms)
                         raise
             case SendFailed():

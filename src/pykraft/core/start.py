@@ -38,6 +38,7 @@ def initial_state(
     if election.voted is not None and local.id is None:
         raise UsageError("quorum-state holds a vote, but node.id is not set: start it with its former node.id")
     deadline_ms = now.mono_ms + draw_election_timeout_ms(rng, config.election_timeout_ms)
+    # An older quorum-state was restored. Its leader and vote belong to an epoch that is over (ADR 025).
     if election.epoch < log.last_epoch:
         return Unattached(epoch=log.last_epoch, election_deadline_ms=deadline_ms)
     leader_id, voted = election.leader_id, election.voted

@@ -209,6 +209,8 @@ class Registration:
         news = self.news
         if news is None:
             return False
+        # A listener that hears that this node leads must have the complete committed state, up to the epoch's first
+        # record.
         if news.epoch_start_offset is not None and self._next_offset <= news.epoch_start_offset:
             return False
         self.news = None
@@ -243,6 +245,8 @@ class Registration:
         # Drop the piece: only the next offset waits, and the piece is read again from there.
         if data is None or not self._is_fed:
             self._is_busy = False
+            # The log start has passed this listener during the read: a snapshot comes next, or it skips to the log
+            # start.
             if self._next_offset < self._delivery.start_offset:
                 self.progress()
             return
@@ -354,6 +358,7 @@ class Delivery:
     def log_begins_at(self, start_offset: Offset) -> None:
         """The log start moved here: only a snapshot has the records below."""
         self.start_offset = start_offset
+        # A snapshot contains committed records only.
         self.high_watermark = max(self.high_watermark, start_offset)
         self._progress()
 

@@ -1,8 +1,7 @@
 """DescribeCluster, which Kafka's tools ask a controller before anything else.
 
 A pure function from request body to answer body; the core is not involved. Invariant: an answer without an error names
-a leader and its endpoint. Kafka's admin client caches the answer for five minutes. Without a leader it asks nobody and
-the tool hangs; after an error it asks another node.
+a leader and its endpoint.
 
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
@@ -40,6 +39,8 @@ def describe_cluster(
         return _refusal(error, text, wanted, cluster_id)
     told = {voter.key.id: voter.listeners for voter in voters.voters}
     if leader is None:
+        # Kafka's admin client caches an answer for five minutes, and without a leader it asks nobody, so that the tool
+        # hangs. After an error it asks another node.
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
     leader_id, listeners = leader
     # A leader that is removing itself is not in the voter set. The leader's own endpoint wins, because its entry may be

@@ -112,6 +112,7 @@ def _enter_quarantine(parts: Parts, effect: effects.EnterQuarantine, step: Step)
     parts.recent.truncate_to(effect.end_offset)
     parts.reads.truncated()
     parts.scrubbing.truncated()
+    # The files keep the damaged part for now; the core truncates them once a leader can send what follows.
     _submit(parts, WriteQuarantine(io=effect.io, quarantine=effect.quarantine), step)
 
 
@@ -198,6 +199,7 @@ def _reply_fetch(parts: Parts, effect: effects.ReplyFetch, _: Step) -> None:
 def _reply_records(parts: Parts, effect: effects.ReplyFetch, records: Records | None) -> None:
     message = effect.message
     if records is None:
+        # The log was truncated during the read, or is damaged there: the follower must ask again.
         message = replace(message, error=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), high_watermark=None, diverging=None)
     parts.held.leave(
         ("reply to request", effect.request_id),
@@ -239,6 +241,7 @@ def _notify_leader_change(parts: Parts, effect: effects.NotifyLeaderChange, _: S
 def _notify_role(parts: Parts, effect: effects.NotifyRole, step: Step) -> None:
     parts.measurements.role_changed(effect.role, step.now)
     if effect.role != LEADER:
+        # A listener that has not heard yet that this node led need not hear it any more.
         parts.delivery.leads_no_more()
     parts.ports.report(f"{effect.role} in epoch {effect.epoch}")
 

@@ -138,6 +138,7 @@ class FetchReads:
             wanted.then(None)
             return
         if isinstance(data, CorruptionError):
+            # The same answer for damage: no byte of a damaged batch is handed out.
             self._suspect(wanted.offset, _leave_it)
             wanted.then(None)
             return

@@ -167,6 +167,7 @@ class Inbound:
             sent_bytes = max(0, size_bytes - unsent_bytes)
             found.append(AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=size_bytes))
             if unsent_bytes == 0:
+                # Complete: the core hears so once and needs no more reports.
                 del self._watched[connection]
         return found
 
@@ -216,6 +217,7 @@ class Inbound:
         del self._requests[request.request_id]
         requester = request.requester
         waiting = requester.requests
+        # Answers leave in the order of the requests, as Kafka's protocol promises. One may wait behind a parked Fetch.
         while waiting and (ready := waiting[0].answer) is not None:
             sent = waiting.popleft()
             parts = frame(ready)

@@ -3,12 +3,11 @@
 This module owns all connections that this node dialed. Invariant: the core hears of the newest request to a peer only,
 and once: a response, or a failure. The rules:
 
-1. Dial on demand, when the core wants to send. Connecting and negotiating then overlap with the disk writes that the
-   request relies on.
-2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again, because the
-   late response would hold up the next request. So the core's request timeout closes a connection that hangs.
+1. Dial on demand, when the core wants to send.
+2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again. So the core's
+   request timeout closes a connection that hangs.
 3. A Fetch that has not left when a Fetch to another peer is wanted never leaves: the disk or the dial took longer than
-   the core waits. Only one Fetch may be in flight, since its offset is an acknowledgement.
+   the core waits.
 4. If connecting or negotiating takes longer than the request timeout, the next request dials again.
 5. A response with a wrong correlation id, an unsolicited one or an unreadable one closes the connection.
 
@@ -94,15 +93,15 @@ class Peers:
     def send(self, effect: Send, now: Instant) -> None:
         """Send a request once its write is durable and the connection is ready; it voids an older one."""
         contact = self._contact(effect.peer)
-        # Rules 2 and 4.
+        # Rules 2 and 4. The late response would hold up this request.
         if contact.link is not None and self._is_spent(contact.link, effect, now):
             self._hang_up(contact)
         if isinstance(effect.message, FetchRequest):
-            # Rule 3.
+            # Rule 3: only one Fetch may be in flight, since its offset is an acknowledgement.
             self._void_other_fetch(contact)
         contact.peer, contact.wanted, contact.may_leave = effect.peer, effect, False
         if contact.link is None:
-            # Rule 1: dial before the write is durable.
+            # Rule 1. Connecting and negotiating overlap with the disk writes that the request relies on.
             self._dial(contact, now)
         self._held.leave(_key(contact), effect.after, lambda: self._let_leave(contact))
 
@@ -124,6 +123,7 @@ class Peers:
         contact.link = None
         if contact.wanted is not None:
             self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
+        # The voter may have ended after it acknowledged that this leader resigned (ADR 045).
         elif self._is_shutting_down:
             self._inbox.put(ConnectionLost(peer_id=contact.peer.id))
 
@@ -172,6 +172,7 @@ class Peers:
             contact = _Contact(peer=peer)
             if len(self._contacts) >= PEERS_MAX:
                 oldest = self._contacts.pop(next(iter(self._contacts)))
+                # Other nodes can name any number of ids, so the number of entries has a limit.
                 self._hang_up(oldest)
                 self._fail(oldest, ErrorCode.BROKER_NOT_AVAILABLE)
         self._contacts[peer.id] = contact
@@ -254,6 +255,7 @@ class Peers:
             answer = replace(message, batch_start=batch_start)
             event = ResponseReceived(peer_id=peer_id, correlation_id=correlation_id, message=answer)
         self._inbox.put(event)
+        # A file read may have led here, outside of any step: let the host take the event soon.
         self._ports.wake_at(_NOW_MS)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:

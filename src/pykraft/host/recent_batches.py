@@ -82,11 +82,13 @@ class RecentBatches:
         """Evict the oldest durable batches while there are too many bytes."""
         while self._size_bytes > self._size_bytes_max:
             header, data = self._batches[self._first]
+            # Not durable yet, so readers find it only here.
             if header.end_offset > flushed_end_offset:
                 break
             self._batches[self._first] = (header, b"")
             self._first += 1
             self._size_bytes -= len(data)
+        # Compact rarely: deleting at the front of a list moves the rest of it.
         if self._first >= _SPENT_MIN and self._first * 2 > len(self._batches):
             del self._batches[: self._first]
             del self._base_offsets[: self._first]

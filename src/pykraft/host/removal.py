@@ -1,8 +1,7 @@
 """Retired segment and snapshot files: they are kept for a while as ``.deleted``, then removed.
 
 Invariant: a file stays at least for the delay since it was first seen under that name, so that a reader from outside
-can finish. It is removed on the bulk lane, one file at a time. A disk that needs long to free gigabytes then delays
-neither a vote nor an append, and a read only by one file. The next start removes what is left when the process ends.
+can finish. It is removed on the bulk lane. The next start removes what is left when the process ends.
 
 Whoever retires a file says after which storage job it has its new name.
 
@@ -65,6 +64,8 @@ class Removal:
             self._ports.submit_read(lambda: lingering(self._fs, self._directory), lambda names: self._saw(names, now))
         elif due:
             self._is_busy = True
+            # One file at a time, on the bulk lane: a disk that needs long to free gigabytes delays a read by one file
+            # only, and no vote or append.
             self._ports.submit_read(lambda: self._remove(due[0]), lambda _: self._removed(due[0]))
 
     def _saw(self, names: list[str], now: Instant) -> None:

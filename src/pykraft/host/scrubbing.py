@@ -4,9 +4,6 @@ Invariants: at most one scrubbing read is in progress. It reads no more bytes pe
 single larger batch). Damage is reported to the core only if it was in the log when it was read and was not truncated
 since. A pass over the log begins one interval after the last one began, however short that was.
 
-A failed read knows only an offset. So its segment is read again from the beginning, to find the first damaged batch and
-its exact place.
-
 Source: ZFS' scrub; rules of ours.
 """
 
@@ -56,6 +53,7 @@ class Scrubbing:
         if self.next_deadline_ms is None or self.next_deadline_ms > now.mono_ms:
             return
         self.next_deadline_ms = now.mono_ms + PIECE_MS
+        # The disk is slower than the configured pace.
         if self._is_reading:
             return
         self._is_reading = True
@@ -75,6 +73,7 @@ class Scrubbing:
             return
         generation = self._generation
         self._ports.submit_read(
+            # A failed read knows only an offset, so read its segment from the beginning to find the exact place.
             lambda: find_damage(self._log, offset), lambda damage: self._looked(damage, offset, generation)
         )
 
@@ -85,6 +84,7 @@ class Scrubbing:
             assert self._pass_began_ms is not None, "a read belongs to a pass"
             self.next_deadline_ms = self._pass_began_ms + self._interval_ms
             self._pass_began_ms = None
+        # After a truncation the damaged part may be gone.
         if piece.damage is not None and generation == self._generation:
             self._found(piece.damage)
 

@@ -78,6 +78,7 @@ class Stepping:
         step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, arrival=arrival)
         for effect in effects:
             execute(self._parts, effect, step)
+            # The node has ended: no effect follows.
             if self._parts.inbox.is_closed:
                 break
         self._parts.producers.lost(raft.epoch if raft.role == LEADER else None)

@@ -4,9 +4,6 @@ Invariant: one report when node and voter set do not match, another only when th
 match again. A node that should not vote gets none. Each report says what the voter set expects, what this node is, and
 which commands fix it.
 
-A node that fetches the whole log passes through all earlier voter sets within moments, and most of them do not match
-it. So a mismatch is reported only after its voter set has been in force for a fetch timeout.
-
 Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
 """
 
@@ -31,7 +28,7 @@ class Standing:
         self._told: str | None = None
 
     def look(self, membership: Membership, now: Instant) -> None:
-        """Compare the node with the voter set in force: report a match at once, a mismatch when it lasts."""
+        """Compare the node with the voter set in force: report a match at once, a mismatch after a fetch timeout."""
         voters = membership.voters
         if self._key is None:
             return
@@ -39,6 +36,8 @@ class Standing:
         if voters is not self._seen:
             self._seen = voters
             is_match = voters.is_voter(self._key)
+            # A node that fetches the whole log passes through all earlier voter sets within moments, and most of them
+            # do not match it. So a mismatch is due only when its voter set has been in force for a while.
             self._due_ms = now.mono_ms + (0 if is_match else self._config.raft.fetch_timeout_ms)
         if self._due_ms is None or now.mono_ms < self._due_ms:
             return

@@ -148,6 +148,7 @@ class Accumulation:
     def close(self) -> tuple[int, ...]:
         """End of leadership: the handles of all proposals that never reached the log."""
         self.schedule()
+        # Prepared proposals have handles, too, so release them first.
         return tuple(handle for batch in self.drain() for handle in batch.handles)
 
     def _is_free(self, batch: PlannedBatch) -> bool:

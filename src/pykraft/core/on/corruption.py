@@ -75,11 +75,10 @@ def lose_from(replica: Replica, end_offset: Offset) -> None:
 def cut_damage(replica: Replica) -> None:
     """Truncate the files of a replica in quarantine to the log end, now that a leader can send what follows.
 
-    Not earlier: while there is no leader, these files may hold the last copy of a record.
-
     Effects: TruncateTo unless it was done.
     """
     quarantine = replica.log.quarantine
+    # Not before a leader has answered: without a leader these files may hold the last copy of a record.
     if quarantine is None or quarantine.is_cut:
         return
     io = replica.outbox.next_log_io()

@@ -57,6 +57,7 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
 
     Effects: Report when it may not.
     """
+    # This node dialed the peer at an endpoint that it trusts, so no stranger answers there.
     if epoch <= replica.epoch or _is_where_it_should_be(replica, peer_id):
         return True
     return _spend(replica, epoch, f"an answer of peer {peer_id}", now)
@@ -85,6 +86,7 @@ def _is_where_it_should_be(replica: Replica, peer_id: int) -> bool:
         return True
     entry = replica.voter_peer(NodeId(peer_id))
     state = replica.state
+    # The leader may have announced another endpoint than its entry has, and this node dials the announced one.
     if isinstance(state, Follower) and state.leader_id == peer_id:
         endpoint = state.leader_listeners.get(replica.local.default_listener)
         return entry is not None and endpoint == entry.endpoint

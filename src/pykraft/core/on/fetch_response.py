@@ -40,6 +40,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     if not isinstance(state, Follower):
         return
     _check_sender(state, event.peer_id, message)
+    # The leader that was given up may also be a bootstrap server and answer as one: ignore what it says in this epoch.
     if replica.has_given_up_leader:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         return
@@ -148,6 +149,7 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
             replica.connections.back_off(event.peer_id, now.mono_ms)
     if not batches:
         return
+    # A leader sends what follows, so the damaged files are no longer needed.
     cut_damage(replica)
     for batch in batches:
         log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=batch.epoch)

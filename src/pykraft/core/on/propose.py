@@ -39,6 +39,7 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
     if error is None:
         assert isinstance(leader, Leader)
         base_offset = _add(leader, event, now)
+        # A prepared append releases nothing: the application decides when to schedule.
         if base_offset is None and not event.is_prepared:
             _make_room(replica, leader, now)
             base_offset = _add(leader, event, now)

@@ -46,6 +46,7 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
     if leader.begin_quorum_deadline_ms > now.mono_ms:
         return
     period_ms = replica.config.fetch_timeout_ms // 2
+    # Repeat it: a voter that is down now must still learn of this leader later.
     leader.begin_quorum_deadline_ms = now.mono_ms + max(1, period_ms) if len(replica.voters) > 1 else NEVER_MS
     for node_id, voter in leader.progress.voters.items():
         if node_id != leader.leader_id and voter.is_silent_for(period_ms, now):

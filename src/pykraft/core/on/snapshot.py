@@ -53,6 +53,7 @@ def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, now: Instant
 def _may_install(replica: Replica, event: SnapshotFrozen) -> bool:
     log = replica.log
     has_more = log.is_older_than(event.snapshot_id) and log.committed_end_offset <= event.snapshot_id.offset
+    # A leader was elected with all committed records, so no snapshot holds more than its log.
     return has_more and not isinstance(replica.state, Leader)
 
 

@@ -129,6 +129,8 @@ def _transfer(
     request_id: int | None = None,
 ) -> Transfer:
     """Describe a transfer that begins now."""
+    # The leader accepts no proposals until then, so it waits for a fetch timeout at most, whatever the request asks
+    # for.
     deadline_ms = now.mono_ms + min(timeout_ms, replica.config.fetch_timeout_ms)
     return Transfer(
         epoch=replica.epoch,
@@ -225,6 +227,7 @@ def _end(replica: Replica, transfer: Transfer, outcome: Refusal, now: Instant) -
     replica.transfer = None
     error, text = outcome
     if error:
+        # After this rest the leader has accepted proposals for nine tenths of the time.
         replica.transfer_rest_ms = now.mono_ms + REST_FACTOR * (now.mono_ms - transfer.begun_ms)
     said = f"not transferred: {text}" if error else f"transferred to {transfer.target_id}"
     replica.outbox.add(Report(text=f"the leadership of epoch {transfer.epoch} was {said}"))
@@ -241,6 +244,7 @@ def _answer(replica: Replica, transfer: Transfer, error: ErrorCode, text: str | 
     assert transfer.handle is not None
     what = f"transferring the leadership to node {transfer.target_id}"
     told: PykraftError | None = RefusedError(what, error, text) if error else None
+    # Step 3 was made, and nobody knows yet whether the target or another voter will win.
     if text == HAS_RESIGNED:
         told = OutcomeUnknownError(f"{what}: {text}")
     replica.outbox.add(AnswerWish(handle=transfer.handle, error=told))

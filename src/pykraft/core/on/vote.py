@@ -46,6 +46,7 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
         return
     if message.epoch > replica.epoch:
         to_unattached(replica, message.epoch, now)
+    # The epoch is real even if the request names another directory id of this node, so check that only now.
     if not is_addressed_to(replica, message.voter):
         _answer(replica, event, ErrorCode.INVALID_VOTER_KEY)
         return

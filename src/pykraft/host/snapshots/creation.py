@@ -154,6 +154,7 @@ class TakenSnapshot:
         def act() -> Exception | None:
             try:
                 self._writer.append(records)
+            # A failed disk ends the node and is not the application's error.
             except StorageError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the serializer raises goes to the application

@@ -61,6 +61,7 @@ class Downloading:
     def _caught_up(self, key: _Key, told: Told | None) -> None:
         if told is not None:
             self._tell(told)
+        # More remains to be checked, unless the core wants another snapshot by now.
         elif key == self._wanted:
             self._go_on(key)
 
@@ -86,6 +87,7 @@ class Downloading:
         download = self._download
         if download is None or download.snapshot_id != snapshot_id:
             return DownloadFailed(snapshot_id=snapshot_id, reason="another snapshot is being fetched")
+        # Bytes that do not continue the download are dropped: tell the core where it ends instead.
         if download.position == position:
             try:
                 download.append(data)

@@ -66,6 +66,7 @@ class Snapshots:
             self._clean_ms = now.mono_ms + self._files.retention.interval_ms
         if self._clean_ms > now.mono_ms:
             return
+        # Even while a check is running: with a time in the past, a slow disk would wake the node without end.
         self._clean_ms = now.mono_ms + self._files.retention.interval_ms
         if self._is_looking:
             return

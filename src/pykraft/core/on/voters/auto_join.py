@@ -5,8 +5,7 @@
 - An observer with auto-join asks to become a voter (AddRaftVoter). If the voter set has its id with another directory
   id, its disk was replaced: it first asks to remove that voter.
 
-Each of them replaces one Fetch. The leader answers a joining observer before the commit, since the observer's own next
-Fetch may be what commits it (KIP-1186).
+Each of them replaces one Fetch.
 
 Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
 """
@@ -68,11 +67,13 @@ def _due(replica: Replica, state: Follower) -> Request | None:
     if replica.kraft_version < 1 or not replica.config.auto_join:
         return None
     if entry is not None:
+        # The voter set has this id with another directory id: the disk was replaced. Ask to remove the old voter first.
         return RemoveVoterRequest(voter=entry.key)
     return AddVoterRequest(
         voter=local.key,
         listeners=local.listeners,
         timeout_ms=replica.config.request_timeout_ms,
+        # What commits the change may be this replica's next Fetch, so it cannot wait for the commit (KIP-1186).
         ack_when_committed=False,
     )
 

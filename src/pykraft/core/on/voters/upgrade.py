@@ -1,6 +1,6 @@
 """The upgrade of ``kraft.version`` from 0 to 1: the static voters move into the log, with what each has told of itself.
 
-Level and voter set are one batch, so that no replica ever has one without the other. There is no downgrade.
+There is no downgrade.
 
 Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 """
@@ -73,6 +73,7 @@ def on_update_features_request(
 
 
 def _write(replica: Replica, leader: Leader, version: int, now: Instant) -> Offset:
+    # One batch, so that no replica ever has the level without the voters.
     return write_membership(replica, leader, (KRaftVersion(version), KRaftVoters(leader.volatile_voters)), now)
 
 

@@ -39,6 +39,8 @@ def why_not_now(replica: Replica, leader: Leader) -> Refusal:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
     if replica.transfer is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "the leadership is being transferred: try again"
+    # Until a record of its own epoch commits, the leader may not know an uncommitted voter set of an earlier leader,
+    # whose majorities need not overlap with those of a new one (the correction of July 2015).
     if leader.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT, "nothing of this epoch is committed yet: try again"
     if replica.kraft_version < 1:
@@ -59,6 +61,7 @@ def why_behind(leader: Leader) -> Refusal:
 def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
     """Why no voter set may follow the newest one yet: it is not committed."""
     offset = replica.membership.voters_offset
+    # With one set in doubt at a time, its majorities overlap with those of the set before it.
     if offset is None or leader.high_watermark is None or offset >= leader.high_watermark:
         return ErrorCode.REQUEST_TIMED_OUT, "the newest voter set is not committed yet: try again"
     return ACCEPTED
@@ -90,6 +93,7 @@ def write_membership(replica: Replica, leader: Leader, records: tuple[Membership
     offset = leader.accumulation.add_control(records, now)
     append_planned(replica, leader, leader.accumulation.drain())
     adopt_voter_set(replica, leader, now)
+    # The new set may need fewer voters for a majority.
     advance_high_watermark(replica, leader)
     return offset
 
