@@ -182,11 +182,9 @@ class Subscription(Generic[T]):
 
     @property
     def _loader(self) -> Loader | None:
-        """How this listener takes snapshots; None for one that starts at the log start without them.
-
-        A listener that named its start offset has everything before it, and must not miss what comes after. If it
-        cannot load snapshots, it gets an error when it must load one.
-        """
+        """How this listener takes snapshots; None for one that starts at the log start without them."""
+        # A listener that named its start offset has everything before it and must not miss what comes after. It gets a
+        # loader even if it cannot load snapshots, so that it fails instead of skipping records.
         if self._from_offset is None and not self._can_load:
             return None
         return Loader(

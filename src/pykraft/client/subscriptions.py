@@ -144,7 +144,7 @@ class Subscriptions(Generic[T]):
     async def done(self, timeout_s: float) -> None:
         """Wait until all calls are done; cancel those that take longer, and give them a moment to end.
 
-        A call that waits for the end of its node would wait for itself, so it is neither awaited nor cancelled.
+        A call that waits for the end of its node is neither awaited nor cancelled.
         """
         late = await self._wait(timeout_s)
         for task in late:
@@ -169,6 +169,7 @@ class Subscriptions(Generic[T]):
 
     def _running(self) -> set[asyncio.Task[None]]:
         tasks = {one.task for one in self._current.values() if one.task is not None} | {*self._former.values()}
+        # A call that waits for the end of its node would wait for itself, so it counts as done.
         return {task for task in tasks - {call.owner.task for call in self._waiting} if not task.done()}
 
     def _forget(self, key: int, done: asyncio.Task[None]) -> None:

@@ -4,8 +4,8 @@ This module owns all connections that this node dialed. Invariant: the core hear
 and once: a response, or a failure. The rules:
 
 1. Dial on demand, when the core wants to send.
-2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again. So the core's
-   request timeout closes a connection that hangs.
+2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again, so the
+   core's request timeout closes a connection that hangs.
 3. A Fetch that has not left when a Fetch to another peer is wanted never leaves: the disk or the dial took longer than
    the core waits.
 4. If connecting or negotiating takes longer than the request timeout, the next request dials again.

@@ -74,7 +74,8 @@ class Scrubbing:
         generation = self._generation
         self._ports.submit_read(
             # A failed read knows only an offset, so read its segment from the beginning to find the exact place.
-            lambda: find_damage(self._log, offset), lambda damage: self._looked(damage, offset, generation)
+            lambda: find_damage(self._log, offset),
+            lambda damage: self._looked(damage, offset, generation),
         )
 
     def _scrubbed(self, piece: Scrubbed, generation: int) -> None:

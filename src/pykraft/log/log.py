@@ -219,8 +219,10 @@ class Log:
         assert self._start_offset <= offset <= self.end_offset
         self._start_offset = offset
         gone = bisect_right([segment.end_offset for segment in self._segments[:-1]], offset)
+        # Readers lose sight of the segments before their files disappear.
         self._views = self._views[gone:]
         self._generation += 1
+        # Oldest first: a crash in between leaves a log that begins later, and no gap.
         for segment in self._segments[:gone]:
             segment.retire()
         self._unsynced = [segment for segment in self._unsynced if segment not in self._segments[:gone]]

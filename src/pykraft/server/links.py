@@ -202,9 +202,12 @@ class Links:
             self._user.link_connected(link.connection)
             return
         count = len(self._accepted)
-        # The application uses descriptors, too, so closing one client may not be enough: close as many as are missing.
+        # The system assigns the lowest free number, so the new connection's number tells how many descriptors the
+        # process uses. The application uses some, too, so closing one client may not be enough: close as many as are
+        # missing.
         missing = max(link.descriptor - self._limits.descriptor_max, count + 1 - self._limits.accepted_max)
         for _ in range(min(missing, count, MAKE_ROOM_MAX)):
+            # Make room instead of refusing the new client: it may be a voter.
             silent = min(self._accepted.values(), key=lambda each: each.heard_s)
             self._end(silent, f"{count} connections are open, and it has been silent the longest")
         if missing > 0 and not count:  # the rest of the process uses all descriptors

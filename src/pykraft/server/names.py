@@ -65,6 +65,7 @@ class Names:
             if len(self._under_way) >= LOOKUPS_MAX:
                 raise OSError(f"{LOOKUPS_MAX} names are already being looked up")
             future = self._under_way[endpoint] = self._loop.create_future()
+            # A thread for each name: a name server that does not answer delays only the peers with that name.
             threading.Thread(target=self._run, args=(endpoint,), name="pykraft-name-lookup", daemon=True).start()
         return future
 

@@ -3,11 +3,8 @@
 This module owns the part file. Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is
 about to replace its log with it, so we do not trust the leader here (Kafka does).
 
-Each replica writes its own snapshots, so the bytes of one snapshot id may differ between replicas. Within one epoch
-they come from one leader, and from one file. So the leader's epoch is part of the part's name, and a download resumes
-only a part with the same id and epoch: after a lost connection, another state in between, or a restart. After a power
-loss the last pages of the part may be missing. `Download.catch_up` therefore checks the part, cuts it where it is no
-longer sound, and writes the sound bytes again.
+A download resumes a part with the same snapshot id and leader's epoch, after a lost connection, another state in
+between, or a restart; see `Download.catch_up`.
 
 The host sends the requests and decides when to give up.
 
@@ -37,6 +34,8 @@ class Download:
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch) -> None:
         """Begin, or resume the part that exists; parts of other downloads are removed. Errors: StorageError."""
+        # Each replica writes its own snapshots, so two leaders may have different bytes for one id. Within one epoch
+        # all bytes come from one leader's file, so the part's name has the epoch.
         path = part_path(directory, snapshot_id, leader_epoch=leader_epoch)
         remove_fetched_parts(fs, directory, but=path)
         self._raw = RawWriter(fs, path, snapshot_id)
@@ -69,6 +68,7 @@ class Download:
         if self._is_caught_up:
             return True
         try:
+            # After a power loss pages of the part may be missing, so nothing in it counts before it is checked.
             data = self._raw.read(CATCH_UP_SIZE_BYTES, self._read_bytes)
             # A sync of these pages may have failed in an earlier process. The kernel then treats them as clean, so
             # only bytes that are written again reach the disk with the next sync.
