@@ -1,6 +1,6 @@
 """The batch header: every field, every contradiction, the CRC against each bit, and scans of cut data.
 
-Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
+Source: KIP-98 §Message Format, KIP-534; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
 """
 
 from __future__ import annotations

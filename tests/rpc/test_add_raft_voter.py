@@ -1,4 +1,7 @@
-"""AddRaftVoter through both versions."""
+"""AddRaftVoter through both versions.
+
+Source: KIP-853 §AddRaftVoter, KIP-1186; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BeginQuorumEpoch through both versions."""
+"""BeginQuorumEpoch through both versions.
+
+Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

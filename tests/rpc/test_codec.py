@@ -1,4 +1,7 @@
-"""The table of RPCs, and Kafka's own frames through it."""
+"""The table of RPCs, and Kafka's own frames through it.
+
+Source: Kafka's ApiKeys and RaftUtil.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeQuorum through its versions."""
+"""DescribeQuorum through its versions.
+
+Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""EndQuorumEpoch through both versions."""
+"""EndQuorumEpoch through both versions.
+
+Source: KIP-595 §EndQuorumEpoch, KIP-853; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

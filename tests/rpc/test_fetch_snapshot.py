@@ -1,4 +1,7 @@
-"""FetchSnapshot through both versions."""
+"""FetchSnapshot through both versions.
+
+Source: KIP-630 §FetchSnapshot, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.handleFetchSnapshotRequest``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records of a Fetch answer: what is whole and valid is kept, what follows is named."""
+"""Records of a Fetch answer: what is whole and valid is kept, what follows is named.
+
+Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
+"""
 
 from __future__ import annotations
 

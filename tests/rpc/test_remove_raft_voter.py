@@ -1,4 +1,7 @@
-"""RemoveRaftVoter."""
+"""RemoveRaftVoter.
+
+Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

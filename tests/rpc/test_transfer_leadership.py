@@ -1,4 +1,7 @@
-"""TransferLeadership."""
+"""TransferLeadership.
+
+Source: Raft dissertation §3.10.
+"""
 
 from __future__ import annotations
 

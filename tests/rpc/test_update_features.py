@@ -1,4 +1,7 @@
-"""UpdateFeatures: kraft.version goes up; whatever else is asked never reaches the core."""
+"""UpdateFeatures: kraft.version goes up; whatever else is asked never reaches the core.
+
+Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
+"""
 
 from __future__ import annotations
 

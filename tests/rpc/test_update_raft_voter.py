@@ -1,4 +1,7 @@
-"""UpdateRaftVoter."""
+"""UpdateRaftVoter.
+
+Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

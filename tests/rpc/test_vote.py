@@ -1,4 +1,7 @@
-"""Vote through all its versions."""
+"""Vote through all its versions.
+
+Source: KIP-595 §Vote, KIP-853, KIP-996; Kafka's RaftUtil.
+"""
 
 from __future__ import annotations
 

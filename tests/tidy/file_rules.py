@@ -37,7 +37,7 @@ STILTED = re.compile(r"\bis no directory\b|\{[^{}]*\} (?:other entries|micro-bat
 """Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
-TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|log|snapshot|host)/(\w+/)*test_\w+[.]py")
+TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|rpc|log|snapshot|host)/(\w+/)*test_\w+[.]py")
 OURS = {
     "src/pykraft/log/config.py": "values with units",
     "src/pykraft/log/fs.py": "the seam between the log and its files",

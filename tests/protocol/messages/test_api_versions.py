@@ -1,6 +1,6 @@
 """ApiVersions, byte by byte; version 5 has no twin to compare with.
 
-Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsRequest and ApiVersionsResponse definitions.
+Source: KIP-35, KIP-511, KIP-584, KAFKA-17011; Kafka's ApiVersionsRequest and ApiVersionsResponse definitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeCluster, byte by byte.
 
-Source: KIP-700; Kafka's DescribeClusterRequest and DescribeClusterResponse definitions.
+Source: KIP-700, KIP-919, KIP-1073; Kafka's DescribeClusterRequest and DescribeClusterResponse definitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch, byte by byte, at its turning points.
 
-Source: Kafka's FetchRequest and FetchResponse definitions.
+Source: KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's FetchRequest and FetchResponse definitions.
 """
 
 from __future__ import annotations
