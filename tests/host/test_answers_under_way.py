@@ -11,9 +11,9 @@ from pykraft.core.messages import FetchResponse
 from pykraft.protocol.api import ApiKey
 from pykraft.types import Epoch, NodeId, Offset
 from tests.host.fakes import batch
-from tests.host.test_connections import vote_answer
 from tests.host.test_inbound import ONE, Desk, fetch_body
 from tests.host.test_peers import Desk as Dialing
+from tests.rpc.test_connection import vote_answer
 
 
 def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:

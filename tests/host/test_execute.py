@@ -43,8 +43,8 @@ from tests.host.fakes import (
     offsets_of,
     snapshot_files,
 )
-from tests.host.test_connections import vote
 from tests.host.test_inbound import fetch_body, vote_body
+from tests.rpc.test_connection import vote
 
 
 def fetch_snapshot_body() -> Body:

@@ -22,7 +22,7 @@ from pykraft.protocol.api import decode_request_header, encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import NO_IO, Buffer, Endpoint, Io, Offset
 from tests.host.fakes import CONTEXT, TOPIC_ID, FakePorts, at, batch, endpoint, joined
-from tests.host.test_connections import ALL, fetch, versions_answer, vote, vote_answer
+from tests.rpc.test_connection import ALL, fetch, versions_answer, vote, vote_answer
 
 TIMEOUT_MS = 2_000
 

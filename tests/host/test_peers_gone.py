@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core.events import ConnectionLost
-from tests.host.test_connections import vote_answer
 from tests.host.test_peers import Desk, failed
+from tests.rpc.test_connection import vote_answer
 
 
 def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:

@@ -9,8 +9,8 @@ from pykraft.errors import ErrorCode
 from pykraft.host.peers import COMPLAINTS_MAX
 from pykraft.protocol.api import ApiKey, encode_response
 from tests.host.fakes import CONTEXT
-from tests.host.test_connections import vote_answer
 from tests.host.test_peers import Desk
+from tests.rpc.test_connection import vote_answer
 
 
 def refusal(error: int, *, wire_id: int) -> bytes:

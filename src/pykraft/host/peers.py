@@ -26,14 +26,14 @@ from pykraft.core.effects import Peer, Send
 from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.connections import DialedConnection
 from pykraft.host.held_messages import HeldMessages, MessageKey
 from pykraft.host.inbox import NO_BATCHES, Inbox
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.rpc.codec import Answer
+from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import Buffer, Instant, Offset
+from pykraft.types import Buffer, Endpoint, Instant, Offset
 
 FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
@@ -42,6 +42,16 @@ COMPLAINTS_MAX: Final = 20
 _NOW_MS: Final = 0
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond that, the least recently used one is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Link:
+    """A connection to a peer's endpoint, since ``begun_ms``, when dialing began."""
+
+    id: ConnectionId
+    endpoint: Endpoint
+    begun_ms: int
+    wire: DialedConnection
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +65,7 @@ class _Contact:
     peer: Peer
     wanted: Send | None = None
     may_leave: bool = False
-    link: DialedConnection | None = None
+    link: _Link | None = None
     told: set[str] = field(default_factory=set)
 
 
@@ -113,7 +123,7 @@ class Peers:
         """A dial succeeded: negotiate."""
         contact = self._by_connection.get(connection)
         if contact is not None and contact.link is not None:
-            self._ports.send(connection, contact.link.negotiate())
+            self._ports.send(connection, contact.link.wire.negotiate())
 
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """A dial failed, or the connection broke."""
@@ -131,8 +141,12 @@ class Peers:
         """A response arrived."""
         contact = self._by_connection[connection]
         assert contact.link is not None
+        wire, answer = contact.link.wire, None
         try:
-            answer = contact.link.answered(data)
+            if wire.is_negotiated:
+                answer = wire.answered(data, self._context)
+            else:
+                wire.negotiated(data)
         except ProtocolError as error:
             # Rule 5.
             self._give_up(contact, str(error))
@@ -146,7 +160,7 @@ class Peers:
         found: list[AnswerArriving] = []
         for contact in self._contacts.values():
             send, link = contact.wanted, contact.link
-            if send is None or link is None or not link.is_negotiated or link.is_ready:
+            if send is None or link is None or not link.wire.is_negotiated or link.wire.is_ready:
                 continue
             received_bytes, size_bytes = self._ports.received_size_bytes(link.id)
             if received_bytes:
@@ -178,28 +192,27 @@ class Peers:
         self._contacts[peer.id] = contact
         return contact
 
-    def _is_spent(self, link: DialedConnection, effect: Send, now: Instant) -> bool:
+    def _is_spent(self, link: _Link, effect: Send, now: Instant) -> bool:
         """True when a new request should not wait for this connection."""
         if link.endpoint != effect.peer.endpoint:
             return True
-        if link.is_negotiated:
-            return not link.is_ready
+        if link.wire.is_negotiated:
+            return not link.wire.is_ready
         return now.mono_ms - link.begun_ms >= self._request_timeout_ms
 
     def _void_other_fetch(self, contact: _Contact) -> None:
         for other in self._contacts.values():
             if other is contact or other.wanted is None or not isinstance(other.wanted.message, FetchRequest):
                 continue
-            has_left = other.may_leave and other.link is not None and other.link.is_negotiated
+            has_left = other.may_leave and other.link is not None and other.link.wire.is_negotiated
             if not has_left:
                 self._fail(other, ErrorCode.REQUEST_TIMED_OUT)
 
     def _dial(self, contact: _Contact, now: Instant) -> None:
         endpoint = contact.peer.endpoint
         connection = self._ports.dial(endpoint)
-        contact.link = DialedConnection(
-            connection, endpoint, client_id=self._client_id, context=self._context, begun_ms=now.mono_ms
-        )
+        wire = DialedConnection(self._client_id)
+        contact.link = _Link(id=connection, endpoint=endpoint, begun_ms=now.mono_ms, wire=wire)
         self._by_connection[connection] = contact
 
     def _let_leave(self, contact: _Contact) -> None:
@@ -209,10 +222,10 @@ class Peers:
     def _advance(self, contact: _Contact) -> None:
         """Send the newest request if the disk and the connection are ready for it."""
         send, link = contact.wanted, contact.link
-        if send is None or not contact.may_leave or link is None or not link.is_ready:
+        if send is None or not contact.may_leave or link is None or not link.wire.is_ready:
             return
         try:
-            parts = link.ask(send.message)
+            parts = link.wire.ask(send.message, self._context)
         except ProtocolError as error:
             self._fail(contact, error.code)
             return

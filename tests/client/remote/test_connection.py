@@ -49,10 +49,10 @@ def test_requests_and_bodies_are_answered_on_one_connection() -> None:
         scripts = {ApiKey.DESCRIBE_QUORUM: lambda _: NOT_LEADER, ApiKey.DESCRIBE_CLUSTER: lambda _: CLUSTER}
         async with ScriptedNode(scripts) as node:
             connection = await opened(node)
-            answer = await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+            answer = await connection.ask(DescribeQuorumRequest(), CONTEXT, timeout_ms=TIMEOUT_MS)
             assert isinstance(answer.message, DescribeQuorumResponse)
             assert answer.message.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            body = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, caller(), timeout_ms=TIMEOUT_MS)
+            body = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, timeout_ms=TIMEOUT_MS)
             assert (body["cluster_id"], body["controller_id"]) == ("c", 3)
             await connection.close()
             assert [key.name for key, _ in node.asked] == ["API_VERSIONS", "DESCRIBE_QUORUM", "DESCRIBE_CLUSTER"]
@@ -100,9 +100,7 @@ def test_an_answer_that_is_none_is_told(answer: Answer, shift: int, words: str) 
             connection = await opened(node)
             node.correlation_shift = shift
             with pytest.raises(UnreachableError, match=words):
-                await connection.ask(
-                    DescribeQuorumRequest(), caller(), timeout_ms=100 if answer is None else TIMEOUT_MS
-                )
+                await connection.ask(DescribeQuorumRequest(), CONTEXT, timeout_ms=100 if answer is None else TIMEOUT_MS)
 
     run(main)
 
@@ -113,8 +111,10 @@ def test_a_request_that_is_given_up_closes_the_connection() -> None:
             connection = await opened(node)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
-                    await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+                    await connection.ask(DescribeQuorumRequest(), CONTEXT, timeout_ms=TIMEOUT_MS)
             await until(lambda: not node.is_connected)
+            with pytest.raises(UnreachableError, match="an earlier request was given up"):
+                await connection.ask(DescribeQuorumRequest(), CONTEXT, timeout_ms=TIMEOUT_MS)
 
     run(main)
 
@@ -125,7 +125,7 @@ def test_a_body_with_another_correlation_id_is_refused_too() -> None:
             connection = await opened(node)
             node.correlation_shift = 5
             with pytest.raises(UnreachableError, match="DescribeCluster: it answers request 6"):
-                await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, caller(), timeout_ms=TIMEOUT_MS)
+                await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, timeout_ms=TIMEOUT_MS)
 
     run(main)
 
@@ -136,7 +136,7 @@ def test_an_api_that_is_not_offered_is_not_asked() -> None:
         async with ScriptedNode({ApiKey.API_VERSIONS: lambda _: only_fetch}) as node:
             connection = await opened(node)
             with pytest.raises(UnreachableError, match="no common version of DESCRIBE_QUORUM"):
-                await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+                await connection.ask(DescribeQuorumRequest(), CONTEXT, timeout_ms=TIMEOUT_MS)
 
     run(main)
 

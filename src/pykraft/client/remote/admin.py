@@ -252,7 +252,7 @@ class Admin:
         body = {"endpoint_type": self._kind.value}
         timeout_ms = self._timeout_ms()
         try:
-            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, self._me(), timeout_ms=timeout_ms)
+            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, timeout_ms=timeout_ms)
         except UnreachableError:
             del self._connections[node]
             raise
@@ -301,7 +301,7 @@ class Admin:
             raise UsageError(f"{leader} does not offer {name}: it is another program, or an older one")
         timeout_ms = self._timeout_ms(longer_ms)
         try:
-            answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
+            answer = (await connection.ask(message, self._me().context, timeout_ms=timeout_ms)).message
         except UnreachableError as error:
             # The leader may have received the request before the connection failed.
             doubts.append(str(error))

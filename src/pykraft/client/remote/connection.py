@@ -1,6 +1,6 @@
 """A client's connection to one node: it negotiates versions when opened, then sends one request at a time.
 
-This module owns a TCP stream, the versions that the other end supports, and the correlation ids. Invariant: every
+This module owns a TCP stream; `DialedConnection` knows what is said on it. Invariant: every
 failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError` that names the
 node and says what it did, and closes the connection. The caller's time limits each wait, and each frame has a size
 limit. The caller deals with leaders, retries and the meaning of answers.
@@ -13,30 +13,25 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
-from pykraft import __version__
 from pykraft.core.messages import Request
 from pykraft.errors import ProtocolError, UnreachableError
-from pykraft.protocol.api import decode_response, encode_request
-from pykraft.protocol.frame import FrameReader, frame
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.schema import Body, Versions
-from pykraft.rpc import api_versions, codec
+from pykraft.protocol.schema import Body
+from pykraft.rpc import codec
 from pykraft.rpc.codec import Answer
+from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
 from pykraft.server.write import write_parts
 from pykraft.types import Buffer, Endpoint
 
-FRAME_SIZE_BYTES_MAX: Final = 104_857_600
-"""Largest answer that is read."""
-FIRST_FRAME_SIZE_BYTES_MAX: Final = 64 * 1024
-"""Largest answer to ApiVersions, which comes before we know anything about the other end."""
-NEGOTIATION_VERSION: Final = 3
-"""The version of ApiVersions that every Kafka with KRaft supports, so one request is enough."""
+T = TypeVar("T")
 _PIECE_SIZE_BYTES: Final = 256 * 1024
 
 
@@ -52,83 +47,70 @@ class Caller:
 class Connection:
     """An open connection with negotiated versions. Create it with `connect`."""
 
-    def __init__(self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, endpoint: Endpoint, client_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.endpoint = endpoint
         self._reader = reader
         self._writer = writer
-        self._frames = FrameReader(FIRST_FRAME_SIZE_BYTES_MAX)
-        self._versions: dict[int, Versions] = {}
-        self._next_wire_id = 0
+        self._wire = DialedConnection(client_id)
+        self._is_closed = False
 
     def offers(self, message: Request) -> bool:
         """True when the other end supports the API of this request, in any version."""
-        return codec.api_key_of(message) in self._versions
+        return self._wire.offers(message)
 
-    async def ask(self, message: Request, caller: Caller, *, timeout_ms: int) -> Answer:
+    async def ask(self, message: Request, context: RpcContext, *, timeout_ms: int) -> Answer:
         """Send a request of the quorum's protocol in the newest version that both ends support; returns the answer.
 
         Errors: UnreachableError; ProtocolError (UNSUPPORTED_VERSION) when that version cannot express the request.
         """
         key = codec.api_key_of(message)
-        version, wire_id = await self._begin(key)
-        data = await self._exchange(
-            key, codec.encode_request(message, version, wire_id, caller.client_id, caller.context), timeout_ms
-        )
-        try:
-            answer = codec.decode_answer(key, version, data, caller.context)
-            _check_id(answer.correlation_id, wire_id)
-        except ProtocolError as error:
-            raise await self._unusable(key, error) from error
-        return answer
+        await self._check_offered(key)
+        read = partial(self._wire.answered, context=context)
+        return await self._exchange(key, self._wire.ask(message, context), read, timeout_ms)
 
-    async def ask_body(self, key: ApiKey, body: Body, caller: Caller, *, timeout_ms: int) -> Body:
+    async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
         """Send a request that is not part of the quorum's protocol, as a wire body; returns the answer's body.
 
         Errors: UnreachableError.
         """
-        version, wire_id = await self._begin(key)
-        return await self._call(key, version, wire_id, body, caller, timeout_ms)
+        await self._check_offered(key)
+        return await self._exchange(key, self._wire.ask_body(key, body), self._wire.answered_body, timeout_ms)
 
     async def close(self) -> None:
         """Close the connection at once."""
+        self._is_closed = True
         self._writer.transport.abort()
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def negotiate(self, caller: Caller, timeout_ms: int) -> None:
+    async def negotiate(self, timeout_ms: int) -> None:
         """Learn which versions the other end supports; must be the first request. Errors: UnreachableError."""
-        body = api_versions.request_to_wire(__version__)
-        key = ApiKey.API_VERSIONS
-        answer = await self._call(key, NEGOTIATION_VERSION, self._take_wire_id(), body, caller, timeout_ms)
-        try:
-            self._versions = api_versions.response_from_wire(answer)
-        except ProtocolError as error:
-            raise await self._unusable(key, error) from error
-        # Only a node that speaks Kafka's protocol may send large frames.
-        self._frames.size_bytes_max = FRAME_SIZE_BYTES_MAX
+        await self._exchange(ApiKey.API_VERSIONS, self._wire.negotiate(), self._wire.negotiated, timeout_ms)
 
-    async def _begin(self, key: ApiKey) -> tuple[int, int]:
-        """Version and correlation id of the next request. Errors: UnreachableError when the node lacks this API."""
+    async def _check_offered(self, key: ApiKey) -> None:
+        """Check that the connection is usable and has this API. Errors: UnreachableError."""
+        if self._is_closed:
+            raise UnreachableError(self.endpoint, "the connection was closed because an earlier request was given up")
         try:
-            return api_versions.common_version(key, self._versions), self._take_wire_id()
+            self._wire.version_of(key)
         except ProtocolError as error:
             raise await self._unusable(key, error) from error
 
-    async def _call(self, key: ApiKey, version: int, wire_id: int, body: Body, caller: Caller, timeout_ms: int) -> Body:
-        request = encode_request(key, version, wire_id, caller.client_id, body)
-        data = await self._exchange(key, request, timeout_ms)
+    async def _exchange(self, key: ApiKey, request: list[Buffer], read: Callable[[Buffer], T], timeout_ms: int) -> T:
+        """Send one frame, wait for one and read it. Errors: UnreachableError, after closing the connection."""
+        data = await self._round_trip(key, request, timeout_ms)
         try:
-            answered_id, answer = decode_response(key, version, data)
-            _check_id(answered_id, wire_id)
+            return read(data)
         except ProtocolError as error:
             raise await self._unusable(key, error) from error
-        return answer
 
-    async def _exchange(self, key: ApiKey, request: list[Buffer], timeout_ms: int) -> Buffer:
+    async def _round_trip(self, key: ApiKey, request: list[Buffer], timeout_ms: int) -> Buffer:
         """Send one frame and wait for one. Errors: UnreachableError, after closing the connection."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                write_parts(self._writer.transport, frame(request))
+                write_parts(self._writer.transport, request)
                 return await self._receive()
         except TimeoutError:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""
@@ -150,37 +132,29 @@ class Connection:
             data = await self._reader.read(_PIECE_SIZE_BYTES)
             if not data:
                 raise ConnectionResetError(errno.ECONNRESET, "end of the stream")
-            frames = self._frames.feed(data)
-            # One request at a time, so a second frame answers nothing.
-            if len(frames) > 1:
-                raise ProtocolError("more than one answer to one request")
-            if frames:
-                return frames[0]
+            if (answer := self._wire.received(data)) is not None:
+                return answer
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
         """Close the connection because of what the other end sent."""
         await self.close()
         return UnreachableError(self.endpoint, f"{_name(key)}: {error}")
 
-    def _take_wire_id(self) -> int:
-        wire_id, self._next_wire_id = self._next_wire_id, (self._next_wire_id + 1) % 2**31
-        return wire_id
-
 
 async def connect(endpoint: Endpoint, caller: Caller, *, timeout_ms: int) -> Connection:
     """Connect within this time, then negotiate within the same time again. Errors: UnreachableError."""
-    connection = await _dial(endpoint, caller.names, timeout_ms)
-    await connection.negotiate(caller, timeout_ms)
+    connection = await _dial(endpoint, caller, timeout_ms)
+    await connection.negotiate(timeout_ms)
     return connection
 
 
-async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection:
+async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connection:
     """Try the addresses of a host in turn, each with its share of the time. Errors: UnreachableError."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + timeout_ms / 1_000
     try:
         async with asyncio.timeout_at(end_s):
-            addresses = await names.addresses(endpoint)
+            addresses = await caller.names.addresses(endpoint)
     except TimeoutError:
         raise UnreachableError(endpoint, f"its name was not resolved within {timeout_ms} ms") from None
     except OSError as error:
@@ -198,7 +172,7 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
             problem = f"cannot connect ({error})"
         else:
-            return Connection(endpoint, reader, writer)
+            return Connection(endpoint, caller.client_id, reader, writer)
     raise UnreachableError(endpoint, problem)
 
 
@@ -211,9 +185,3 @@ def in_words(error: OSError) -> str:
 def _name(key: ApiKey) -> str:
     """The name of an API as Kafka writes it: DescribeQuorum."""
     return "".join(word.capitalize() for word in key.name.split("_"))
-
-
-def _check_id(answered_id: int, asked_id: int) -> None:
-    """Check that the answer belongs to our request. Errors: ProtocolError when it does not."""
-    if answered_id != asked_id:
-        raise ProtocolError(f"it answers request {answered_id}, expected {asked_id}")

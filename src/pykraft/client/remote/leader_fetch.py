@@ -234,7 +234,7 @@ class LeaderFetch:
         if connection is None:
             connection = await connect(node, caller, timeout_ms=timeout_ms)
         wait_ms = request.wait_ms_max if isinstance(request, FetchRequest) else 0
-        answer = await connection.ask(request, caller, timeout_ms=wait_ms + timeout_ms)
+        answer = await connection.ask(request, caller.context, timeout_ms=wait_ms + timeout_ms)
         self._connection = connection
         return answer
 

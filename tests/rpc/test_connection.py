@@ -5,23 +5,25 @@ Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from pykraft import __version__
 from pykraft.core.messages import FetchRequest, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.connections import DialedConnection
-from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
+from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
+from pykraft.rpc.connection import ANSWER_SIZE_BYTES_MAX, FIRST_ANSWER_SIZE_BYTES_MAX, DialedConnection
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from tests.host.fakes import CONTEXT, endpoint
+from tests.host.fakes import CONTEXT
 
 ALL = {ApiKey.VOTE: (0, 2), ApiKey.FETCH: (4, 18)}
 
 
 def dialed() -> DialedConnection:
-    return DialedConnection(ConnectionId(1), endpoint(2), client_id="raft-client-1", context=CONTEXT, begun_ms=0)
+    return DialedConnection("raft-client-1")
 
 
 def vote(*, pre_vote: bool = False) -> VoteRequest:
@@ -67,7 +69,7 @@ def vote_answer(*, wire_id: int, version: int = 2) -> bytes:
 def negotiated(versions: dict[ApiKey, tuple[int, int]] = ALL) -> DialedConnection:
     connection = dialed()
     connection.negotiate()
-    assert connection.answered(versions_answer(versions)) is None
+    connection.negotiated(versions_answer(versions))
     return connection
 
 
@@ -86,14 +88,13 @@ def test_it_asks_for_versions_first_and_says_what_it_is() -> None:
 def test_a_request_goes_out_in_the_newest_common_version_and_ids_count_up() -> None:
     connection = negotiated({ApiKey.VOTE: (0, 1), ApiKey.FETCH: (4, 99)})
     assert connection.is_ready
-    header = decode_request_header(content(connection.ask(vote())))
+    header = decode_request_header(content(connection.ask(vote(), CONTEXT)))
     assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.VOTE, 1, 1)
     assert not connection.is_ready
-    answer = connection.answered(vote_answer(wire_id=1, version=1))
-    assert answer is not None
+    answer = connection.answered(vote_answer(wire_id=1, version=1), CONTEXT)
     assert isinstance(answer.message, VoteResponse)
     assert answer.message.vote_granted
-    header = decode_request_header(content(connection.ask(fetch())))
+    header = decode_request_header(content(connection.ask(fetch(), CONTEXT)))
     assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.FETCH, 18, 2)
 
 
@@ -101,17 +102,17 @@ def test_a_request_goes_out_in_the_newest_common_version_and_ids_count_up() -> N
 def test_a_pre_vote_needs_version_2_and_the_connection_stays_usable_without() -> None:
     connection = negotiated({ApiKey.VOTE: (0, 1)})
     with pytest.raises(ProtocolError) as raised:
-        connection.ask(vote(pre_vote=True))
+        connection.ask(vote(pre_vote=True), CONTEXT)
     assert raised.value.code == ErrorCode.UNSUPPORTED_VERSION
     assert connection.is_ready
-    assert decode_request_header(content(connection.ask(vote()))).correlation_id == 1
+    assert decode_request_header(content(connection.ask(vote(), CONTEXT))).correlation_id == 1
 
 
 @pytest.mark.parametrize("versions", [{}, {ApiKey.FETCH: (0, 3)}, {ApiKey.FETCH: (19, 25)}])
 def test_without_a_common_version_there_is_nothing_to_ask(versions: dict[ApiKey, tuple[int, int]]) -> None:
     connection = negotiated(versions)
     with pytest.raises(ProtocolError) as raised:
-        connection.ask(fetch())
+        connection.ask(fetch(), CONTEXT)
     assert raised.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -131,18 +132,62 @@ def test_a_bad_answer_to_the_negotiation_ends_the_connection(answer: bytes) -> N
     connection = dialed()
     connection.negotiate()
     with pytest.raises(ProtocolError):
-        connection.answered(answer)
+        connection.negotiated(answer)
     assert not connection.is_ready
 
 
 @pytest.mark.conformance(96, 97, "H30")
 def test_an_answer_with_another_id_is_refused() -> None:
     connection = negotiated()
-    connection.ask(vote())
+    connection.ask(vote(), CONTEXT)
     with pytest.raises(ProtocolError, match="it answers request 7, expected 1"):
-        connection.answered(vote_answer(wire_id=7))
+        connection.answered(vote_answer(wire_id=7), CONTEXT)
 
 
 def test_an_answer_without_a_question_is_refused() -> None:
     with pytest.raises(ProtocolError, match="a response that answers no request"):
-        negotiated().answered(vote_answer(wire_id=1))
+        negotiated().answered(vote_answer(wire_id=1), CONTEXT)
+
+
+def test_a_body_of_another_api_goes_the_same_way() -> None:
+    connection = negotiated({ApiKey.DESCRIBE_CLUSTER: (0, 0)})
+    header = decode_request_header(content(connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {})))
+    assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.DESCRIBE_CLUSTER, 0, 1)
+    answer = b"".join(encode_response(ApiKey.DESCRIBE_CLUSTER, 0, 1, {"cluster_id": "c", "controller_id": 3}))
+    assert connection.answered_body(answer)["controller_id"] == 3
+    connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {})
+    with pytest.raises(ProtocolError, match="it answers request 1, expected 2"):
+        connection.answered_body(answer)
+    with pytest.raises(ProtocolError, match="no common version of FETCH"):
+        connection.ask_body(ApiKey.FETCH, {})
+
+
+def test_what_the_other_end_offers_is_known_after_the_negotiation() -> None:
+    assert not dialed().offers(vote())
+    connection = negotiated({ApiKey.VOTE: (9, 9)})
+    assert connection.offers(vote())
+    assert not connection.offers(fetch())
+    with pytest.raises(ProtocolError, match="no common version of VOTE"):
+        connection.version_of(ApiKey.VOTE)
+
+
+def test_a_stream_completes_the_answer_piece_by_piece() -> None:
+    connection = negotiated()
+    connection.ask(vote(), CONTEXT)
+    stream = b"".join(frame([vote_answer(wire_id=1)]))
+    assert [connection.received(stream[at : at + 1]) for at in range(len(stream) - 1)] == [None] * (len(stream) - 1)
+    found = connection.received(stream[-1:])
+    assert found is not None
+    assert connection.answered(found, CONTEXT).correlation_id == 1
+    with pytest.raises(ProtocolError, match="more than one answer"):
+        connection.received(stream * 2)
+
+
+@pytest.mark.parametrize("is_negotiated", [False, True])
+def test_only_a_node_that_speaks_kafkas_protocol_may_send_large_answers(*, is_negotiated: bool) -> None:
+    bound = ANSWER_SIZE_BYTES_MAX if is_negotiated else FIRST_ANSWER_SIZE_BYTES_MAX
+    connection = negotiated() if is_negotiated else dialed()
+    assert connection.received(struct.pack(">i", bound)) is None
+    connection = negotiated() if is_negotiated else dialed()
+    with pytest.raises(ProtocolError, match=f"allowed are 1 to {bound}"):
+        connection.received(struct.pack(">i", bound + 1))
