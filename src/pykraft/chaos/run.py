@@ -173,6 +173,7 @@ class _Run:
         def look() -> bool:
             if sum(said.count for said in self._journal.acknowledgements(since=mark)) >= RECORDS_BETWEEN:
                 return True
+            # What a Java voter writes as the leader is in no journal, so it must not stay leader.
             self._faults.depose_guest()
             return False
 

@@ -57,11 +57,14 @@ class Connections:
 
     @property
     def has_in_flight(self) -> bool:
-        """True when a request is in flight that was not sent aside."""
+        """True when a request is in flight, apart from those sent aside."""
         return any(not request.is_aside for request in self._in_flight.values())
 
     def sent(self, peer_id: int, now_ms: int, *, is_aside: bool = False) -> int:
-        """Note a request to a peer that is ready; returns its correlation id."""
+        """Note a request to a peer that is ready; returns its correlation id.
+
+        ``is_aside``: requests to other peers do not wait for its response.
+        """
         assert self.is_ready(peer_id)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1

@@ -39,8 +39,9 @@ PROVEN: Final = Proof(is_complete=True)
 class Survey:
     """The other voters' answers to an unproven replica in ``epoch``, the epoch of its PreVotes.
 
-    ``empty``: they granted a pre-vote to an empty log. ``told``: they denied it, so ``epoch`` is durable there and
-    their logs are not empty. A voter that is unproven itself denies with an error, and is in neither set.
+    ``empty``: voters that granted a pre-vote to an empty log. ``told``: voters that denied it; their logs are not
+    empty, and the denial tells that ``epoch`` is durable there. A voter that is unproven itself denies with an error,
+    and is in neither set.
     """
 
     has_fresh_id: bool
@@ -68,7 +69,7 @@ class Survey:
 
     @property
     def has_all_told(self) -> bool:
-        """True when every other voter has told."""
+        """True when every other voter has told its epoch."""
         return bool(self.others) and self.others <= self.told
 
     @property
@@ -78,11 +79,11 @@ class Survey:
 
     @property
     def unheard(self) -> frozenset[NodeId]:
-        """Voters that have not told."""
+        """Voters that have not told their epoch."""
         return self.others - self.told
 
     @property
     def is_blocking(self) -> bool:
-        """True when every majority that contains this replica also contains a voter that told."""
+        """True when every majority that contains this replica also contains a voter that told its epoch."""
         count = len(self.others) + 1
         return len(self.told) > count - majority_of(count)

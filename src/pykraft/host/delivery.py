@@ -144,6 +144,7 @@ class Registration:
 
     @property
     def _is_fed(self) -> bool:
+        """True when the listener may be called: its owner neither holds nor has removed its registration."""
         return not (self._is_held or self._is_removed)
 
     @property

@@ -49,6 +49,7 @@ def _hold(folder: Path, port: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket() as probe:
+            # As servers do: closed connections of an earlier node (TIME_WAIT) do not make the port busy.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((HOST, port))
     except OSError:

@@ -59,6 +59,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
     Errors: ProtocolError for a response that this replica never asks for, and for one of `following.REFUSALS`.
     """
+    # The peer answers, so a process listens there again.
     replica.refused_by.discard(event.peer_id)
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)

@@ -1,7 +1,7 @@
 """AddRaftVoter (80): make an observer a voter.
 
-Version 1 adds AckWhenCommitted (KIP-1186), default true and not ignorable: a peer that has only version 0 cannot
-be asked to answer before the change is committed.
+Version 1 adds AckWhenCommitted (KIP-1186). Its default is true and it is not ignorable, so a node cannot ask a peer
+that has only version 0 to answer before the commit.
 
 Source: KIP-853 §AddRaftVoter; Kafka's AddRaftVoterRequest and AddRaftVoterResponse definitions.
 """

@@ -1,1 +1,1 @@
-"""The clients and applications of a world."""
+"""What uses the quorum of a world: applications, the workload's clients, operators and strangers."""

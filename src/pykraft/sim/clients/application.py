@@ -1,9 +1,9 @@
 """The application of one process: a few registers that follow the committed records.
 
 It gets the batches like any listener, applies their values in order, and answers the reads that clients sent to this
-process: a read is a value of its own in the log, and sees everything written before it. Where the world has snapshots,
-the application takes them of its state, on its own or when the host asks, and loads a snapshot in place of the records
-it stands for.
+process: a read is a value of its own in the log, and sees everything written before it. In a world with snapshots, the
+application takes snapshots of its state, on its own or when the host asks, and loads a snapshot in place of the records
+that it covers.
 
 Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630.
 """

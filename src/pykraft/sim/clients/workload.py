@@ -38,11 +38,11 @@ class Workload:
         self._applications: dict[int, Application] = {}
 
     def begin(self) -> None:
-        """Plan the first turn."""
+        """Schedule the first proposals."""
         self._facts.clock.after(self._work.period_us, self._turn)
 
     def serve(self, node: Node, application: Application) -> None:
-        """A process begins with this application."""
+        """A process begins with this application: note whether its host asks it for snapshots."""
         self._applications[int(node.node_id)] = application
         asked = self.history.asked_node_ids
         (asked.add if application.is_asked else asked.discard)(int(node.node_id))
@@ -51,6 +51,7 @@ class Workload:
         for node in self._facts.nodes.values():
             process = node.process
             if process is not None and process.host.role == "leader" and not process.is_paused:
+                # A proposal changes the node's state, so the oracles must look at it after this event.
                 self._witness.touch(node)
                 for _ in range(self._proposals_in_a_row()):
                     self._call(node)

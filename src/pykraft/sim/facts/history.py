@@ -16,6 +16,7 @@ from enum import Enum, auto
 from pykraft.sim.facts.linearizability import NEVER_US, Call
 
 REGISTERS = 4
+"""Few, so that concurrent calls often meet at one register."""
 NUMBER_DIGITS = 12
 WRITE, READ = b"w", b"r"
 

@@ -1,7 +1,7 @@
 """Describes frames in words: which message of the quorum it is, and its main fields.
 
-It remembers requests until their answers come, because an answer does not say what it answers. It never fails: a frame
-that cannot be decoded, such as one that a planted bug broke, is described as such.
+It remembers requests until their answers come, because an answer does not name its API. It never fails: a frame that
+cannot be decoded, for example because of a planted bug, is described as unreadable.
 
 Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-996 (PreVote), KIP-630 (FetchSnapshot).
 """

@@ -21,5 +21,5 @@ def test_a_vote_for_somebody_who_only_asked_is_found() -> None:
     made = VotesAreForCandidates(world())
     made.changed(node(2), BEFORE, view("prospective", 3))
     made.changed(node(2), BEFORE, view("candidate", 4))
-    with pytest.raises(ViolationError, match="keeps a vote for 2 in epoch 3, who was no candidate then"):
+    with pytest.raises(ViolationError, match="keeps a vote for 2 in epoch 3, which was not a candidate then"):
         made.changed(node(1), BEFORE, view("unattached-voted", 3, voted_id=2))

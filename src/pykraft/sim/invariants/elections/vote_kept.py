@@ -1,6 +1,6 @@
 """A disk holds a vote only for a node that was a candidate in that epoch.
 
-A pre-vote is not a vote. A node that stored it as one could not vote for another candidate any more.
+A pre-vote is not a vote. A node that stored it as one could not vote for another candidate in that epoch.
 
 Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
 """
@@ -27,7 +27,8 @@ class VotesAreForCandidates(Invariant):
         voted_id = now.disk.voted_id
         if voted_id is None or was.disk == now.disk:
             return
+        # A stranger may ask for votes under any id, and a voter cannot tell.
         if (now.disk.epoch, voted_id) in self._candidates | self.facts.claims.candidates:
             return
         seen = f"node {node.node_id} keeps a vote for {voted_id} in epoch {now.disk.epoch}"
-        raise self.violated(f"{seen}, who was no candidate then")
+        raise self.violated(f"{seen}, which was not a candidate then")

@@ -32,6 +32,7 @@ class CalmQuorumCommits(Invariant):
         self._moved_us = 0
         self._end_offset = -1
         quorum, work = self.facts.scenario.quorum, self.facts.scenario.work
+        # The time for an election, for one batch over the slowest link, and for the clients' next proposals.
         timeouts_ms = ELECTION_TIMEOUTS * quorum.election_timeout_ms + FETCH_TIMEOUTS * quorum.fetch_timeout_ms
         self.bound_us = (
             timeouts_ms * US_PER_MS + transfer_us(self.facts.scenario, self.facts.network.byte_us) + 4 * work.period_us

@@ -1,6 +1,7 @@
 """A leader holds every record that was committed before its election.
 
-That includes what an older leader learns to be committed later: it was on a majority by then, so the new leader has it.
+This includes records that an older leader finds out to be committed later: they were on a majority before the election,
+so the new leader has them.
 
 Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlightly's specification of KRaft.
 """
@@ -21,7 +22,7 @@ class LeaderCompleteness(Invariant):
         self._newest: tuple[int, Node] | None = None
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Check a new leader; and the newest one when an older one commits."""
+        """Check a new leader, and the newest leader again when an older one commits more."""
         if not now.leads:
             return
         is_new = not was.leads or was.epoch != now.epoch
@@ -41,6 +42,7 @@ class LeaderCompleteness(Invariant):
         last = committed[-1]
         ledger = self.facts.ledger(leader)
         held = ledger.at(last.base_offset)
+        # A log that begins at or after the batch's end has it in a snapshot.
         if held != last and ledger.begin.offset < last.end_offset:
             seen = f"leader {leader.node_id} of epoch {epoch} does not hold what is committed up to {last.end_offset}"
             raise self.violated(f"{seen} in epoch {last.epoch}: {held}")

@@ -1,7 +1,7 @@
-"""Snapshots with the same id have the same bytes on all replicas, no matter who took them or how they arrived.
+"""Snapshots with the same id have the same bytes on all replicas, whichever replica took them.
 
-Applications of a world write the same records in the same order, and all batches carry the time of the last record of
-the log. So a difference is a mistake: a wrong state, the present time, or mixed-up bytes.
+Applications of a world write the same records in the same order, and all batches have the timestamp of the last record
+that the snapshot covers. So a difference is a bug: a wrong state, the time of day as timestamp, or wrong bytes.
 
 Source: ours; KIP-630 promises the same records and not the same bytes.
 """
@@ -15,7 +15,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotsAlike(NewSnapshotInvariant):
-    """The first snapshot of an id says which bytes it has; all others must agree."""
+    """All snapshots of one id have the same bytes as the first one that was seen."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
