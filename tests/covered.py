@@ -1,4 +1,4 @@
-"""How much of each package the unit tests reach, and how much they must.
+"""Coverage of each package by the unit tests, and the required minimum.
 
     python -m tests.covered FILE       FILE: what pytest wrote with --cov-report=json:FILE
 

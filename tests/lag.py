@@ -1,4 +1,4 @@
-"""What a node says of a busy machine, which a test of something else must not mind."""
+"""What a node logs about a busy machine, which other tests must tolerate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quorum on a virtual clock, that commits as much as it is asked for, up to what it can, or breaks beyond."""
+"""A fake quorum on a virtual clock: it commits what it is asked to, up to a limit, and breaks beyond another."""
 
 from __future__ import annotations
 

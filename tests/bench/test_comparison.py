@@ -1,4 +1,4 @@
-"""Medians, spreads and ratios of what was run in turn."""
+"""Medians, spreads and ratios of measurements that were taken in turn."""
 
 from __future__ import annotations
 

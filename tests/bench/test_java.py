@@ -1,4 +1,4 @@
-"""What a Kafka quorum says of itself in its logs; with a false java that says it."""
+"""The figures of a Kafka quorum are read from its logs; a fake java writes them."""
 
 from __future__ import annotations
 

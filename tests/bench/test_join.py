@@ -1,4 +1,4 @@
-"""A real node joins through a snapshot under load; neither it nor the leader holds more than a little of it."""
+"""A real node joins through a snapshot under load; neither it nor the leader keeps more than a little in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for the highest sustained rate comes close, from above and from below, and ends."""
+"""The search for the highest sustained rate converges from below and from above, and ends."""
 
 from __future__ import annotations
 

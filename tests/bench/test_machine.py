@@ -1,4 +1,4 @@
-"""Figures carry where and when they were taken."""
+"""Figures say where and when they were measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window begins after the warm-up, ends with the time or the bytes, and tells what was committed within it."""
+"""A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be measured is refused in one line that names the option."""
+"""Options that cannot be measured are rejected in one line that names the option."""
 
 from __future__ import annotations
 

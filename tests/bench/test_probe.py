@@ -1,4 +1,4 @@
-"""The high watermark is found from any voter on; what is no answer is an error."""
+"""The high watermark is found from any voter; a malformed answer is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contenders run in turn; one that breaks is given a rate that follows what it sustains."""
+"""Contenders run in turn; one that breaks gets a rate that follows what it sustained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables say what was found, and a dash where nothing was."""
+"""The tables contain the results, and a dash where there are none."""
 
 from __future__ import annotations
 

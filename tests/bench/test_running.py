@@ -1,4 +1,4 @@
-"""Started nodes are waited for, and missed when they end."""
+"""The benchmark waits for the nodes that it starts, and fails when one ends."""
 
 from __future__ import annotations
 

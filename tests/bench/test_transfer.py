@@ -1,4 +1,4 @@
-"""Leadership goes round in a real quorum; the figures of it, and the limit that they pass or not."""
+"""Leadership is transferred around a real quorum; the figures, and the limit that they meet or not."""
 
 from __future__ import annotations
 

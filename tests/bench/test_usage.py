@@ -1,4 +1,4 @@
-"""CPU and memory as Linux tells them."""
+"""CPU and memory as Linux reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that answers Fetch as a test says, on a real socket."""
+"""A node that answers Fetch as the test decides, on a real socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crowd connects without waiting for anybody, says what it is to say, and goes away."""
+"""Many clients connect without waiting for each other, send their bytes, and disconnect."""
 
 from __future__ import annotations
 

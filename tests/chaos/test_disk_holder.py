@@ -1,4 +1,4 @@
-"""The process that holds small file systems: what it says when it may not, and that a user may where namespaces are.
+"""The process that holds small file systems: its errors, and that it works without root in a user namespace.
 
 What it mounts is used in `tests.chaos.test_disks`.
 """

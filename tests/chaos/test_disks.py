@@ -1,4 +1,4 @@
-"""A disk that is made full refuses the next bytes, and takes them when there is room again."""
+"""A full disk rejects the next bytes, and takes them when there is room again."""
 
 from __future__ import annotations
 

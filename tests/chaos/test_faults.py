@@ -1,4 +1,4 @@
-"""Whom a fault is for, which ends of nodes are expected, and that undoing twice does nothing.
+"""The target of each fault, which node ends are expected, and that undoing twice does nothing.
 
 What each fault does to real nodes is in `tests.processes.test_real_faults`.
 """

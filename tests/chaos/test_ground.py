@@ -1,4 +1,4 @@
-"""What is asked for is checked before anything starts; and what was on small disks outlives a failure."""
+"""Options are checked before anything starts; files on small disks survive a failure."""
 
 from __future__ import annotations
 

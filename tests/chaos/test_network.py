@@ -1,4 +1,4 @@
-"""Proxies carry what nodes say; their wires are slow, cut in one direction, or end in a reset within a frame."""
+"""Proxies carry the traffic of nodes; their links are slow, cut in one direction, or reset within a frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses and fail-overs are counted from the journal; kinds are summed up."""
+"""Pauses and fail-overs are computed from the journal, and summed up by kind."""
 
 from __future__ import annotations
 

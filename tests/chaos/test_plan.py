@@ -1,4 +1,4 @@
-"""A seed decides the faults and their order; each kind comes once before one comes again."""
+"""A seed determines the faults and their order; each kind occurs once before one repeats."""
 
 from __future__ import annotations
 

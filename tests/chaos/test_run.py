@@ -1,4 +1,4 @@
-"""A run of one episode on real nodes: what it tells while it lasts, and what it comes to."""
+"""A run of one episode on real nodes: its progress and its outcome."""
 
 from __future__ import annotations
 

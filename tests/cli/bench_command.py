@@ -1,4 +1,4 @@
-"""The commands of `pykraft bench`, run in this process with a measurement that only pretends."""
+"""Runs the commands of `pykraft bench` in this process, with a fake measurement."""
 
 from __future__ import annotations
 

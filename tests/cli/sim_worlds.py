@@ -1,4 +1,4 @@
-"""Worlds that are over at once, for tests of the commands: seed 13 fails, the others pass."""
+"""Worlds that end at once, for tests of the commands: seed 13 fails, the others pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom to ask and for how long, from the command line and Kafka's file of client properties."""
+"""Which nodes to ask and for how long, from the command line and Kafka's file of client properties."""
 
 from __future__ import annotations
 

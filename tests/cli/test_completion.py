@@ -1,4 +1,4 @@
-"""``pykraft completion``: what a real bash offers once it has read the script."""
+"""``pykraft completion``: what a real bash offers after it has read the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A properties file is found, read in the encodings that occur, and named in whatever is said of it."""
+"""A properties file is found, read in the encodings that occur, and named in every message about it."""
 
 from __future__ import annotations
 

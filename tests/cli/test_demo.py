@@ -1,4 +1,4 @@
-"""`pykraft demo`: wrong input is one line and exit code 2; what was written is kept only when somebody needs it."""
+"""`pykraft demo`: wrong input is one line and exit code 2; files are kept only when somebody needs them."""
 
 from __future__ import annotations
 

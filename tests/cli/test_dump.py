@@ -1,4 +1,4 @@
-"""``pykraft dump``: the same lines as Kafka's own tool for every recording, JSON for machines, and bad files told."""
+"""``pykraft dump``: the same lines as Kafka's tool for every recording, JSON, and errors for bad files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as an operator sees them: one line and an exit code; a bug keeps its traceback."""
+"""Errors as an operator sees them: one line and an exit code; a bug shows its traceback."""
 
 from __future__ import annotations
 

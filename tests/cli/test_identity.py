@@ -1,4 +1,4 @@
-"""Cluster and directory ids of a command line: taken as they are, or refused with the option's name."""
+"""Cluster and directory ids on a command line are taken as they are, or rejected with the option's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who votes first, from options; most of it is told by the tests of ``pykraft storage``."""
+"""The first voters, from options; the tests of ``pykraft storage`` cover most of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM unwinds the block, once."""
+"""SIGTERM ends the block once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result file that cannot be written is refused before the work, and an old one does not stay."""
+"""A result file that cannot be written is an error before the work begins, and an old one is removed."""
 
 from __future__ import annotations
 

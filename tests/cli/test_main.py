@@ -1,4 +1,4 @@
-"""The group of commands knows its commands without importing them."""
+"""The command group lists its commands without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pykraft pipeline`: from a log to tables by the command line; wrong input is one line and a status."""
+"""`pykraft pipeline`: from a log to tables on the command line; wrong input is one line and a status."""
 
 from __future__ import annotations
 

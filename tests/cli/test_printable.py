@@ -1,4 +1,4 @@
-"""Nothing from elsewhere moves the cursor."""
+"""No text from outside can move the cursor."""
 
 from __future__ import annotations
 

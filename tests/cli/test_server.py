@@ -1,4 +1,4 @@
-"""``pykraft server``: what its options and its properties file come to, without running a node."""
+"""``pykraft server``: the configuration that results from options and properties file, without running a node."""
 
 from __future__ import annotations
 

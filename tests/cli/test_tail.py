@@ -1,4 +1,4 @@
-"""`pykraft tail`: lines and JSON, where it begins and ends, and one line for each kind of wrong input."""
+"""`pykraft tail`: lines and JSON, where it starts and ends, and one line for each kind of wrong input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft verify``: damage by file, position and what to do, as text and as JSON, and its own exit status."""
+"""``pykraft verify``: damage with file, position and repair, as text and as JSON, and its own exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of an append when its node ends: in the log, not in the log, or unknown; a caller can tell which."""
+"""The outcome of an append when its node ends: in the log, not in the log, or unknown; the caller can tell."""
 
 from __future__ import annotations
 

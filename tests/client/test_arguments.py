@@ -1,4 +1,4 @@
-"""A wrong argument of any call is the caller's error, and the node goes on."""
+"""A wrong argument of any call is the caller's error, and the node continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses as text, ports that are known later, and what is no configuration."""
+"""Addresses as text, ports that become known later, and invalid configurations."""
 
 from __future__ import annotations
 

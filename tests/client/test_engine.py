@@ -1,4 +1,4 @@
-"""What a caller did wrong goes back to it, what else goes wrong ends the node, and a leader is told as one pair."""
+"""A caller's mistake goes back to the caller, any other error ends the node; leader and epoch are told together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal check finds every fault that is planted in a log, and counts like a check that looks at each record."""
+"""The journal check finds every fault planted in a log, and counts like a check of every single record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports before the begin, what keeps a node from beginning, and what is given back then."""
+"""Ports before the start, errors that prevent a start, and what is released then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lacks a method is no listener, and the error names the method."""
+"""An object without a required method is rejected as a listener, and the error names the method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls of listeners code runs in: those of its task, and of the tasks that this was begun in."""
+"""Which listener calls code runs in: those of its task, and those of the tasks that started it."""
 
 from __future__ import annotations
 

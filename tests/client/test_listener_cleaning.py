@@ -1,4 +1,4 @@
-"""Listeners across a cleaning of the log: who loads snapshots, who does not, who named its offset, and who is slow."""
+"""Listeners and a cleaned log: with and without snapshots, with a named offset, and slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an embedded node ends when something fails: who is told, with which error, and in what order."""
+"""How an embedded node ends when something fails: who gets which error, and in what order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leadership is given away by the node that has it, within one loop or from a thread of its own."""
+"""An embedded node transfers its leadership, on the application's loop and in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An observer where a snapshot stands in the place of records: it loads it, or begins behind it, or says why not."""
+"""An observer finds a snapshot in place of records: it loads it, starts after it, or says why it cannot."""
 
 from __future__ import annotations
 

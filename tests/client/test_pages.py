@@ -1,4 +1,4 @@
-"""The programs on the pages run as they are printed, with nothing but the package."""
+"""The programs in the documentation run as printed, with nothing but the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches are decoded when they are looked at and not before; a reader ends with the call that it was made for."""
+"""Batches are decoded only when they are accessed; a reader ends with the call for which it was made."""
 
 from __future__ import annotations
 

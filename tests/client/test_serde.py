@@ -1,4 +1,4 @@
-"""Serdes read what they wrote, and what is no record is refused before anything is appended."""
+"""Serdes read what they wrote; an invalid record is rejected before anything is appended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of an application's state: taken on one node, when asked or by hand, loaded there and on one that joins."""
+"""Snapshots of an application's state: created when asked or by hand, and loaded on the same and on a new node."""
 
 from __future__ import annotations
 

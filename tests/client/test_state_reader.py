@@ -1,4 +1,4 @@
-"""A snapshot is given to a listener in pieces, read where it holds up nobody, and never beyond the call."""
+"""A listener gets a snapshot in pieces, read off the loop, and only during the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One delivery at a time: the registration is held while the application works, and let go when it is done."""
+"""One delivery at a time: the registration is held until the application has handled it."""
 
 from __future__ import annotations
 

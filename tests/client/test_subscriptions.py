@@ -1,4 +1,4 @@
-"""Listeners come and go: each once, from the start or from where it was, and never two calls at a time."""
+"""Listeners come and go: registered once, from the start or an offset, and never in two calls at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls cross between loops in order, a stop ends what is cancelled, and an error comes back."""
+"""Calls cross between loops in order, a stop ends a cancelled node, and errors come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits for a leader is woken by each piece of news, and all of them by the end."""
+"""Waiters for a leader wake at each change, and all of them at the end."""
 
 from __future__ import annotations
 

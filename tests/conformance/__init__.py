@@ -1,1 +1,1 @@
-"""What a correct replica does, line by line, and which test proves each line."""
+"""The list of what a correct replica does, and which test proves each line."""

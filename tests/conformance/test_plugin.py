@@ -1,4 +1,4 @@
-"""Who carries which line, and how it ended, is written; a line that does not exist ends the run."""
+"""The run writes which test carried which line and how it ended; an unknown line ends the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of lines is whole, and what nobody would understand is refused."""
+"""The list of lines is complete, and malformed entries are rejected."""
 
 from __future__ import annotations
 

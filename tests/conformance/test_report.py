@@ -1,4 +1,4 @@
-"""The pages say what the parts say, the same for the same parts, and what is missing is named."""
+"""The pages contain what the parts contain, are the same for the same parts, and name what is missing."""
 
 from __future__ import annotations
 

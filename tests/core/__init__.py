@@ -1,1 +1,1 @@
-"""Tests of ``pykraft.core``: small ones for each module, one machine for all of it; stories are in ``scenarios``."""
+"""Tests of ``pykraft.core``: for each module, and a state machine for the whole; stories are in ``scenarios``."""

@@ -1,4 +1,4 @@
-"""Messages from plain numbers: correct ones by default, so that a test names only what it is about."""
+"""Builds messages from plain numbers: valid by default, so that a test names only the fields that matter."""
 
 from __future__ import annotations
 

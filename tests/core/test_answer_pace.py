@@ -1,4 +1,4 @@
-"""An answer that moves is waited for, one that trickles is not, and none for ever.
+"""An answer that moves fast enough extends its deadline; one that trickles does not, and none does for ever.
 
 Source: ours (ADR 036); Kafka's clients count only whole responses.
 """

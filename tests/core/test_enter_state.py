@@ -1,4 +1,4 @@
-"""What goes along with each named move: vote, leader, high watermark, timer.
+"""What each named transition carries over: vote, leader, high watermark, timer.
 
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
 """

@@ -1,4 +1,4 @@
-"""Epochs are spent within a budget over time, and a sender that raises them without winning waits.
+"""Epochs are spent from a budget that refills; a sender that raises the epoch without winning must wait.
 
 Source: ours; Raft dissertation §6.2 (disruptive servers); Kafka adopts every epoch.
 """

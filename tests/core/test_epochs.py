@@ -1,4 +1,4 @@
-"""The epoch cache against its twin: a list that holds the epoch of every record.
+"""The epoch cache, compared with a list of every record's epoch.
 
 Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
 """

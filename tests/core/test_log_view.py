@@ -1,4 +1,4 @@
-"""The log as the core sees it, against a naive twin: lists of records, one in memory, one on a disk that lags.
+"""The core's view of the log, compared with naive lists of records in memory and on a lagging disk.
 
 Every record of the twin is unique, so that what was cut off and what took its place can never be confused.
 

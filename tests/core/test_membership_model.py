@@ -1,4 +1,4 @@
-"""The history of voter sets against one that forgets nothing, under every order of what can happen to a log.
+"""The history of voter sets, compared with one that forgets nothing, under every order of log events.
 
 Records, plain batches, truncations, snapshots of the log and snapshots in its place, at adjacent offsets, in every
 order up to a depth; after each step every question that may still be asked is asked. Nothing before the newest snapshot

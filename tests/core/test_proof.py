@@ -1,4 +1,4 @@
-"""When those that told are enough: no majority with the replica is without one of them.
+"""When enough voters have told their epoch: every majority with the replica contains one of them.
 
 Source: ours (ADR 022); KAFKA-14077.
 """

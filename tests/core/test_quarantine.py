@@ -1,4 +1,4 @@
-"""What is remembered of damage: each place once, and not without end.
+"""The known damage: each place once, and at most so many.
 
 Source: ours (ADR 012); Raft paper §5.4.3 (Leader Completeness).
 """

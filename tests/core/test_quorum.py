@@ -1,4 +1,4 @@
-"""Quorum arithmetic against its brute-force twin: every subset of voters is tried.
+"""Quorum arithmetic, compared with a brute-force search of every subset of voters.
 
 Source: Raft paper §5.3–5.4; Kafka ``LeaderState.maybeUpdateHighWatermark``; etcd ``quorum/majority.go``.
 """

@@ -1,4 +1,4 @@
-"""One replica against a world of liars: any message in any order, a disk that lags, crashes, clocks that jump.
+"""One replica among peers that send anything in any order, with a lagging disk, crashes and clock jumps.
 
 What must hold whatever others send: no exception, the epoch never goes back, nothing is said of an epoch that is not
 on disk, one vote in an epoch however often it restarts, and no deadline that is over and changes nothing. One seed

@@ -1,4 +1,4 @@
-"""Look-ups that all handlers rely on, in every state.
+"""Look-ups that all handlers use, in every state.
 
 Source: KIP-595; Kafka ``QuorumState``.
 """

@@ -1,4 +1,4 @@
-"""What a state forbids or carries along, state by state; `test_transitions` tries the table itself, pair by pair.
+"""What a state forbids or carries over, state by state; `test_transitions` tries every pair.
 
 Source: KIP-595 §State machine, KIP-996; Kafka ``QuorumState.transitionTo*`` and its state classes.
 """

@@ -1,4 +1,4 @@
-"""The table of moves, every pair of it; and what comes with a transition.
+"""The transition table, every pair of it, and the effects of a transition.
 
 Source: KIP-595, KIP-996; Kafka ``QuorumState`` and ``KafkaRaftClient.transitionTo*``.
 """

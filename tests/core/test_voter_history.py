@@ -1,4 +1,4 @@
-"""Who votes since when: added in the order of the log, looked up, cut at both ends.
+"""Voter sets by offset: added in log order, looked up, truncated at both ends.
 
 Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
 """

@@ -1,4 +1,4 @@
-"""The example runs as printed, counts to its end over a change of leader, and says what was wrong with a command."""
+"""The example runs as printed, counts to its end across a leader change, and reports wrong arguments."""
 
 from __future__ import annotations
 

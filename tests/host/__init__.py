@@ -1,1 +1,1 @@
-"""One node without a loop, with a world made of lists; and three of them on a network in memory."""
+"""Tests of one node without an event loop, and of three on a network in memory."""

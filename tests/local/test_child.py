@@ -1,4 +1,4 @@
-"""Processes that a test starts are told apart by their own pid, heard, and never left behind."""
+"""Child processes are identified by pid, their output is read, and none is left behind."""
 
 from __future__ import annotations
 

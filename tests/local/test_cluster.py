@@ -1,4 +1,4 @@
-"""A quorum of processes starts, is stopped and checked; and the check finds what is wrong with its logs."""
+"""A quorum of processes is started, stopped and checked; the check finds faults in its logs."""
 
 from __future__ import annotations
 

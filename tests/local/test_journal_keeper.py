@@ -1,4 +1,4 @@
-"""A journal holds what was told, whole lines only, whatever became of the teller."""
+"""A journal holds every whole line that was written, whatever happened to the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of replicas are read as streams, and compared where they must be equal."""
+"""Logs of replicas are read as streams and compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports are free, below the range of the system, and nobody else's."""
+"""Ports are free, below the system's range, and not shared between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quorum is watched from outside: who leads and how far all are, also while nobody leads."""
+"""A quorum is sampled from outside: its leader and the progress of each node, also without a leader."""
 
 from __future__ import annotations
 

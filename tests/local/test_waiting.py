@@ -1,4 +1,4 @@
-"""A wait ends with the result, at its deadline, or when it cannot end well any more."""
+"""A wait ends with the result, at its deadline, or when success is no longer possible."""
 
 from __future__ import annotations
 

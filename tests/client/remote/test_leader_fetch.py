@@ -1,4 +1,4 @@
-"""Fetches that find the leader: redirects, dead nodes, other topics and clusters; and an end to the search."""
+"""Fetches that find the leader: redirects, dead nodes, other topics and clusters; and the search ends."""
 
 from __future__ import annotations
 

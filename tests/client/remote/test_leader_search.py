@@ -1,4 +1,4 @@
-"""Whom to ask next, from what nodes said."""
+"""Which node to ask next, given the earlier answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An observer over scripted leaders: each committed batch once and in order, whatever leaders do."""
+"""An observer with scripted leaders returns each committed batch once and in order, whatever leaders do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot that an observer fetches: what goes wrong on the way, and what is left of it afterwards."""
+"""An observer fetches a snapshot: what can go wrong, and that no file is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an observer holds: continuous, of epochs that never go back, given out only below the high watermark."""
+"""An observer's window has no gap, its epochs never decrease, and it returns only committed batches."""
 
 from __future__ import annotations
 

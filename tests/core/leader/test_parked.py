@@ -1,4 +1,4 @@
-"""Fetches that wait.
+"""Parked Fetches.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """

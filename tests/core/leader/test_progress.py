@@ -1,4 +1,4 @@
-"""What fetches tell a leader of the replicas behind them.
+"""What a leader learns from the Fetches of each replica.
 
 Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
 """

@@ -1,4 +1,4 @@
-"""A change that is under way is a value: nothing of it changes but by another one.
+"""A voter change is an immutable value.
 
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
 """

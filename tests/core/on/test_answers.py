@@ -1,4 +1,4 @@
-"""Bytes of an answer that arrive, or leave, extend the deadlines of those who would give each other up.
+"""Bytes of an answer that arrive or leave extend the deadlines of its receiver and its sender.
 
 Source: ours (ADR 036); KIP-595 §Leader progress timeout says what the deadlines are for.
 """

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch: whom to follow, in every state.
+"""BeginQuorumEpoch: which leader to follow, in every state.
 
 Source: KIP-595 §BeginQuorumEpoch, KIP-853 (leader endpoints, voter keys).
 """

@@ -1,4 +1,4 @@
-"""A leader that contradicts what is known, or itself, is given up; nobody ends, and nothing committed is cut.
+"""A follower gives up a leader that contradicts it or itself; it does not stop and truncates nothing committed.
 
 Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.3 (leaders append only); Kafka's client throws an exception in
 the first case, and believes the leader in the others.

@@ -1,4 +1,4 @@
-"""Damage in the own log: what a replica gives up in each state, and when it may come back.
+"""Damage in a replica's own log: what it gives up in each state, and when it leaves quarantine.
 
 It follows 2 in epoch 5 unless a test says otherwise; its log ends at 10 in epoch 3, which began at 6.
 

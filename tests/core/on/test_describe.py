@@ -1,4 +1,4 @@
-"""DescribeQuorum: who has what, in the leader's eyes.
+"""DescribeQuorum: the leader's view of all replicas.
 
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853.
 """

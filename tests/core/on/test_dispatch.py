@@ -1,4 +1,4 @@
-"""The tables of handlers are complete, and errors above the partition are nobody's answer.
+"""The handler tables are complete, and a top-level error reaches no handler.
 
 Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``.
 """

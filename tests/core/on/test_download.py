@@ -1,4 +1,4 @@
-"""A snapshot on its way: what is asked for, what comes of each answer, and what ends it.
+"""A snapshot download: what is requested, what each answer leads to, and what ends it.
 
 Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
 """

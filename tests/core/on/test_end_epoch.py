@@ -1,4 +1,4 @@
-"""EndQuorumEpoch: who campaigns when, and when a resigned leader has said it to all.
+"""EndQuorumEpoch: which voter campaigns when, and when a resigned leader has told all voters.
 
 Source: KIP-595 §EndQuorumEpoch, KIP-853 (preferred candidates).
 """

@@ -1,4 +1,4 @@
-"""Requests raise the epoch within a budget; answers of those who were dialed where they should be always may.
+"""Requests raise the epoch within a budget; answers of peers dialed at a trusted endpoint always may.
 
 Source: ours; Raft dissertation §6.2.
 """

@@ -1,4 +1,4 @@
-"""FetchSnapshot at the leader: always answered; who is served is alive.
+"""FetchSnapshot at the leader: it always answers, and counts the requester as alive.
 
 Source: KIP-630 §FetchSnapshot.
 """

@@ -1,4 +1,4 @@
-"""What any message may teach about epoch and leader, and what contradicts what is known.
+"""What a message may teach about epoch and leader, and what contradicts the replica's knowledge.
 
 Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
 """

@@ -1,4 +1,4 @@
-"""Every event that is no message, no end of a write and no passing of time is a wish, and has its handler.
+"""Every event that is not a message, a finished write or a timer has its handler in the table.
 
 Source: Kafka's ``RaftClient``, whose methods most of these are.
 """

@@ -1,4 +1,4 @@
-"""Requests about voters, levels and leadership with any values in them, in any order: answered, whatever they say.
+"""Requests about voters, levels and leadership with any values, in any order: each gets an answer.
 
 One that ended a leader could be sent to the next one, too: an operator's slip would be the end of the quorum.
 

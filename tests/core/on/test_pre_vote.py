@@ -1,4 +1,4 @@
-"""The pre-vote line by line: who grants it in which state, and that it leaves no trace (KIP-996).
+"""Pre-votes: which state grants one, and that it leaves no trace (KIP-996).
 
 Source: KIP-996; Raft dissertation §9.6; Kafka ``KafkaRaftClient.handleVoteRequest``, ``ProspectiveState``.
 """

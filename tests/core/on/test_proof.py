@@ -1,4 +1,4 @@
-"""An unproven replica: what it refuses, whom it asks, and what it takes for a proof.
+"""An unproven replica: what it refuses, which voters it asks, and what proves it.
 
 It is 1 of three voters in epoch 5 and follows 2, with the log of `replicas` that ends at 10 in epoch 3, or none.
 

@@ -1,4 +1,4 @@
-"""Fencing and addresses, as all handlers share them.
+"""Fencing and addressing, which all handlers share.
 
 Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
 """

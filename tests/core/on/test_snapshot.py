@@ -1,4 +1,4 @@
-"""A frozen snapshot stands for the beginning of the log, or takes its place; old ones go with what they stand for.
+"""A frozen snapshot covers the beginning of the log or replaces it; older ones go with the log that they cover.
 
 Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
 """

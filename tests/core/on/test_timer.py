@@ -1,4 +1,4 @@
-"""What time does to each state, what each state says, and when it wants to be woken.
+"""What each state does when time passes, what it sends, and when it must be woken.
 
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
 """

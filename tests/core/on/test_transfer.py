@@ -1,4 +1,4 @@
-"""Leadership transfer: what begins one, when the leader resigns, what the asker hears. The stories are scenarios.
+"""Leadership transfer: what starts one, when the leader resigns, what the requester hears. Stories are scenarios.
 
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """

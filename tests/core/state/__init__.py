@@ -1,1 +1,1 @@
-"""Tests of what the states check themselves."""
+"""Tests of the invariants that the states check themselves."""

@@ -1,4 +1,4 @@
-"""A candidate has voted for itself, once and for all, and knows no leader.
+"""A candidate has voted for itself and knows no leader.
 
 Source: KIP-595 §Vote; Kafka ``CandidateState`` (4.1 and later: no exponential back-off).
 """

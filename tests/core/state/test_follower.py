@@ -1,4 +1,4 @@
-"""A follower can reach its leader, waits for it as long as it may, and never takes a high watermark back.
+"""A follower knows its leader's endpoint, waits until its timeout, and never lowers its high watermark.
 
 Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
 """

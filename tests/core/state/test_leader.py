@@ -1,4 +1,4 @@
-"""A leader counts disks: its own once flushed, the others as they fetch, and only with a record of its epoch.
+"""A leader counts durable records only: its own when flushed, others' when fetched, and of its own epoch.
 
 Source: KIP-595 §Leader; Kafka ``LeaderState``.
 """

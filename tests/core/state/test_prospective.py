@@ -1,4 +1,4 @@
-"""A prospective replica counts each voter's latest word, and its own always.
+"""A prospective replica counts each voter's latest answer, and always its own vote.
 
 Source: KIP-996; Kafka ``ProspectiveState``.
 """

@@ -1,4 +1,4 @@
-"""A resigned leader tells the others, waits for nobody, and gives no vote in its epoch.
+"""A resigned leader tells the other voters, waits for none, and grants no vote in its epoch.
 
 Source: KIP-595 §EndQuorumEpoch; Kafka ``ResignedState``.
 """

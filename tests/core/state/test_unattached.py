@@ -1,4 +1,4 @@
-"""An unattached replica waits for an election, keeps its word, and remembers a leader it cannot reach.
+"""An unattached replica waits for an election, keeps its vote, and remembers a leader that it cannot reach.
 
 Source: KIP-595, KIP-996; Kafka ``UnattachedState``.
 """

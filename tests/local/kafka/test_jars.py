@@ -1,4 +1,4 @@
-"""Kafka's jars are fetched once, as a whole or not at all; what is missing says what to install. With a false Maven."""
+"""Kafka's jars are fetched once, completely or not at all; an error says what to install. Uses a fake Maven."""
 
 from __future__ import annotations
 

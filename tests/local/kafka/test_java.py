@@ -1,4 +1,4 @@
-"""A Java that is missing or too old is named, with what to install."""
+"""An error names a Java that is missing or too old, and what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddRaftVoter step by step; the stories are told by the scenarios ``voter_*``.
+"""AddRaftVoter step by step; the scenarios ``voter_*`` tell the stories.
 
 Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
 """

@@ -1,4 +1,4 @@
-"""What a follower says about its own membership; the stories are told by the scenarios ``voter_*``.
+"""What a follower sends about its own membership; the scenarios ``voter_*`` tell the stories.
 
 Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
 """

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: the set without the voter is written at once; who is not in it is not found.
+"""RemoveRaftVoter: the set without the voter is written at once; an unknown voter is not found.
 
 Source: KIP-853 §RemoveRaftVoter; Raft dissertation §4.2.2; Kafka ``RemoveVoterHandler``.
 """

@@ -1,4 +1,4 @@
-"""Membership requests in a static quorum: why not, in which order, and UpdateRaftVoter acknowledged.
+"""Membership requests in a static quorum: the order of errors, and UpdateRaftVoter.
 
 Source: KIP-853 §UpdateRaftVoter, KAFKA-16538; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """
