@@ -1,4 +1,4 @@
-"""What is wrong with a page is noticed: errors, warnings, and whatever it wants from elsewhere."""
+"""Problems of a page are noticed: errors, warnings, and requests to other places."""
 
 from __future__ import annotations
 

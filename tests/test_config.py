@@ -1,4 +1,4 @@
-"""A configuration that exists is within its bounds, and its defaults are Kafka's."""
+"""Every valid configuration is within its bounds, and the defaults are Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suite that was started with signals ignored runs as one that was not; long tests start first."""
+"""A suite that was started with ignored signals runs like any other; long tests start first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests reach is counted by package, and what is below its floor is named."""
+"""Coverage is counted by package, and the report names what is below its floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say is so: the table of states is the law of the core, and the README's commands and files exist."""
+"""The pages match the code: the table of states, and the commands and files of the README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree of errors is as its module draws it, the codes are Kafka's, and each message says enough to act on."""
+"""The error tree is as its module draws it, the codes are Kafka's, and each message says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the properties of a file mean for a node; and every wrong value is named, with what is allowed."""
+"""What the properties of a file mean for a node; an error for a wrong value names the allowed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared words: what matches what, what order there is, and what text stands for a UUID."""
+"""The shared types: matching, order, and the text of UUIDs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pykraft chaos`: wrong input is one line; a plan, a table, JSON; a failure keeps the files and says how to go on."""
+"""`pykraft chaos`: wrong input is one line; plan, table, JSON; a failure keeps the files and says how to repeat it."""
 
 from __future__ import annotations
 

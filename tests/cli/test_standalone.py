@@ -1,4 +1,4 @@
-"""The server under the names of Kafka's scripts: usage where the command line is wrong, and 1 for all that fails."""
+"""The server under the names of Kafka's scripts: a wrong command line prints the usage, every failure exits with 1."""
 
 from __future__ import annotations
 

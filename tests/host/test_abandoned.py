@@ -1,4 +1,4 @@
-"""Whose connection is gone waits for nothing: the core hears of it.
+"""When a connection closes, its requests end, and the core hears of a parked Fetch.
 
 Source: ours; Kafka's ``SocketServer`` lets an abandoned Fetch expire.
 """

@@ -1,4 +1,4 @@
-"""How much of an answer has come, or has left, is known for as long as it matters.
+"""The progress of an answer, sent or received, is known as long as it matters.
 
 Source: ours (ADR 036).
 """

@@ -1,4 +1,4 @@
-"""What the application asks of its node: prepared appends, resigning, leaving.
+"""What the application may ask of its node: prepared appends, resigning, leaving.
 
 Source: Kafka's ``RaftClient.prepareAppend``, ``schedulePreparedAppend``, ``resign`` and ``shutdown``.
 """

@@ -1,4 +1,4 @@
-"""What listeners are given: every committed batch once and in order, and leadership only with the whole state.
+"""Listeners get every committed batch once and in order, and hear of leadership only with the complete state.
 
 Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``.
 """

@@ -1,4 +1,4 @@
-"""What listeners are given of snapshots: the newest in the place of what it holds, at first and when they lag.
+"""Listeners get the newest snapshot in place of its records, at first and when they fall behind.
 
 Source: KIP-630; Kafka's ``RaftClient.Listener.handleLoadSnapshot``, ``KafkaRaftClient.updateListenersProgress``.
 """

@@ -1,4 +1,4 @@
-"""The note of a directory is there before the node says a word, and an election before the note.
+"""The proof note is durable before the node's first message, and the election before the note.
 
 Source: ours (ADR 022).
 """

@@ -1,4 +1,4 @@
-"""A leader that says that the logs part within a batch: file and memory of the follower go on to agree.
+"""A leader names a diverging offset inside a batch: the follower's file and memory stay the same.
 
 Source: ours (ADR 023); KIP-595 §Log reconciliation.
 """

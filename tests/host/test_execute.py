@@ -1,4 +1,4 @@
-"""Each effect reaches the part that it is for; none is forgotten.
+"""Each effect reaches its component; none is forgotten.
 
 Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClient`` does the same in its poll loop.
 """

@@ -1,4 +1,4 @@
-"""A quorum whose epoch is exhausted, repaired as docs/server.md says: all stop, one edit on each node, all start.
+"""An exhausted epoch is repaired as docs/server.md says: stop all nodes, edit one file on each, start them.
 
 Source: ours (ADR 029).
 """

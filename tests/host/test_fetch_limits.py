@@ -1,4 +1,4 @@
-"""How much one Fetch answer brings: what the request allows, at least one batch, and whole batches only.
+"""The size of one Fetch answer: what the request allows, at least one batch, and whole batches only.
 
 Source: KIP-74 (the first batch comes whole); KIP-595 §Fetch.
 """

@@ -1,4 +1,4 @@
-"""Records for Fetch answers: from memory at once, from files later, and never what a truncation took away.
+"""Records for Fetch answers: from memory at once, from files later, and never what a truncation removed.
 
 Source: Kafka's ``KafkaRaftLog.read`` (isolation UNCOMMITTED); the generation is ours.
 """

@@ -1,4 +1,4 @@
-"""Messages leave when the disk has what they rely on: not before, not twice, and only the newest for a peer.
+"""A message leaves when its writes are durable: not earlier, not twice, and only the newest for a peer.
 
 Source: etcd ``raft/doc.go`` (write before you send); openraft ``io_ordering``.
 """

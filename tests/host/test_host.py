@@ -1,4 +1,4 @@
-"""Three hosts, and sometimes one, live through elections, replication, cuts, crashes and bad company.
+"""Three hosts, and sometimes one: elections, replication, cuts, crashes and malformed messages.
 
 Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595.
 """

@@ -1,4 +1,4 @@
-"""Requests of others: what reaches the core, what is answered without it, in which order, and what closes.
+"""Requests of other nodes: which reach the core, which are answered without it, in which order, and what closes.
 
 Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
 """

@@ -1,4 +1,4 @@
-"""Events wait in order, with the records that they brought.
+"""Events wait in order, with the records that arrived with them.
 
 Source: the shape is dask's ``worker_state_machine`` (instructions out, events in).
 """

@@ -1,4 +1,4 @@
-"""Every metric of a host through the states it passes, from before its start until after its end.
+"""Every metric of a host in each state, before its start and after its end.
 
 Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``); KIP-595 §Metrics, KIP-853 §Metrics.
 """

@@ -1,4 +1,4 @@
-"""Observers among hosts, with and without an id: they follow, and nothing else.
+"""Observers with and without an id: they follow and do nothing else.
 
 Source: KIP-595 (voters and observers); Kafka's ``QuorumState`` (a replica without an id observes).
 """

@@ -1,4 +1,4 @@
-"""Opening a node's directory: what is made, what is checked, what is refused with the file and the repair.
+"""Opening a node's directory: what is created, what is checked, and errors that name the file and the repair.
 
 Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853.
 """

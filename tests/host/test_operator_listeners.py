@@ -1,4 +1,4 @@
-"""The operators' APIs are served on the listeners that are meant for operators, and on no other.
+"""The operators' APIs are served only on the configured listeners.
 
 Source: ours (ADR 035).
 """

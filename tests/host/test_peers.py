@@ -1,4 +1,4 @@
-"""Requests to peers: dialed on demand, the newest only, and every one answered or failed exactly once.
+"""Requests to peers: dialed on demand, only the newest one counts, and each is answered or failed exactly once.
 
 Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595 §Request timeout.
 """

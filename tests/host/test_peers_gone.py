@@ -1,4 +1,4 @@
-"""Peers whose process has ended: a connection that is refused, and an idle one that ends during a shutdown.
+"""Peers whose process has ended: a refused connection, and an idle one that ends during a shutdown.
 
 Source: ours (ADR 045).
 """

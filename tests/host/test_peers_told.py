@@ -1,4 +1,4 @@
-"""What a node reports of a peer that it asks again every few milliseconds: each line once, until it answers well.
+"""A node asks a peer every few milliseconds but reports each problem once, until a valid answer arrives.
 
 Source: ours.
 """

@@ -1,4 +1,4 @@
-"""Each who asked for an upgrade is told once.
+"""Each caller of an upgrade or a transfer gets one outcome.
 
 Source: KIP-584; Kafka's ``QuorumController.updateFeatures``.
 """

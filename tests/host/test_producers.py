@@ -1,4 +1,4 @@
-"""Each proposal gets one outcome; batches hold the values that were planned; sizes are never claimed too small.
+"""Each proposal gets one outcome; batches contain the planned values; claimed sizes are never too small.
 
 Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
 """

@@ -1,4 +1,4 @@
-"""Hosts with damaged logs: found at start, by a read and by the scrub, mended from the others, nothing told twice.
+"""Hosts with damaged logs: found at start, by a read or by the scrub, fetched again, and reported once.
 
 Source: ours (ADR 012).
 """

@@ -1,4 +1,4 @@
-"""The newest batches in memory: no gaps, nothing let go that is not durable, and the same answers as a plain list.
+"""The newest batches in memory: no gaps, no eviction before they are durable, compared with a plain list.
 
 Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
 """

@@ -1,4 +1,4 @@
-"""Files that no longer count linger for the delay, and then go one by one where nobody waits for the disk.
+"""Retired files stay for the delay and are then removed one by one on the bulk lane.
 
 Source: Kafka's ``internal.metadata.delete.delay.millis``; ``LogSegment.changeFileSuffixes``,
 ``Snapshots.markForDelete``.

@@ -1,4 +1,4 @@
-"""A download that is interrupted goes on where it was, as far as the bytes are surely those of the same file.
+"""An interrupted download resumes where it stopped, as far as the bytes surely belong to the same file.
 
 Source: KIP-630 §FetchSnapshot; resuming is ours (ADR 011).
 """

@@ -1,4 +1,4 @@
-"""When the log is read again, how much at a time, and what of it reaches the core.
+"""When the log is read again, how much at a time, and which damage reaches the core.
 
 Source: ZFS' scrub; rules of ours.
 """

@@ -1,4 +1,4 @@
-"""A leader whose Fetch answers are damaged on the way: nothing of the damage is appended, and nobody falls over.
+"""Fetch answers are damaged in transit: the follower appends nothing of the damage, and no node stops.
 
 Random bytes and a catalogue of batches that are no batches take the place of good ones in the frames to one follower,
 length for length, so that everything around them stays readable (KAFKA-18723).

@@ -1,4 +1,4 @@
-"""A node that is not who the voter set says hears what the set expects and which command mends it, once.
+"""A node that does not match the voter set logs what the set expects and which command repairs it, once.
 
 Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
 """

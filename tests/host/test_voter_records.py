@@ -1,4 +1,4 @@
-"""What a node knows of voters when it starts: the checkpoint it was formatted with, then its log.
+"""Voters that a node knows at its start: from the checkpoint of formatting, then from its log.
 
 Source: KIP-853; Kafka's ``KRaftControlRecordStateMachine``.
 """

@@ -1,4 +1,4 @@
-"""Real faults done to a quorum in which one voter is Kafka's: nothing acknowledged is lost, and its log is as ours."""
+"""Real faults in a quorum with one Kafka voter: nothing acknowledged is lost, and its log is identical to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads the checkpoints that pykraft wrote, and `pykraft dump` says the same of them."""
+"""Kafka's dump tool reads the checkpoints that pykraft wrote, and `pykraft dump` prints the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pykraft observer of Kafka's controllers: their snapshot is installed byte for byte, and says who votes.
+"""A pykraft observer of Kafka's controllers installs their snapshot byte for byte and reads the voters from it.
 
 The controller takes a snapshot every thousand bytes, and cleans its log once a minute, which no setting changes. So the
 observer is first one that could have had the whole log and is given the snapshot all the same, since Kafka has one; a

@@ -1,4 +1,4 @@
-"""Our tool adds a voter to a quorum of Kafka's controllers and removes it; our observer learns it from their log.
+"""Our tool adds a voter to Kafka's controllers and removes it; our observer learns it from their log.
 
 Kafka's tool says the same before and after. The second controller is Kafka's own, which only Kafka's leader can add.
 """

@@ -1,4 +1,4 @@
-"""Random sequences to Kafka and to us: they answer, ask and write the same.
+"""Random sequences for Kafka and pykraft: both answer, request and write the same.
 
 By hand, for hours: ``python -m tests.kafka.differential --seconds 7200``.
 """

@@ -1,4 +1,4 @@
-"""What Kafka's dump tool prints is read completely: from its recorded output, and from output with bad news in it."""
+"""The output of Kafka's dump tool is parsed completely: recorded output, and output with problems in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads what pykraft's log wrote: batches, offset indexes, time indexes. And it would complain.
+"""Kafka's dump tool reads what pykraft wrote: batches, offset indexes, time indexes; and it reports planted damage.
 
 All files go through two runs of the tool: one that reads everything and compares indexes with logs, one that makes the
 check which a Java node makes of an index at its start.

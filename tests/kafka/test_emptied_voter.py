@@ -1,4 +1,4 @@
-"""A voter of ours is emptied beside two of Kafka's: it helps to elect nobody until both were heard (ADR 022)."""
+"""A pykraft voter is emptied beside two of Kafka's: it helps to elect nobody before it has heard both (ADR 022)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's ``kafka-features`` on our quorum, and our ``quorum upgrade`` on Kafka's: nothing else is ever raised."""
+"""Kafka's ``kafka-features`` on our quorum, ``quorum upgrade`` on Kafka's: neither raises any other feature."""
 
 from __future__ import annotations
 

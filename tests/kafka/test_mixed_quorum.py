@@ -1,4 +1,4 @@
-"""One pykraft node and two of Kafka's form a quorum: ours follows Java, is elected, and Java follows ours.
+"""One pykraft node and two of Kafka's form a quorum: pykraft follows Kafka, is elected, and Kafka follows pykraft.
 
 Who wins each election is decided by Raft's own rules, not by luck with timers:
 

@@ -1,4 +1,4 @@
-"""A static quorum of two pykraft nodes and one of Kafka's: a snapshot of kraft.version 0, which names no voters.
+"""A static quorum of two pykraft nodes and one of Kafka's: a snapshot at kraft.version 0, without voters.
 
 The two are embedded in the test and make a majority. The one that leads takes a snapshot; then Kafka's voter comes with
 an empty disk, installs it, and its vote keeps the quorum going when one of the others leaves.

@@ -1,4 +1,4 @@
-"""Kafka's storage tool and ours on each other's directories: the same bytes, the same lines, the same refusals."""
+"""Kafka's storage tool and ours on each other's directories: the same bytes, the same output, the same errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader of ours hands over to a node of Kafka's that its operator names: the messages are Kafka's own."""
+"""A pykraft leader transfers its leadership to a Kafka node; only Kafka's own messages are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log directory on a real disk, to plant damage in; and what is said of it."""
+"""A log directory on a real disk, for planted damage and its reports."""
 
 from __future__ import annotations
 

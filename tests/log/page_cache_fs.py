@@ -1,4 +1,4 @@
-"""A file system in memory that forgets like a real one: the test double behind the crash tests.
+"""An in-memory file system that loses unsynced data: the test double of the crash tests.
 
 What a process writes is in the page cache: it survives `PageCacheFs.kill`, and `PageCacheFs.power_loss` keeps of it
 what a real disk might have kept. For each page of 4 KiB that was not synced: any of its versions since the last sync,

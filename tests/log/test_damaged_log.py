@@ -1,4 +1,4 @@
-"""A damaged log: its files stay as they are until it is cut, and then all of the damage goes, whatever happens.
+"""A damaged log: its files stay unchanged until they are truncated, and then all of the damage is removed.
 
 Source: ours (ADR 012).
 """

@@ -1,4 +1,4 @@
-"""What the other files say about a log, whole, absent and damaged; and nothing is written.
+"""What the other files say about a log: intact, missing and damaged ones; nothing is written.
 
 Source: rules of ours.
 """

@@ -1,4 +1,4 @@
-"""Formatting writes all directories or none, and what it wrote is what a start takes for its own.
+"""Formatting writes all directories or none, and a start accepts what it wrote.
 
 Source: KIP-858, KIP-631 §Formatting; Kafka's ``Formatter``, ``StorageTool`` and ``MetaPropertiesEnsemble``.
 """

@@ -1,4 +1,4 @@
-"""Replacing a small file: the old content or the new, whatever happens.
+"""Replacing a small file leaves the old content or the new, whatever happens.
 
 Source: POSIX ``rename``; Kafka's ``Utils.atomicMoveWithFallback``.
 """

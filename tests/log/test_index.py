@@ -1,4 +1,4 @@
-"""The index rule, held to the index files that Kafka wrote for its own logs.
+"""The index rule, compared with the index files that Kafka wrote for its own logs.
 
 Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
 """

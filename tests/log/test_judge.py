@@ -1,4 +1,4 @@
-"""One directory, one verdict: recovery, verify and Spark are handed the same damaged directories.
+"""One directory, one verdict: recovery, verify and Spark get the same damaged directories.
 
 Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; the recovery point is ours.
 """

@@ -1,4 +1,4 @@
-"""The ordered lane: what is grouped, what is durable in which order, and what a power loss at any operation leaves.
+"""The ordered lane: what it groups, what is durable in which order, and a power loss at any operation.
 
 The crash tests know which logs and elections the jobs passed through. What recovers must be one of them: nothing
 acknowledged lost, nothing mixed, no bytes that were never written.

@@ -1,4 +1,4 @@
-"""The log as its users see it: appends, rolls, reads, truncations, and what a reader meets meanwhile.
+"""The log as its users see it: appends, rolls, reads, truncations, and reads during them.
 
 Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
 """

@@ -1,4 +1,4 @@
-"""Torn tail or corruption: the judgement at every offset of the recovery point.
+"""Torn tail or corruption: the verdict for every value of the recovery point.
 
 Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``.
 """

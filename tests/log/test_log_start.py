@@ -1,4 +1,4 @@
-"""The beginning of a log: behind a snapshot that took its place, or where cleaning left it; power lost meanwhile.
+"""The beginning of a log: after a snapshot replaced it or cleaning moved it; power loss in between.
 
 Source: KIP-630; Kafka's ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
 """

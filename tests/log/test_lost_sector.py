@@ -1,4 +1,4 @@
-"""Bytes that the disk cannot read any more: damage of what they held, and of nothing else, wherever that is found.
+"""A sector that the disk cannot read damages what it held and nothing else, wherever it is found.
 
 Source: ours (ADR 026).
 """

@@ -1,4 +1,4 @@
-"""A quorum after 62,000 elections: its list of epochs is larger than any other small file, and nothing ends.
+"""A quorum after 62,000 elections: its epoch checkpoint is larger than any other small file, and no node stops.
 
 Source: ours; Kafka's ``LeaderEpochCheckpointFile`` has no bound either.
 """

@@ -1,4 +1,4 @@
-"""A log of more segments than a process may open: it starts, serves and grows with a few descriptors.
+"""A log with more segments than a process may open: it starts, serves and grows with a few descriptors.
 
 Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_files`` is the model.
 """

@@ -1,4 +1,4 @@
-"""The real file system: every call, and that an OSError never gets through.
+"""The real file system: every call, and that no OSError escapes.
 
 Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``.
 """

@@ -1,4 +1,4 @@
-"""What `OsFs` really makes durable: its system calls are recorded, and the power goes after each of them.
+"""What `OsFs` really makes durable: its system calls are recorded, and a power loss follows each of them.
 
 Source: POSIX ``fdatasync``, ``rename``; Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC
 2020).

@@ -1,4 +1,4 @@
-"""Files that are deleted, renamed or replaced under a running node are noticed; what the node does itself is not.
+"""Files that are deleted, renamed or replaced under a running node are noticed; the node's own changes are not.
 
 Source: ours.
 """

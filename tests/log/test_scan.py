@@ -1,4 +1,4 @@
-"""Walking over a file: chunks, cuts at every byte, and lengths that lie.
+"""Walking over a file: chunks, cuts at every byte, and wrong lengths.
 
 Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
 """

@@ -1,4 +1,4 @@
-"""Reading a log again: each batch once in a pass, damage with its exact place, and no alarm because of a truncation.
+"""Reading a log again: each batch once in a pass, damage with its exact position, no alarm because of a truncation.
 
 Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """

@@ -1,4 +1,4 @@
-"""One segment: staged writes, its end, its truncation, and which of its files change when.
+"""One segment: staged writes, its end, its truncation, and when each of its files changes.
 
 Source: Kafka's ``LogSegment``.
 """

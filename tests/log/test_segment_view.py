@@ -1,4 +1,4 @@
-"""What a reader of one segment gets, and every way the bytes can be wrong.
+"""What a reader of one segment gets, and every way in which the bytes can be wrong.
 
 Source: Kafka's ``LogSegment.read``.
 """

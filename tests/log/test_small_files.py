@@ -1,4 +1,4 @@
-"""Whatever stands in a small file: it is read, or refused with a StorageError that names it, never another error.
+"""Any content of a small file is read or rejected with a StorageError that names the file.
 
 Source: ours.
 """

@@ -1,4 +1,4 @@
-"""A torn tail is told from damage: cut at every byte, overwritten with zeros from every sector on, a wrong length.
+"""A torn tail is distinguished from damage: cut at every byte, zeros from every sector on, a wrong length.
 
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """

@@ -1,4 +1,4 @@
-"""A directory may change, or become unreadable, while it is looked at: only what stays wrong is called damage.
+"""A directory may change or become unreadable during a check: only what stays wrong is damage.
 
 Source: ours.
 """

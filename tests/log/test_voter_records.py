@@ -1,4 +1,4 @@
-"""What a log says of voters is found again when it is opened, without looking at every batch twice.
+"""The voter records in a log are found again at its start, without reading every batch twice.
 
 Source: KIP-853 §Log; Kafka ``KRaftControlRecordStateMachine``.
 """

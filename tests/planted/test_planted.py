@@ -1,4 +1,4 @@
-"""Each planted bug still applies and names a test that is there; the cheapest tests are seen to catch theirs.
+"""Each planted bug still applies and names an existing test; the cheapest tests are run and catch theirs.
 
 All of them, by hand: ``python -m tests.planted run``.
 """

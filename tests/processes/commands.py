@@ -1,4 +1,4 @@
-"""`pykraft` commands as processes of their own, as an operator runs them; what they said."""
+"""Runs `pykraft` commands as processes, as an operator does, and returns their output."""
 
 from __future__ import annotations
 

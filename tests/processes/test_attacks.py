@@ -1,4 +1,4 @@
-"""Strangers at the port of a real quorum: it goes on acknowledging, nobody takes its memory, every node lives."""
+"""Strangers at the port of a real quorum: it keeps acknowledging, its memory is bounded, every node lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever arrives on a node's port gets the protocol's error or a closed connection with one line; it serves on."""
+"""Any bytes on a node's port get the protocol's error or a closed connection with one line; the node continues."""
 
 from __future__ import annotations
 

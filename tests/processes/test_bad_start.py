@@ -1,4 +1,4 @@
-"""A node that must not start says in one line what is wrong, where and what to do, and ends with its exit code."""
+"""A node that must not start says in one line what is wrong, where, and how to repair it, and exits with its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pykraft chaos` in its short form, as an operator runs it: static voters and dynamic ones, between them every kind.
+"""Two short runs of `pykraft chaos`, with static and dynamic voters; together they cover every kind of fault.
 
 The faults are those of fixed seeds; when they strike is up to the machine.
 """

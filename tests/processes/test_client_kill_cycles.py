@@ -1,4 +1,4 @@
-"""Programs with a node in them, killed with -9 while they propose: what they were promised, and what they were told.
+"""Programs with an embedded node are killed with -9 while they propose: no promise made to them is broken.
 
 Whatever was acknowledged is in the log of every replica, at its offset; every listener of every life of every program
 was given the log without a gap, in order, each batch once; and one that goes on where it was before a kill never sees

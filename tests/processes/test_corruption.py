@@ -1,4 +1,4 @@
-"""Bits that turn in the log of a real node: found, told, mended from the others under load, and no record is lost."""
+"""Flipped bits in the log of a real node are found, reported and fetched again under load; no record is lost."""
 
 from __future__ import annotations
 

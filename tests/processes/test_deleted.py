@@ -1,4 +1,4 @@
-"""Directories that are deleted or renamed under running nodes: also a node with nothing to write notices, and stops."""
+"""Directories are deleted or renamed under running nodes: even an idle node notices and stops."""
 
 from __future__ import annotations
 

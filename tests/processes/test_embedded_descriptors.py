@@ -1,4 +1,4 @@
-"""A program with a node in it, few descriptors, and strangers who connect and say nothing."""
+"""An embedded node in a process with few descriptors, and strangers that connect silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voter whose directory was emptied, as processes: it elects nobody without what was acknowledged (ADR 022)."""
+"""A voter with an emptied directory, as processes: it elects nobody without the acknowledged records (ADR 022)."""
 
 from __future__ import annotations
 

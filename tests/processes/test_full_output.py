@@ -1,4 +1,4 @@
-"""Output that cannot be written: a node whose standard output is on a full disk ends, and says so."""
+"""A node whose standard output is on a full disk ends with a message."""
 
 from __future__ import annotations
 

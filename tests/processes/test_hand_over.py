@@ -1,4 +1,4 @@
-"""A leader that is asked to end hands over: a follower leads before any election timeout could have passed."""
+"""A leader that gets SIGTERM hands over: a follower leads before any election timeout could have expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes killed with -9 under load: what was acknowledged is never lost, what only a dead leader had was never told."""
+"""Nodes are killed with -9 under load: acknowledged records are never lost, unacknowledged ones never reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus scrapes running servers: who leads and who follows, rates of the load, and silence after the end."""
+"""Prometheus scrapes running servers: leader and followers, rates of the load, and no answer after the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pykraft quorum describe` as a process: a quorum that lost its majority, and ports of other things. Never a story."""
+"""`pykraft quorum describe` as a process: a quorum without majority, and ports of other programs; no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real fault after another, done to the leader of a quorum under load; the journal outside the nodes is the oracle.
+"""Real faults, one after another, in the leader of a quorum under load; the journal outside is the oracle.
 
 What `pykraft chaos` draws from a seed is done here on purpose, with what each fault must lead to. In the end of each
 test nothing that was acknowledged is missing or doubled, and all logs are the same.

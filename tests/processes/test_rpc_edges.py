@@ -1,4 +1,4 @@
-"""No request at its edges ends a node, takes its memory or holds its loop: the short form of the fuzzer."""
+"""No request with edge values stops a node, exhausts its memory or blocks its loop: a short run of the fuzzer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that the READMEs of Kafka's raft module print, run as printed: only ports and folders are put elsewhere.
+"""The commands in the READMEs of Kafka's raft module run as printed; only ports and folders differ.
 
 A README's blocks are read from a copy of its command lines. ``cat >>`` steps run twice, as they do for somebody who
 follows the README again; each server command runs in the "terminal" of its own that the README asks for.

@@ -1,4 +1,4 @@
-"""A node joins through a snapshot; it is killed in the midst, and then its leader: it goes on, and gets all of it."""
+"""A node joins through a snapshot; it is killed in between, then its leader; it resumes and gets all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node on an empty disk says which commands mend it; typed as they stand, they do."""
+"""A node on an empty disk logs which commands repair it; run as printed, they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pykraft tail` as a process beside real nodes: leaders killed under it, a reader that is gone, Ctrl-C, any offset."""
+"""`pykraft tail` as a process with real nodes: killed leaders, a closed reader, Ctrl-C, any offset."""
 
 from __future__ import annotations
 

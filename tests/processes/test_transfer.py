@@ -1,4 +1,4 @@
-"""`pykraft quorum transfer` under load: who is named leads, whoever else is down; nothing acknowledged is lost."""
+"""`pykraft quorum transfer` under load: the chosen voter leads, others may be down; nothing acknowledged is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft verify`` beside a node that writes: what it writes is never called damage, and real damage still is."""
+"""``pykraft verify`` beside a writing node: what the node writes is never called damage, and real damage is."""
 
 from __future__ import annotations
 

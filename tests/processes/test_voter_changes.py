@@ -1,4 +1,4 @@
-"""The life of one quorum of real processes under load and kill -9: every way in which its voters change.
+"""One quorum of real processes under load and kill -9: every way in which its voters change.
 
 The long form, in which changes come in any order, is `python -m tests.processes.churn`.
 """

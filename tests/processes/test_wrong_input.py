@@ -1,4 +1,4 @@
-"""Every command with wrong input, as a process: a line that says what is wrong, a documented status, no traceback.
+"""Every command with wrong input, as a process: one line that says what is wrong, a documented status, no traceback.
 
 Commands that speak to a quorum have their own tests of this kind beside them.
 """

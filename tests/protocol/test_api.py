@@ -1,4 +1,4 @@
-"""Headers of all versions, bodies behind them, and requests that we do not have.
+"""Headers of all versions, bodies after them, and requests of unknown APIs.
 
 Source: Kafka protocol guide §Protocol; KIP-482; KIP-511.
 """

@@ -1,4 +1,4 @@
-"""Codecs: what each writes is read back; damage, cuts and bombs end in one error and bounded memory.
+"""Codecs: round trips; damage, cuts and decompression bombs end in one error, with bounded memory.
 
 Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
 """

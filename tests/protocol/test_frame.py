@@ -1,4 +1,4 @@
-"""Frames out of a stream, however it is cut, and what is refused.
+"""Frames from a stream, however it is cut, and what is rejected.
 
 Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
 """

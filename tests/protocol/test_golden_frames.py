@@ -1,4 +1,4 @@
-"""Kafka's own frames: what we read and write again must be the same bytes.
+"""Kafka's own frames: reading and writing them again gives the same bytes.
 
 Every request and response of our APIs among the recordings; of all other APIs the request headers.
 

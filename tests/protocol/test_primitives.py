@@ -1,4 +1,4 @@
-"""Varints, strings, counts and tagged fields: what is written is read, what is cut or absurd is refused.
+"""Varints, strings, counts and tagged fields: round trips; cut or impossible input is rejected.
 
 Source: Kafka protocol guide §Protocol Primitive Types; KIP-482 §Tagged fields.
 """

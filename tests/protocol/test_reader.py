@@ -1,4 +1,4 @@
-"""Generated readers: every version of every message, every cut, and bytes that nobody wrote.
+"""Generated readers: every version of every message, every cut, and random bytes.
 
 Source: Kafka protocol guide; KIP-482.
 """

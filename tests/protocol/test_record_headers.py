@@ -1,4 +1,4 @@
-"""Headers of records are bounded: a batch of under a kilobyte may expand to millions of them, and KRaft writes none.
+"""Record headers are bounded: a batch below a kilobyte may expand to millions of them, and KRaft writes none.
 
 Source: ours; KIP-82 sets no bound.
 """

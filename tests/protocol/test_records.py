@@ -1,4 +1,4 @@
-"""Batches whole: Kafka's own bytes both ways, records of any client on every codec, and damage of any kind.
+"""Whole batches: Kafka's bytes both ways, records of any client with every codec, and any damage.
 
 Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
 """

@@ -1,4 +1,4 @@
-"""A function that is written line by line."""
+"""Source code of a function, written line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node offers, and the version that two sides have in common.
+"""The versions that a node offers, and the version that two nodes have in common.
 
 Source: KIP-35, KIP-511, KIP-584, KAFKA-17011; Kafka's ApiVersionsResponse and NodeApiVersions.
 """

@@ -1,4 +1,4 @@
-"""Records of a Fetch answer: what is whole and valid is kept, what follows is named.
+"""Records of a Fetch answer: whole valid batches are kept, and the rest is described.
 
 Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
 """

@@ -1,4 +1,4 @@
-"""A transport without a network, which notes what is asked of it."""
+"""A transport without a network that records the calls."""
 
 from __future__ import annotations
 

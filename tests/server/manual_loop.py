@@ -1,4 +1,4 @@
-"""An event loop without a clock of its own: a test sets the time, and whatever is due by then runs.
+"""An event loop without its own clock: a test sets the time, and everything due by then runs.
 
 It keeps callbacks and timers in their order. It does not support sockets.
 """

@@ -1,4 +1,4 @@
-"""The real file system with a gate before every sync: a disk that stalls, or fails when it is told to.
+"""The real file system with a gate before every sync: a disk that stalls or fails on request.
 
 Everything else is `pykraft.log.os_fs.OsFs`.
 """

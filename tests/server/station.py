@@ -1,4 +1,4 @@
-"""Links that listen on the loopback interface, a user that records what it hears of them, and clients with streams.
+"""Links that listen on the loopback interface, a user that records its events, and clients.
 
 Invariant: when `on_station` returns, everything is closed, and the loop has reported no error.
 """

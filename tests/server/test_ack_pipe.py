@@ -1,4 +1,4 @@
-"""The journal's pipe: whole lines in order, a loop that never waits, and an end when nobody reads."""
+"""The acknowledgement pipe: whole lines in order, the loop never waits, and the node ends when nobody reads."""
 
 from __future__ import annotations
 

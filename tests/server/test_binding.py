@@ -1,4 +1,4 @@
-"""Sockets that listen: on every address that is there, on one port, and on no port that is taken."""
+"""Listening sockets: on every available address, on one port, and never on a port in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many descriptors clients may have: what is left for the node, for others and for the application."""
+"""How many descriptors clients may use: the rest is for the node, other nodes and the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes over real sockets, files and threads: they serve, they leave, and what goes wrong ends them with its story."""
+"""Nodes over real sockets, files and threads: they serve, they leave, and an error ends them with its cause."""
 
 from __future__ import annotations
 

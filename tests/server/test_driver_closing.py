@@ -1,4 +1,4 @@
-"""A node that ends while its disk does not answer keeps its directory, until nothing can be written to it any more."""
+"""A node that ends while its disk stalls keeps its directory locked until nothing can be written any more."""
 
 from __future__ import annotations
 

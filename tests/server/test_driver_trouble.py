@@ -1,4 +1,4 @@
-"""What the loop finds no owner for: trouble of the network is a few lines, and an error of our own ends the node."""
+"""Exceptions without an owner in the loop: network errors are a few lines, our own errors end the node."""
 
 from __future__ import annotations
 

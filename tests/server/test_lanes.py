@@ -1,4 +1,4 @@
-"""Lanes: order, group commit, and a disk that stalls or fails and holds up nobody else."""
+"""Lanes: order, group commit, and a stalled or failed disk that blocks nothing else."""
 
 from __future__ import annotations
 

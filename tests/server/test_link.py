@@ -1,4 +1,4 @@
-"""One connection without a network: what is passed on, when it is muted, and what is refused."""
+"""One connection without a network: what is passed on, when reading pauses, and what is rejected."""
 
 from __future__ import annotations
 

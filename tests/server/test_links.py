@@ -1,4 +1,4 @@
-"""All connections of a node, over real sockets: what its user hears, and what is bounded."""
+"""All connections of a node, over real sockets: the events that its user gets, and the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients share of a node's links: turns of the loop, and memory for answers that nobody reads."""
+"""What all clients of a node share: turns of the loop, and memory for unread answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How idle and how late a loop is, by hand-moved clocks; and the table of all metrics, in the code and on the page."""
+"""How idle and how late a loop is, with hand-moved clocks; the table of all metrics in code and documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups: numbers at once, one thread for each name, and no name waits for another."""
+"""Lookups: numeric addresses at once, one thread for each name, and no name waits for another."""
 
 from __future__ import annotations
 

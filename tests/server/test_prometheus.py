@@ -1,4 +1,4 @@
-"""Scrapes over the loopback interface: what is answered, what is refused, and what a client may take."""
+"""Scrapes over the loopback interface: what is answered, what is rejected, and the limits for a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flood of lines about connections is cut, counted, and told; other lines pass."""
+"""A flood of lines about connections is cut and counted, and the count is logged; other lines pass."""
 
 from __future__ import annotations
 

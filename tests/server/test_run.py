@@ -1,4 +1,4 @@
-"""From a configuration to a running node and its end: signals, limits of the process, the whole of a journal."""
+"""From a configuration to a running node and its end: signals, limits of the process, the complete journal."""
 
 from __future__ import annotations
 

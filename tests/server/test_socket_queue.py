@@ -1,4 +1,4 @@
-"""What a kernel has not sent yet is told, where kernels tell it."""
+"""The unsent bytes in the kernel's queue, on systems that report them."""
 
 from __future__ import annotations
 

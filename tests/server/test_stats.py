@@ -1,4 +1,4 @@
-"""The printout of a leader, as Kafka's test server words it."""
+"""A leader's printout, in the words of Kafka's test server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load of a leader: what is in its records, how fast it goes, and what it says of their fate."""
+"""The load of a leader: its records, its rate, and its reports of their outcomes."""
 
 from __future__ import annotations
 

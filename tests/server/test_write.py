@@ -1,4 +1,4 @@
-"""Writing on both loops: a peer that does not read pauses the writer, and a broken connection keeps nothing."""
+"""Writing on both loops: a peer that does not read pauses the writer, and a broken connection buffers nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots for tests of what reads them: bytes as the writer makes them."""
+"""Builds the bytes of snapshots, as the writer makes them, for tests of their readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The courses of Kafka's ``RaftEventSimulationTest``, as worlds with a script: all oracles look on, and all goes on.
+"""The courses of Kafka's ``RaftEventSimulationTest`` as scripted worlds, with all oracles.
 
 Numbers count from 1. Progress is measured by high watermarks, as there. A seed decides timeouts, latencies and what
 clients do.

@@ -1,4 +1,4 @@
-"""Bugs as changes of text: where they are drawn, that they are planted once, and that worlds are told apart."""
+"""Bugs as changes of text: they are drawn, planted once, and the worlds that catch them are counted."""
 
 from __future__ import annotations
 

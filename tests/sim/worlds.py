@@ -1,4 +1,4 @@
-"""What tests of nodes, faults and invariants need of a world: one that is small, calm and moved by hand."""
+"""A small, calm world, moved by hand, for tests of nodes, faults and invariants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots to test with, and what is in one, read in the simplest way."""
+"""Snapshots for tests, and their content, read in the simplest way."""
 
 from __future__ import annotations
 

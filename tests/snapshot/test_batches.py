@@ -1,4 +1,4 @@
-"""A snapshot's bytes become sound batches however they are cut, and what cannot be a snapshot is told by its place.
+"""A snapshot's bytes become batches however they are cut; malformed bytes are reported with their position.
 
 Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``RecordsIterator``.
 """

@@ -1,4 +1,4 @@
-"""The checkpoint that makes a quorum dynamic: written whole, and read for what it says of voters.
+"""The bootstrap checkpoint of a dynamic quorum: written completely, and its voters read back.
 
 Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` and ``BootstrapDirectory``.
 """

@@ -1,4 +1,4 @@
-"""The catalog knows the snapshots of a directory, serves them, and lets go of those that are no longer needed.
+"""The catalog knows the snapshots of a directory, serves them, and retires obsolete ones.
 
 Source: KIP-630; Kafka's ``KafkaRaftLog`` (its map of snapshots, ``readSnapshot``, ``forgetSnapshotsBefore``).
 """

@@ -1,4 +1,4 @@
-"""KIP-630's names for what a snapshot's name says.
+"""KIP-630's names for the facts in a snapshot id.
 
 Source: KIP-630 §Snapshot Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
 """

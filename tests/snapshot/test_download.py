@@ -1,4 +1,4 @@
-"""A download takes sound bytes only, goes on after whatever came in between, and freezes only what is whole.
+"""A download accepts sound bytes only, resumes after any interruption, and freezes only a complete snapshot.
 
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
 """

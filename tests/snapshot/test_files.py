@@ -1,4 +1,4 @@
-"""Snapshot files by their names: which count, in what order, and what a start and a removal leave of them.
+"""Snapshot files by name: which count, in what order, and which a start or a removal leaves.
 
 Source: KIP-630 §Snapshot Format; Kafka's ``Snapshots``, ``SnapshotPath``, ``KafkaRaftLog.recoverSnapshots``.
 """

@@ -1,4 +1,4 @@
-"""The head of a snapshot: time, kraft.version and voters, read without the rest.
+"""The head of a snapshot: timestamp, kraft.version and voters, read without the rest.
 
 Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``.
 """

@@ -1,4 +1,4 @@
-"""The bytes of a snapshot become a file that counts, or nothing but a part; whatever happens on the way.
+"""The bytes of a snapshot become a complete file, or only a part, whatever happens.
 
 Source: KIP-630; Kafka's ``FileRawSnapshotWriter``.
 """

@@ -1,4 +1,4 @@
-"""Snapshots are read back: ours and Kafka's, from any position, and what is damaged is told instead.
+"""Snapshots are read back, ours and Kafka's, from any position; damage is reported.
 
 Source: KIP-630; Kafka's ``FileRawSnapshotReader`` (whose positions end at 2 GiB) and ``RecordsSnapshotReader``.
 """

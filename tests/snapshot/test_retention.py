@@ -1,4 +1,4 @@
-"""Which snapshots go, by size, by age, and never the newest or one that is being read.
+"""Which snapshots are deleted, by size and age; never the newest or one that is being fetched.
 
 Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is
 ours.

@@ -1,4 +1,4 @@
-"""A snapshot is due after so many bytes or so long a time, and never without news.
+"""A snapshot is due after so many bytes or so much time, and never without new records.
 
 Source: KIP-630 §When to Snapshot, KIP-876; Kafka's ``SnapshotGenerator``.
 """

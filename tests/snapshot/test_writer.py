@@ -1,4 +1,4 @@
-"""What the application's records become in a snapshot: header, bounded batches, footer; or nothing that counts.
+"""The application's records become a snapshot: header, bounded batches, footer; or no snapshot at all.
 
 Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``.
 """

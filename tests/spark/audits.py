@@ -1,4 +1,4 @@
-"""What an audit finds when nothing is wrong."""
+"""The result of an audit that finds nothing wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit finds nothing in clean tables, and tells each planted fault for what it is."""
+"""The audit finds nothing in clean tables, and names each planted fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds on Spark give the rows that they give here, in the order of their seeds."""
+"""Worlds on Spark give the same rows as here, in the order of their seeds."""
 
 from __future__ import annotations
 

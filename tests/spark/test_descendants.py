@@ -1,4 +1,4 @@
-"""Processes below are found, and only the very process that was seen is killed."""
+"""Descendant processes are found, and only the observed process is killed."""
 
 from __future__ import annotations
 

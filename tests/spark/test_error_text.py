@@ -1,4 +1,4 @@
-"""Out of a story of Spark's comes one line, and an error of ours as what it was."""
+"""One line is extracted from Spark's error text; an error of ours is recognized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driver, Python worker and leader are killed with -9 in turn, a few times: each record is in the tables once."""
+"""Driver, Python worker and leader are killed with -9 in turn: each record is in the tables once."""
 
 from __future__ import annotations
 

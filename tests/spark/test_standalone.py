@@ -1,4 +1,4 @@
-"""The pipeline on a standalone cluster, by spark-submit and by the command line, makes the same tables as here."""
+"""The pipeline writes the same tables on a standalone cluster, by spark-submit and by the command line, as here."""
 
 from __future__ import annotations
 

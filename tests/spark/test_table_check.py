@@ -1,4 +1,4 @@
-"""What is planted in tables is found: the check of the kill rounds must not be blind."""
+"""The check of the kill rounds finds planted faults in tables."""
 
 from __future__ import annotations
 

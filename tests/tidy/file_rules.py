@@ -1,4 +1,4 @@
-"""Rules that a single file keeps or breaks. Each yields its complaints, and none for a file it does not concern.
+"""Rules about single files. Each yields its complaints, and none for a file that it does not concern.
 
 Source: TigerBeetle's ``tidy.zig`` for the idea, the limits and the left-over markers.
 """

@@ -1,4 +1,4 @@
-"""`pykraft bench raft`: wrong input is one line and exit code 2; nothing that was started is left behind."""
+"""`pykraft bench raft`: wrong input is one line and exit code 2; no process or file is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A measurement ends with its nodes and files, however it ends; a failed quorum is one line below its logs."""
+"""A measurement stops its nodes and removes their files, however it ends; a failed quorum is one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft quorum transfer``: what it says, and what it refuses before it asks; the rest is a test of processes."""
+"""``pykraft quorum transfer``: its output, and what it rejects before it asks; tests of processes cover the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of ``pykraft quorum`` stand before the verb or after it, and are not given twice."""
+"""Options of ``pykraft quorum`` stand before or after the verb, but not in both places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft quorum upgrade``: nothing is raised that was not named; the rest is a test of processes."""
+"""``pykraft quorum upgrade``: it raises only the named feature; tests of processes cover the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft quorum add-controller`` and ``remove-controller``: what they say, and what they refuse before they ask."""
+"""``pykraft quorum add-controller`` and ``remove-controller``: their output, and what they reject before they ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failure is made smaller, drawn, and kept as a scenario that replays it."""
+"""A failure is shrunk, drawn, and kept as a scenario that replays it."""
 
 from __future__ import annotations
 

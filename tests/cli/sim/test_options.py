@@ -1,4 +1,4 @@
-"""Seeds and scenarios on the command line, and one line for wrong ones."""
+"""Seeds and scenarios on the command line; a wrong one is an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pykraft sim report``: files of many machines add up, and do not mix."""
+"""``pykraft sim report``: files of several machines add up; files that do not belong together are rejected."""
 
 from __future__ import annotations
 

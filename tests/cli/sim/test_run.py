@@ -1,4 +1,4 @@
-"""``pykraft sim run``: ranges, workers, rows, what a failure prints, and one line for wrong input."""
+"""``pykraft sim run``: ranges, workers, rows, the output of a failure, and one line for wrong input."""
 
 from __future__ import annotations
 

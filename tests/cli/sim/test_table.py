@@ -1,4 +1,4 @@
-"""Totals as lines: numbers to the right, and nothing where there is nothing."""
+"""Totals as lines: numbers are aligned right, and zeros are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for the leader: any node will do to begin with, dead and wrong ones are passed by, and it ends."""
+"""The search for the leader starts at any node, skips dead and wrong ones, and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bootstrap lists: what a person writes becomes nodes that can be dialed, or one line."""
+"""Bootstrap lists: the text becomes endpoints, or an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to one node: negotiated versions, one answer for one request, and a story for everything else."""
+"""A connection to one node: negotiated versions, one answer per request, and a clear error for everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sums of a description, as Kafka's tool makes them."""
+"""The sums in a description of the quorum, computed as Kafka's tool does."""
 
 from __future__ import annotations
 

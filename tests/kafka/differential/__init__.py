@@ -1,1 +1,1 @@
-"""One node of Kafka's and one of ours, given the same requests and answers: what differs is a finding."""
+"""A Kafka node and a pykraft node get the same requests and answers; each difference is a finding."""

@@ -1,4 +1,4 @@
-"""``python -m tests.kafka.differential [--seeds A:B] [--steps N] [--seconds N]``: random sequences to Kafka and to us.
+"""``python -m tests.kafka.differential [--seeds A:B] [--steps N] [--seconds N]``: random sequences for both nodes.
 
 Ends with status 1 at the first finding, which it shortens and tells with seed, step and both nodes. ``--seconds`` goes
 on with further seeds until the time is over; ``--jobs`` plays so many sequences side by side. ``--planted all`` plays

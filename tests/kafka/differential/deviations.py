@@ -1,4 +1,4 @@
-"""What may differ between Kafka and pykraft, and why: `DEVIATIONS`. Everything else is a finding.
+"""The allowed differences between Kafka and pykraft, with reasons: `DEVIATIONS`. Any other one is a finding.
 
 Invariant: a row names the decision that made the difference. `plain` takes out what no decision made: times, random
 ids, and words for people.

@@ -1,4 +1,4 @@
-"""Small bugs to plant in a copy of the sources: does a sequence see them? `PLANTED` has each with its seed.
+"""Small bugs for a copy of the sources; a sequence must notice each. `PLANTED` has each with its seed.
 
 ``python -m tests.kafka.differential --planted all`` plays each one's seed. Invariant: the sources themselves stay as
 they are; a bug whose text is no longer there is an error.

@@ -1,4 +1,4 @@
-"""Makes a sequence that shows a difference shorter: leaves steps out as long as the same places differ.
+"""Shortens a sequence that shows a difference: leaves out steps as long as the same difference remains.
 
 Invariant: what it returns was played and differed. It plays a bounded number of times, since each takes seconds.
 """

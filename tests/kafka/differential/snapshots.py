@@ -1,4 +1,4 @@
-"""Snapshots of played leaders: a Fetch is answered with a snapshot id, and FetchSnapshot with slices of its file.
+"""Snapshots of simulated leaders: a Fetch is answered with a snapshot id, FetchSnapshot with slices of its file.
 
 A snapshot is decided by its id, so a leader that is asked again, and both nodes, are given the same bytes.
 

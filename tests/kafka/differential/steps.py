@@ -1,4 +1,4 @@
-"""What may happen to a node: a request of any kind, an answer to one of its own, a kill, a restart, time.
+"""The possible steps: a request of any kind, an answer to the node's own request, a kill, a restart, time.
 
 A step is made from a random generator and from what both nodes look like, which is the same when a step begins. So a
 seed is a sequence, and each node gets the same one.

@@ -1,4 +1,4 @@
-"""Batches as facts: damage of every kind is told and never raised, large files and batches pass through a window.
+"""Batches as values: every kind of damage is reported and never raised; large files are read in windows.
 
 Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
 """

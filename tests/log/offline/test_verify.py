@@ -1,4 +1,4 @@
-"""Sound directories, Kafka's too, are called sound; what lies in them without belonging there is told.
+"""Intact directories pass, Kafka's too; files that do not belong there are reported.
 
 Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a time, and no tool for a directory.
 """

@@ -1,4 +1,4 @@
-"""The small files and the snapshots: damage in them, and what contradicts the log, is found and named.
+"""Damage in small files and snapshots, and contradictions to the log, are found and named.
 
 Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
 """

@@ -1,4 +1,4 @@
-"""However much is found, a bounded part of it is kept, and all of it counted.
+"""All findings are counted, and a bounded number of them is kept.
 
 Source: ours.
 """

@@ -1,4 +1,4 @@
-"""Damage of every kind that is planted in a log is found and named; what is being written is not damage.
+"""Every kind of planted damage in a log is found and named; a batch that is being written is not damage.
 
 Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 """

@@ -1,4 +1,4 @@
-"""Behind a bad batch the walk goes on with the next one, whatever is wrong with the length.
+"""After a bad batch the walk continues with the next one, whatever is wrong with the length.
 
 Source: ours, after Kafka's ``DumpLogSegments``.
 """

@@ -1,4 +1,4 @@
-"""A file system whose process is killed just before a directory would be made durable."""
+"""A file system whose process is killed just before it syncs a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells a story on the real file system, then starts the node after a power loss at each of its system calls.
+"""Runs a story on the real file system, then starts the node after a power loss at each of its system calls.
 
 What the power loss left goes onto a disk of the simulator, where the production start recovers it. The node must start,
 without an alarm, and must hold what was told before that call. The calls of a recovery are among those that are cut:

@@ -1,4 +1,4 @@
-"""File systems with a planted bug: each asks the kernel for less, or for something else, than it was asked for."""
+"""File systems with a planted bug: each makes fewer or other system calls than it should."""
 
 from __future__ import annotations
 

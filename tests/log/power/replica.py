@@ -1,4 +1,4 @@
-"""A replica on a real directory, which tells at each moment what a power loss must leave of it.
+"""A replica on a real directory that states at each moment what a power loss must preserve.
 
 `Told` is what it says: before a call that changes something, both states are allowed; after the call returned, only the
 new one. The jobs go through `OrderedLane`, as those of a running node do.

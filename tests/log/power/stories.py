@@ -1,4 +1,4 @@
-"""What a node writes in its life, as short stories through the production classes."""
+"""Short stories of what a node writes in its life, through the production classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""leader-epoch-checkpoint: Kafka's text and what is not.
+"""leader-epoch-checkpoint: Kafka's text, and malformed text.
 
 Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
 """

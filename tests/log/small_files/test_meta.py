@@ -1,4 +1,4 @@
-"""meta.properties: Java's text in any order, and every way it can be wrong.
+"""meta.properties: Java's text in any order, and every way in which it can be wrong.
 
 Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
 """

@@ -1,4 +1,4 @@
-"""partition.metadata: Kafka's bytes, another topic's, and none that can be read.
+"""partition.metadata: Kafka's bytes, another topic's, and unreadable ones.
 
 Source: KIP-516; Kafka's ``PartitionMetadataFile``.
 """

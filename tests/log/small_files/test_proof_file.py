@@ -1,4 +1,4 @@
-"""The note beside meta.properties: what it keeps, when it is durable, and what a directory proves without it.
+"""The replica-proof file: its content, when it is durable, and what a directory proves without it.
 
 Source: rules of ours (ADR 022); KAFKA-14077.
 """

@@ -1,4 +1,4 @@
-"""The note of a damaged log: what it keeps, when it is durable, and what an unreadable one says.
+"""The quarantine file: its content, when it is durable, and what an unreadable one means.
 
 Source: rules of ours.
 """

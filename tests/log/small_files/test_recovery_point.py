@@ -1,4 +1,4 @@
-"""The recovery point: when it is written, when it is durable, and what a damaged one says.
+"""The recovery point: when it is written, when it is durable, and what a damaged one means.
 
 Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """

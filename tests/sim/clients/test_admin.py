@@ -1,4 +1,4 @@
-"""The operator asks over the network, and knows an answer from none."""
+"""The operator asks over the network and recognizes the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application applies what it is given, and answers the reads of its own process."""
+"""The application applies what it gets and answers the reads of its own process."""
 
 from __future__ import annotations
 

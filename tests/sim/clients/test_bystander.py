@@ -1,4 +1,4 @@
-"""A plain listener of each process: it is held now and then, falls behind the log start, and goes on there."""
+"""A plain listener of each process: it is held now and then, falls behind the log start, and continues there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that only prepare: in rows, until they schedule or append something that is not prepared."""
+"""Clients that only prepare appends, until they schedule or append an unprepared one."""
 
 from __future__ import annotations
 

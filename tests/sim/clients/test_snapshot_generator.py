@@ -1,4 +1,4 @@
-"""Snapshots are taken about as often as the world says, of the state as it was, and some are given up."""
+"""Snapshots are taken about as often as the world says, of an unchanged state, and some are abandoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot in pieces is frozen after the last one, or closed once, whatever goes wrong."""
+"""A snapshot written in pieces is frozen after the last one, or closed once, whatever goes wrong."""
 
 from __future__ import annotations
 

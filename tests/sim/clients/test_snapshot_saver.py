@@ -1,4 +1,4 @@
-"""Applications that are asked for snapshots write the state of the very place, while nothing else is heard."""
+"""Applications that are asked for a snapshot write the state at that offset, while deliveries are held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger asks, is taken for a leader, and answers."""
+"""A stranger sends requests, poses as a leader, and answers."""
 
 from __future__ import annotations
 

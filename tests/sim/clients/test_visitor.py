@@ -1,4 +1,4 @@
-"""A client that asks all nodes has an answer from each, and changes nothing."""
+"""A client that asks all nodes gets an answer from each and changes nothing."""
 
 from __future__ import annotations
 

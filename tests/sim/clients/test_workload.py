@@ -1,4 +1,4 @@
-"""What was acknowledged is remembered where it was acknowledged; what was not, is not."""
+"""Acknowledged values count at the node that acknowledged them; others do not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state is the same after its records, and what is no record of one is refused."""
+"""A state is rebuilt from its records; other records are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The atlas leaves a majority that can vote, and a sound copy of every record that may be committed.
+"""The atlas leaves a majority that can vote, and an intact copy of every record that may be committed.
 
 The rule is compared with what it is for: however harm was allowed, every record of which a majority once had a copy
 is held, whole, by somebody in each majority of the voters that are left to vote.

@@ -1,4 +1,4 @@
-"""A calm begins when nothing stands in the way, and ends with any fault."""
+"""A calm begins when nothing prevents progress, and ends with any fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers have claimed is any once they have named an epoch."""
+"""Every epoch that a stranger named is one of its claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voter sets are read from the batches that are on their way to a disk, each once, and looked up in a log."""
+"""Voter sets are read once from batches on their way to a disk, and looked up by log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts follow their world, and nobody can exchange a part of them."""
+"""Facts follow their world and are frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history as calls: what is certain, what is open, and what need not be looked at."""
+"""A history as calls: certain outcomes, open ones, and writes that may be ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker finds an order where there is one, and none where there is none; a brute-force twin agrees."""
+"""The checker finds an order if there is one; a brute-force search agrees."""
 
 from __future__ import annotations
 

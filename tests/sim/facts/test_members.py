@@ -1,4 +1,4 @@
-"""Which voter sets count: that of the configuration, of the disks, and of each log."""
+"""Which voter sets count: the configuration's, those on disks, and each log's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platter shows what was synced and nothing else, up to where it makes sense."""
+"""The platter shows what was synced and nothing else, up to the first invalid byte."""
 
 from __future__ import annotations
 

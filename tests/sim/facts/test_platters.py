@@ -1,4 +1,4 @@
-"""What is durable is asked by node, and of a machine that came later, too."""
+"""The durable state is looked up by node, also for a machine that joined later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a snapshot are read as the writer wrote them, and anything else is none."""
+"""The bytes of a snapshot are read as written; anything else is rejected."""
 
 from __future__ import annotations
 

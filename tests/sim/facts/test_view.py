@@ -1,4 +1,4 @@
-"""A view says what a node is, and is equal to another when there is no news."""
+"""A view describes a node, and equals another one if nothing has changed."""
 
 from __future__ import annotations
 

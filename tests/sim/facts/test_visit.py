@@ -1,4 +1,4 @@
-"""A question is open until it is answered, or its process has ended."""
+"""A request is open until it is answered or its process has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes may join or leave as long as a request for it is under way, or somebody goes on asking."""
+"""Nodes may join or leave as long as a request for it is outstanding or repeated."""
 
 from __future__ import annotations
 

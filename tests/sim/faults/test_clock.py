@@ -1,4 +1,4 @@
-"""Clocks that are wrong are wrong on one machine, and right again at the end."""
+"""A clock fault affects one machine, and ends with the faults."""
 
 from __future__ import annotations
 

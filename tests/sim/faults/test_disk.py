@@ -1,4 +1,4 @@
-"""A disk that does not work ends its node, which starts again when the disk does; a stall only takes time."""
+"""A failed disk stops its node, which restarts when the disk works; a stall only takes time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A false leader answers as none does, and only who takes it for its leader."""
+"""A false leader gives wrong answers, and only to followers that take it for their leader."""
 
 from __future__ import annotations
 

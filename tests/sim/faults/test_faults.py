@@ -1,4 +1,4 @@
-"""Each world has kinds and a pace of its own; when the faults stop, all nodes run and all links work."""
+"""Each world has its own kinds and pace; when the faults stop, all nodes run and all links work."""
 
 from __future__ import annotations
 

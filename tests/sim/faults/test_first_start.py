@@ -1,4 +1,4 @@
-"""Nodes that are killed in their first start lose their power later, and come back."""
+"""Nodes that are killed during their first start lose power later, and come back."""
 
 from __future__ import annotations
 

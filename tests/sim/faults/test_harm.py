@@ -1,4 +1,4 @@
-"""What happened is counted with the role that it happened to, and nothing happens after the end."""
+"""A fault is counted with the role of its node, and nothing happens after the end."""
 
 from __future__ import annotations
 

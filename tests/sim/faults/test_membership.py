@@ -1,4 +1,4 @@
-"""Each change of the voters is asked for until it is done, and none leaves the quorum without a majority."""
+"""Each voter change is requested until it is done, and none leaves the quorum without a majority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that are cut, flap or are slow, and connections that break in the worst moment; at the end all work."""
+"""Links that are cut, flap or are slow, and connections that break at the worst moment; at the end all work."""
 
 from __future__ import annotations
 

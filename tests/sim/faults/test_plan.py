@@ -1,4 +1,4 @@
-"""A plan decides again and again; each decision has its number and its dice, whatever the others do."""
+"""Each decision of a plan has its number and its random stream, independent of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that end, stand still, start again and again, or leave: each does what its name says."""
+"""Processes that end, pause, restart repeatedly, or leave: each fault does what its name says."""
 
 from __future__ import annotations
 

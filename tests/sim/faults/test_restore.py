@@ -1,4 +1,4 @@
-"""An older quorum-state: the node waits until its lost votes count for nothing, and keeps every record."""
+"""An older quorum-state: the node waits until its lost votes no longer count, and keeps every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lies of a disk: told where the atlas allows it, found when the platter is read, and mended by the others."""
+"""Silent disk faults: injected where the atlas allows it, found when the platter is read, and repaired from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process ends in the midst of what snapshots do to its disk, as soon as that comes."""
+"""A process is killed within a snapshot operation, as soon as there is one."""
 
 from __future__ import annotations
 

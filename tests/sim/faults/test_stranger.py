@@ -1,4 +1,4 @@
-"""Each thing that a stranger does comes to its nodes; the quorum goes on beside it, and when it has gone."""
+"""Each act of a stranger reaches its nodes; the quorum works meanwhile and afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that speaks older versions for a while is understood, and no pre-vote is asked of it."""
+"""A node with older versions is understood, and gets no pre-vote requests."""
 
 from __future__ import annotations
 

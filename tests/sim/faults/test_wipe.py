@@ -1,4 +1,4 @@
-"""A node with an empty disk stays away until its former votes and copies count for nothing, and then is like new."""
+"""A node with an empty disk stays down until its former votes and copies no longer count, and then is like new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world for tests of one family: the family's acts, called by hand, with dice of their own."""
+"""A world for tests of one fault family: the test calls its faults directly, with separate random streams."""
 
 from __future__ import annotations
 

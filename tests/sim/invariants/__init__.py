@@ -1,1 +1,1 @@
-"""Each invariant sees what was planted for it and accepts what is right."""
+"""Each invariant notices a planted violation and accepts correct behavior."""

@@ -1,4 +1,4 @@
-"""Nodes and facts with nothing but what an oracle looks at."""
+"""Fake nodes and facts with only the attributes that an oracle reads."""
 
 from __future__ import annotations
 

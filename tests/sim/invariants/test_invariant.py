@@ -1,4 +1,4 @@
-"""An oracle that overrides nothing accepts everything; a violation says whose it is; each oracle has its own file."""
+"""An oracle without overrides accepts everything; a violation names its oracle; each oracle has its own file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All oracles are told of everything that they care for, of changes only when there are some."""
+"""All oracles hear of the events that they override, and of changes only when there are some."""
 
 from __future__ import annotations
 

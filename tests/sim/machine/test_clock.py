@@ -1,4 +1,4 @@
-"""Virtual time goes forward only, in the order of planning where two things are due at once; timers follow clocks."""
+"""Virtual time only increases; of two events due at once the first planned runs first; timers follow clocks."""
 
 from __future__ import annotations
 

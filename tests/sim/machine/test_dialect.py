@@ -1,4 +1,4 @@
-"""An older program is offered, and believes that it is offered, what it knows; all other frames pass as they are."""
+"""An older program gets, and offers, only the versions that it knows; all other frames pass unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual disk never loses what was synced, and is able to lose each kind of thing that was not."""
+"""The virtual disk never loses what was synced, and can lose each kind of unsynced change."""
 
 from __future__ import annotations
 

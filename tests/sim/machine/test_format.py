@@ -1,4 +1,4 @@
-"""A formatted disk holds who it is and who votes first, durably; a new disk is another replica that joins."""
+"""A formatted disk durably holds the node's identity and the first voters; a new disk is another replica."""
 
 from __future__ import annotations
 

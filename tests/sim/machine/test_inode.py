@@ -1,4 +1,4 @@
-"""A platter that lies is told from what it promised, until those bytes are written again."""
+"""A lying platter is distinguished from what was synced, until those bytes are written again."""
 
 from __future__ import annotations
 

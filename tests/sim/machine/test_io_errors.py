@@ -1,4 +1,4 @@
-"""A disk fails as planned, until it is mended, and tells when it does."""
+"""A disk fails as planned until it is repaired, and reports when it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bulk lane does one thing after the other, tells them in that order, and ends with its process."""
+"""The bulk lane runs one task after the other, reports them in order, and ends with its process."""
 
 from __future__ import annotations
 

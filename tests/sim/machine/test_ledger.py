@@ -1,4 +1,4 @@
-"""A ledger follows what the host asks the disk for: appends, truncations, and nothing else."""
+"""A ledger follows the host's storage jobs: appends, truncations, and nothing else."""
 
 from __future__ import annotations
 

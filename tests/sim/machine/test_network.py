@@ -1,4 +1,4 @@
-"""Connections are in order and whole, or broken; a cut link holds back what is sent over it."""
+"""Connections are in order and whole, or broken; a cut link holds frames back."""
 
 from __future__ import annotations
 

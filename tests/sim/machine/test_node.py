@@ -1,4 +1,4 @@
-"""A virtual machine: it starts, is killed, loses power, leaves by itself, and starts again with what its disk kept."""
+"""A virtual machine: it starts, is killed, loses power, leaves, and restarts with what its disk kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded is in order, a state only when it is another one, and the last events are kept."""
+"""Recorded events are in order, states only when they change, and the last events are kept."""
 
 from __future__ import annotations
 

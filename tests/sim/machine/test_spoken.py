@@ -1,4 +1,4 @@
-"""What frames say of epochs, votes and logs, read from frames that production code made."""
+"""What frames say about epochs, votes and logs, read from frames of production code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last lines are kept, all are told to whoever asked; the digest covers them all, and all that arrived."""
+"""The last lines are kept, all go to subscribers; the digest covers all lines and deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wiretap tells requests from answers, and keeps which Fetches are open."""
+"""A wiretap distinguishes requests from answers, and knows which Fetches are outstanding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every oracle explains itself in plain words, and so does what no oracle holds."""
+"""Every oracle is explained in plain words, and so is a failure without an oracle."""
 
 from __future__ import annotations
 

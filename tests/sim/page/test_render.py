@@ -1,4 +1,4 @@
-"""The page of a run: one file without addresses, stepped through in a real browser, quick with ten thousand events."""
+"""The page of a run: one file without links, stepped through in a real browser, fast with ten thousand events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each message of the quorum is told in words; what cannot be read is told as such."""
+"""Each message of the quorum is described in words; an unreadable one is described as such."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever nodes and clients tell arrives where it belongs."""
+"""Every report of nodes and clients reaches its oracle or fault."""
 
 from __future__ import annotations
 

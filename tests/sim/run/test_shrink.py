@@ -1,4 +1,4 @@
-"""A failing run gets smaller as long as it fails in the same way: nodes, kinds, single decisions, load, time."""
+"""A failing run shrinks as long as it fails in the same way: nodes, kinds, single decisions, load, time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world is decided by its seed, lives through its faults, and says what is wrong with it."""
+"""A world is determined by its seed, survives its faults, and reports violations."""
 
 from __future__ import annotations
 

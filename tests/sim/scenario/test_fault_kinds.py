@@ -1,4 +1,4 @@
-"""Every kind that has a name can be done, and whatever can be done has a name."""
+"""Every named kind of fault can be injected, and every injected one has a name."""
 
 from __future__ import annotations
 

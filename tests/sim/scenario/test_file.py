@@ -1,4 +1,4 @@
-"""Scenarios are read strictly, compose in order, and the shipped ones can all be run."""
+"""Scenarios are parsed strictly, compose in order, and all shipped ones run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default scenario is what a world is drawn from when nothing else is said; another one says where it differs."""
+"""Worlds are drawn from the default scenario, apart from the fields that another one changes."""
 
 from __future__ import annotations
 

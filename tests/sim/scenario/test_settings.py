@@ -1,4 +1,4 @@
-"""Configurations of a world: ids, ports and voters agree, and the dice decide the rest."""
+"""Configurations of a world: ids, ports and voters agree, and the seed decides the rest."""
 
 from __future__ import annotations
 

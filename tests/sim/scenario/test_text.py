@@ -1,4 +1,4 @@
-"""A scenario that was written is read back as it was; what is as in the default scenario is not written."""
+"""A written scenario is read back unchanged; values of the default scenario are not written."""
 
 from __future__ import annotations
 

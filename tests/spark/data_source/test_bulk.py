@@ -1,4 +1,4 @@
-"""What is found in bulk is what the protocol's own decoder reads, and nothing else is found."""
+"""The bulk parser finds exactly the batches that the protocol's own decoder reads."""
 
 from __future__ import annotations
 

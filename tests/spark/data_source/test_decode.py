@@ -1,4 +1,4 @@
-"""Arrow rows are what the protocol's own decoder reads, record by record, and damage names its place."""
+"""Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position."""
 
 from __future__ import annotations
 

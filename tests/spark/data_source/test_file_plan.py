@@ -1,4 +1,4 @@
-"""From options to a part of the log: offsets, times, ends, and a live directory that changes under the plan."""
+"""From options to a range of the log: offsets, times, ends, and a live directory that changes during planning."""
 
 from __future__ import annotations
 

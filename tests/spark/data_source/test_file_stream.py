@@ -1,4 +1,4 @@
-"""Log directories as a stream: what is new, limits, restarts, and checkpoints that belong to another log."""
+"""Log directories as a stream: new records, limits, restarts, and checkpoints of another log."""
 
 from __future__ import annotations
 

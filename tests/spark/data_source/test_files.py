@@ -1,4 +1,4 @@
-"""Which replicas are meant: directories, files and globs; a name for each."""
+"""Which replicas to read: directories, files and globs, and a name for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options become one limit of Spark's, and that becomes records and bytes."""
+"""Options become a limit of Spark's, which becomes records and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live quorum without awaiting, by real nodes in this process: extent, single batches, chunks, times."""
+"""A live quorum read synchronously, from real nodes in this process: extent, single batches, chunks, times."""
 
 from __future__ import annotations
 

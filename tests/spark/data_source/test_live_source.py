@@ -1,4 +1,4 @@
-"""A live quorum as a source: bounds, limits, restarts; a leader killed under a stream costs no row and doubles none."""
+"""A live quorum as a source: bounds, limits, restarts; a killed leader neither loses nor duplicates a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options: texts in, one checked value out; what is wrong is named with what is allowed."""
+"""Options: texts in, one validated value out; an error names the allowed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task does with its piece: rows of records or of batches, and one row for what is damaged."""
+"""What a task does with its split: rows of records or of batches, and one row for damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a piece: sound batches, and damage that is an error or is told."""
+"""The content of a split: sound batches, and damage that is an error or a row."""
 
 from __future__ import annotations
 

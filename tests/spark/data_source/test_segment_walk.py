@@ -1,4 +1,4 @@
-"""The walk over one segment: it ends where recovery would end the log, and a node may go on writing meanwhile."""
+"""The walk over one segment ends where recovery would end the log, even while a node writes to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces: whole batches of about the size, up to a limit; read in parts; files that are no longer as they were."""
+"""Splits: whole batches of about the size, up to a limit; read in parts; files that have changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strides by the offset index hold what a walk over every header holds; an index that is wrong is not believed."""
+"""Strides by the offset index equal a walk over every header; a wrong index is noticed."""
 
 from __future__ import annotations
 

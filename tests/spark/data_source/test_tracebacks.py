@@ -1,4 +1,4 @@
-"""An error of ours is one line, whatever led to it; a bug keeps its frames."""
+"""An error of ours becomes one line, wherever it was raised; a bug keeps its traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over a log: damage and tails told apart, places found again, logs that grow, roll, vanish and are cut back."""
+"""Walks over a log: damage or torn tail, positions found again, and logs that grow, roll, vanish or are truncated."""
 
 from __future__ import annotations
 

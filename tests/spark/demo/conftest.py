@@ -1,4 +1,4 @@
-"""What was told, and processes that end with their test."""
+"""A recorder of the output, and processes that end with their test."""
 
 from __future__ import annotations
 

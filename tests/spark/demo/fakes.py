@@ -1,4 +1,4 @@
-"""What stands in the place of Spark and of the terminal in tests of the demo's stages."""
+"""Fakes of Spark and of the terminal for tests of the demo's stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories of runs that nobody ran: half a minute of load, a killed leader, tables that follow."""
+"""Made-up stories of runs: half a minute of load, a killed leader, tables that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's checks over real tables: clean ones have no problem, and each planted fault is reported as what it is."""
+"""The demo's checks of real tables: clean ones pass, and each planted fault is reported as what it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever failed is one line that says what and who; a full disk is told as that."""
+"""Each failure is one line that says what failed and where; a full disk is named as the cause."""
 
 from __future__ import annotations
 

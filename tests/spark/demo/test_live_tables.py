@@ -1,4 +1,4 @@
-"""Tables grow with a live quorum; whatever becomes of Spark and the stream is told at the next look."""
+"""Tables grow with a live quorum; failures of Spark and of the stream are reported at the next check."""
 
 from __future__ import annotations
 

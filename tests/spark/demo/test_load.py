@@ -1,4 +1,4 @@
-"""The load: its leader is killed and comes back; what ends by itself ends it."""
+"""The load: its leader is killed and restarted; a node that ends by itself ends the load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo refuses what cannot work before it starts anything."""
+"""The demo rejects impossible options before it starts anything."""
 
 from __future__ import annotations
 

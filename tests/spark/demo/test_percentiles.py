@@ -1,4 +1,4 @@
-"""Percentiles weighted by records: the nearest rank, against a plain count of all of them."""
+"""Percentiles weighted by records: the nearest rank, compared with a count of all records."""
 
 from __future__ import annotations
 

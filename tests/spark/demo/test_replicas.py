@@ -1,4 +1,4 @@
-"""Replicas that differ or are damaged are problems in words; the sound one that goes furthest is the log."""
+"""Replicas that differ or are damaged are reported; the longest intact one is the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo found, as problems in words and as JSON."""
+"""The result of the demo, as problems in words and as JSON."""
 
 from __future__ import annotations
 

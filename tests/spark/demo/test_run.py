@@ -1,4 +1,4 @@
-"""The stages of the demo: what goes wrong in each is told, and nothing is left running."""
+"""The stages of the demo: every failure is reported, and no process is left running."""
 
 from __future__ import annotations
 

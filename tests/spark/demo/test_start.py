@@ -1,4 +1,4 @@
-"""Ports that a stranger took are left to him; a node that does not start is told."""
+"""The demo avoids ports that another program took, and reports a node that does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of a story on the axis of its run."""
+"""Times of a story, relative to the start of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint tells of a micro-batch: its part of the source, as far as the tables compare it."""
+"""Which range of the source a micro-batch covers, according to Spark's checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gold: a few rows that can be reckoned by hand."""
+"""Gold: a few rows that can be checked by hand."""
 
 from __future__ import annotations
 

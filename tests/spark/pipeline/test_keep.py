@@ -1,4 +1,4 @@
-"""A query whose Python process died goes on; one with an error of ours, or that dies again and again, ends."""
+"""A query whose Python process died is restarted; one with an error of ours, or that dies repeatedly, ends."""
 
 from __future__ import annotations
 

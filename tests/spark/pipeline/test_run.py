@@ -1,4 +1,4 @@
-"""The stream into tables: all of it, once, also after kills; tables and checkpoint belong together."""
+"""The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Silver rows are the records of the bronze batches: the same as the source's own, control records told."""
+"""Silver rows are the records of the bronze batches, equal to the source's own; control records are apart."""
 
 from __future__ import annotations
 

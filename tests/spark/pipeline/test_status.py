@@ -1,4 +1,4 @@
-"""How far a pipeline is, told from its folder without Spark."""
+"""The progress of a pipeline, read from its folder without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was watched from outside becomes rows: one for each acknowledgement, one for each replica at each look."""
+"""Observations become rows: one for each acknowledgement, one for each replica and sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's process is started at once and connected to later; whatever becomes of it is told."""
+"""Spark's process is started at once and connected to later; each failure is reported."""
 
 from __future__ import annotations
 

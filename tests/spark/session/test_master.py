@@ -1,4 +1,4 @@
-"""What was given wins over what is ours, tasks are tried again everywhere, and a cluster gets this package."""
+"""The user's settings win over ours, tasks are retried everywhere, and a cluster gets this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as one file works without its sources, is the same when made again, and is not made twice."""
+"""The package as one file works without its sources, is reproducible, and is not built twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is unwanted is left out, also of a process that outlives the block; all else comes through."""
+"""Unwanted lines are left out, also those of a process that outlives the block; all others pass."""
 
 from __future__ import annotations
 

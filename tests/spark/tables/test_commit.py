@@ -1,4 +1,4 @@
-"""Commits follow each other, whichever stream they came from; one comes back from its text."""
+"""Commits follow each other, whichever stream wrote them, and are read back from text."""
 
 from __future__ import annotations
 

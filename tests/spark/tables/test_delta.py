@@ -1,4 +1,4 @@
-"""A Delta table of ours is one to every other reader of Delta."""
+"""Other readers of Delta can read our Delta tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder is in the table or not at all; other readers of Parquet see the same rows."""
+"""A folder is completely in the table or not at all; other readers of Parquet see the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta and Parquet tables keep the same promise: each append once, whole, also after a kill in the middle."""
+"""Delta and Parquet tables keep the same promise: each append once and complete, even after a kill."""
 
 from __future__ import annotations
 

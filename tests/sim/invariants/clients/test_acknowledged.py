@@ -1,4 +1,4 @@
-"""What was acknowledged and is not there, or is not it, is found."""
+"""An acknowledged value that is missing, or is another one, is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that waits too long, or is answered twice, is found."""
+"""A client that waits too long or gets two answers is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is delivered and not committed is found when the event is over."""
+"""A delivered record that is not committed is found at the end of the event."""
 
 from __future__ import annotations
 

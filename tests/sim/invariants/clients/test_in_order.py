@@ -1,4 +1,4 @@
-"""Deliveries that leave something out or come twice are found."""
+"""Deliveries with gaps or repetitions are found."""
 
 from __future__ import annotations
 

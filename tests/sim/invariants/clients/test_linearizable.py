@@ -1,4 +1,4 @@
-"""A history without an order is found: of registers, and of offsets."""
+"""A history that is not linearizable is found: of registers, and of offsets."""
 
 from __future__ import annotations
 

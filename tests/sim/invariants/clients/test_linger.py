@@ -1,4 +1,4 @@
-"""A proposal that lingers too long while the disk has nothing to do is found."""
+"""A proposal that lingers too long while the disk is idle is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plain listener misses although the log holds it, or without being told, is found."""
+"""A record that a plain listener misses although the log holds it, or without being told, is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value that is rejected and committed is found, in either order."""
+"""A value that is both rejected and committed is found, in either order."""
 
 from __future__ import annotations
 

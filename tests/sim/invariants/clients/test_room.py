@@ -1,4 +1,4 @@
-"""An append that is refused for a full buffer, and the buffer is not full, is found."""
+"""An append that is rejected for a full buffer although there is room is found."""
 
 from __future__ import annotations
 

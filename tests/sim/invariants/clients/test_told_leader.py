@@ -1,4 +1,4 @@
-"""News of an own leadership that comes before the records is found, and older news after newer."""
+"""A listener that hears of leadership before its records, or of older news after newer, is found."""
 
 from __future__ import annotations
 

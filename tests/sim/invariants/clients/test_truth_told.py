@@ -1,4 +1,4 @@
-"""Answers that do not say how it is are found, and questions that nobody answers."""
+"""Wrong answers are found, and requests without an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called durable and is not, or was cut off and is still there, is found."""
+"""Records that are reported durable and are not, or that come back after a truncation, are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that is shorter after a restart than was told before is found."""
+"""A log that is shorter after a restart than its node acknowledged is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voter whose disk was emptied, and that takes part without what it had, is found."""
+"""A voter whose disk was emptied and that takes part without its former records is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index whose entries are of no batch is found."""
+"""An index entry that belongs to no batch is found."""
 
 from __future__ import annotations
 

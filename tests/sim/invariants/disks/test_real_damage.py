@@ -1,4 +1,4 @@
-"""Damage of a disk that did not lie is found."""
+"""Damage reported on an intact disk is found."""
 
 from __future__ import annotations
 

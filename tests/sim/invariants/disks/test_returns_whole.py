@@ -1,4 +1,4 @@
-"""A damaged node that is back without what it had is found, however it came back."""
+"""A damaged node that leaves quarantine without its former records is found."""
 
 from __future__ import annotations
 

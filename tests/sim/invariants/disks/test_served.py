@@ -1,4 +1,4 @@
-"""An answer to a Fetch with anything but what was written is found."""
+"""An answer to a Fetch with other bytes than were written is found."""
 
 from __future__ import annotations
 

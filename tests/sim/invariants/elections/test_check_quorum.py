@@ -1,4 +1,4 @@
-"""A leader that nobody fetches from is found when it leads on for too long."""
+"""A leader that stays leader too long although nobody fetches from it is found."""
 
 from __future__ import annotations
 

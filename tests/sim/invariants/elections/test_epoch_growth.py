@@ -1,4 +1,4 @@
-"""An epoch that nobody had the budget for is found."""
+"""An epoch beyond every budget is found."""
 
 from __future__ import annotations
 

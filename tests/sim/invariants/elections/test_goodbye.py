@@ -1,4 +1,4 @@
-"""A follower that waits although its leader left without successors is found."""
+"""A follower that waits although its leader resigned without successors is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States that may not follow each other are found, and those that a node may not be in at all."""
+"""Illegal transitions are found, and states that a node may never be in."""
 
 from __future__ import annotations
 

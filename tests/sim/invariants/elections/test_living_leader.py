@@ -1,4 +1,4 @@
-"""A voter that campaigns right after it took something from its leader is found."""
+"""A voter that campaigns right after it got an answer from its leader is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs rise on disk and in memory."""
+"""An epoch that decreases on disk or in memory is found."""
 
 from __future__ import annotations
 

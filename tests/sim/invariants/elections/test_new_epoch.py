@@ -1,4 +1,4 @@
-"""An epoch that begins with a question is found."""
+"""An epoch that begins without a candidate is found."""
 
 from __future__ import annotations
 

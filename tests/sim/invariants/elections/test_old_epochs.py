@@ -1,4 +1,4 @@
-"""A request of an epoch that is over, served all the same, is found."""
+"""A request of an older epoch that is served is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever asks for pre-votes in vain for too long, after the faults, is found."""
+"""A node that asks for pre-votes in vain for too long, after the faults, is found."""
 
 from __future__ import annotations
 

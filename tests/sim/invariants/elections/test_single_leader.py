@@ -1,4 +1,4 @@
-"""Two leaders of an epoch are found, whoever names them and whenever, in memory or on disk."""
+"""Two leaders of one epoch are found, in memory or on disk, whichever node names them."""
 
 from __future__ import annotations
 

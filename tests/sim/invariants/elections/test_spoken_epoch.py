@@ -1,4 +1,4 @@
-"""An epoch that is spoken before it is durable is found."""
+"""A message with an epoch that is not durable yet is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that resigns for one that lacks something is found, and one that leaves somebody in doubt."""
+"""A leader that resigns for a voter that lacks records, or with uncommitted records, is found."""
 
 from __future__ import annotations
 

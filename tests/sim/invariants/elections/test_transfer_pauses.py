@@ -1,4 +1,4 @@
-"""A leader that stands still for a transfer in vain, or too often, is found."""
+"""A leader that pauses for a transfer in vain, or too often, is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vote that is not on disk is found, and one that is given to two."""
+"""A vote that is not on disk is found, and one that is granted twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vote on disk for somebody who never was a candidate is found."""
+"""A vote on disk for a node that never was a candidate is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vote that another disk was asked for is found."""
+"""A vote that was requested from another directory id is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that is closed for what was said on it is noticed, unless a disk was lost or lies."""
+"""A connection closed because of its messages is found, unless a disk was lost or lied."""
 
 from __future__ import annotations
 

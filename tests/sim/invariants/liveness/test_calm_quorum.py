@@ -1,4 +1,4 @@
-"""A quorum that nothing disturbs, and that commits nothing, is found."""
+"""An undisturbed quorum that commits nothing is found."""
 
 from __future__ import annotations
 

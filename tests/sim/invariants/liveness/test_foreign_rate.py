@@ -1,4 +1,4 @@
-"""Whoever asks a stranger without a pause is found."""
+"""A node that asks a stranger without a pause is found."""
 
 from __future__ import annotations
 

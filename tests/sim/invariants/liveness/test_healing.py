@@ -1,4 +1,4 @@
-"""A cluster that does not heal in time is found, with what was seen."""
+"""A cluster that does not heal in time is found and described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second Fetch for the leader is found while the first one waits."""
+"""A second Fetch to the leader is found while the first one is outstanding."""
 
 from __future__ import annotations
 

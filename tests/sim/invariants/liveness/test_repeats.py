@@ -1,4 +1,4 @@
-"""A node that says the same again and again is found."""
+"""A node that logs the same line again and again is found."""
 
 from __future__ import annotations
 

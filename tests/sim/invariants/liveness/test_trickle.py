@@ -1,4 +1,4 @@
-"""A voter that waits for an answer of which next to nothing comes is found."""
+"""A voter that waits for an answer that hardly moves is found."""
 
 from __future__ import annotations
 

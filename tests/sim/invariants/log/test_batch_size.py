@@ -1,4 +1,4 @@
-"""A batch of several proposals that no Fetch brings is found."""
+"""A batch of several proposals that is larger than a Fetch asks for is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A truncation that takes away what is committed is found."""
+"""A truncation of committed records is found."""
 
 from __future__ import annotations
 

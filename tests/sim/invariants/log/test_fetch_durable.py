@@ -1,4 +1,4 @@
-"""A Fetch that says more or less than the platter is found."""
+"""A Fetch that acknowledges more or less than the platter holds is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The high watermark of the newest leader never falls."""
+"""A high watermark of the newest leader that decreases is found."""
 
 from __future__ import annotations
 

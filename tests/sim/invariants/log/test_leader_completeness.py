@@ -1,4 +1,4 @@
-"""A leader without a committed record is found, whoever learns first that it was committed."""
+"""A leader without a committed record is found, even if the commit becomes known later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two batches of one offset and epoch are found, and one batch after two different logs."""
+"""Two batches with one offset and epoch are found, and one batch after two different logs."""
 
 from __future__ import annotations
 

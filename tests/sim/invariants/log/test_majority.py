@@ -1,4 +1,4 @@
-"""A majority has on disk what is below the high watermark: those records, not as many."""
+"""A high watermark without a majority that holds those records on disk is found."""
 
 from __future__ import annotations
 

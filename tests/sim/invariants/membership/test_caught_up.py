@@ -1,4 +1,4 @@
-"""A voter that never had what its leader had is found."""
+"""A new voter that never caught up with its leader is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer that calls something done is compared with what was committed since it was asked."""
+"""An answer that a change is done is found if no such change was committed since the request."""
 
 from __future__ import annotations
 

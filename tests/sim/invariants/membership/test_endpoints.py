@@ -1,4 +1,4 @@
-"""A voter at a host that is none is found."""
+"""A voter with an invalid host name is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voters in a log without a level are found."""
+"""A voter set without a level before it is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that takes others for the voters than its log says is found, whenever the log has changed."""
+"""A node that uses other voters than its log names is found, after every change of the log."""
 
 from __future__ import annotations
 

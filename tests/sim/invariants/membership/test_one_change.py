@@ -1,4 +1,4 @@
-"""A voter set on one that is in doubt is found."""
+"""A voter set that follows an uncommitted one is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voter set that differs by two voters is found, and one that does not say whose disk it means."""
+"""A voter set that differs by two voters is found, and one without a directory id."""
 
 from __future__ import annotations
 

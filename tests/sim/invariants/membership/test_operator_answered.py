@@ -1,4 +1,4 @@
-"""A leader that lets an operator wait is found."""
+"""A leader that does not answer an operator in time is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voter set before a committed record of the own epoch is found."""
+"""A voter set written before a record of the leader's own epoch is committed is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that leads on after its removal was committed is found."""
+"""A leader that stays leader after its removal was committed is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application that is not asked for its state is found."""
+"""An application that is not asked for a snapshot in time is found."""
 
 from __future__ import annotations
 

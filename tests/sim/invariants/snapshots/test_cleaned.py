@@ -1,4 +1,4 @@
-"""A log that begins where no durable snapshot ends is found, and a leader whose log is replaced."""
+"""A log that starts where no durable snapshot ends is found, and a leader whose log is replaced."""
 
 from __future__ import annotations
 

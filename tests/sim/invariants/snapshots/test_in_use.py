@@ -1,4 +1,4 @@
-"""A snapshot that goes while it is fetched is found."""
+"""A snapshot that is removed while it is fetched is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that is given a snapshot is found; one that has not heard of it yet, or does not lead any more, may be."""
+"""A leader that gets a snapshot is found, unless it has not heard of its leadership or has lost it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that begins where no snapshot ends is found."""
+"""A log that starts where no snapshot ends is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of a snapshot that are asked for twice, or left out, are found."""
+"""Slices of a snapshot that are requested twice or left out are found."""
 
 from __future__ import annotations
 

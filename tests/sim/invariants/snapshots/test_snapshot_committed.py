@@ -1,4 +1,4 @@
-"""A snapshot of something else than the committed log before its end is found."""
+"""A snapshot that differs from the committed log before its end is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot that a node counts on and that a loss of power would take away is found."""
+"""A snapshot that a node relies on and that a power loss would remove is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot that names other voters than those at its end is found."""
+"""A snapshot with other voters than those at its end is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words and pictures become one page, and what a run says cannot become part of it."""
+"""Texts and plots become one page; text of a run cannot become markup."""
 
 from __future__ import annotations
 

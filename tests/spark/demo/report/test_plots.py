@@ -1,4 +1,4 @@
-"""What is drawn: units on every axis, and what a reader looks for is where it was."""
+"""Plots: units on every axis, and marks at the right places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A story in slices of time: nothing is left out, and a gap is seen as one."""
+"""A story in slices of time: nothing is left out, and gaps are visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings take the colors of the page that they are in, its width, and share nothing with each other."""
+"""Plots take the colors and the width of the page, and share no ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report's words: one sentence for the verdict, a check for each claim, and the command that does it again."""
+"""The texts of a report: the verdict, a check for each claim, and the command that repeats the run."""
 
 from __future__ import annotations
 

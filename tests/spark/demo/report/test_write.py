@@ -1,4 +1,4 @@
-"""A report in a real browser: it opens alone, all is visible, and the numbers on it are the story's."""
+"""A report in a real browser: it needs no other file, everything is visible, and its numbers are the story's."""
 
 from __future__ import annotations
 
