@@ -1,6 +1,6 @@
 """Measures how a new node joins a quorum through a snapshot: how long it takes, and what it costs the others.
 
-The log of the quorum starts behind a checkpoint of a given size. The quorum writes a steady load and is measured; then
+The log of the quorum starts after a checkpoint of a given size. The quorum writes a steady load and is measured; then
 a node with an empty directory joins it. The result has the peak memory of the new node and of the leader that serves
 it, and the commit latency before and during the download.
 
@@ -158,7 +158,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
 
 
 def give_snapshot(nodes: list[PykraftNode], size_bytes: int) -> OffsetAndEpoch:
-    """Put a checkpoint of about this size into the directory of each node; their logs start behind it."""
+    """Put a checkpoint of about this size into the directory of each node; their logs start after it."""
     first = nodes[0].partition
     count = max(1, size_bytes // STATE_RECORD_SIZE_BYTES)
     snapshot_id = OffsetAndEpoch(Offset(count), Epoch(1))

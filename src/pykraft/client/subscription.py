@@ -121,7 +121,7 @@ class Subscription(Generic[T]):
         self._pass_on(self._commit, batches)
 
     def on_skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        """On the node's side: the log lost these offsets before the listener got them; it continues behind them."""
+        """On the node's side: the log no longer has these offsets; the listener continues after them."""
         self._owner.place.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:

@@ -241,7 +241,7 @@ class RejectProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWish:
-    """Tell whoever asked this node for an upgrade or a transfer how it ended, by the handle of the request.
+    """Tell the caller that asked this node for an upgrade or a transfer how it ended, by the handle of the request.
 
     Without an error the upgrade is appended, possible or already done, or the transfer is done.
     """

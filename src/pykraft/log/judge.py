@@ -9,7 +9,7 @@ smaller epoch. The first violation, at offset x, is
   synced records, which is damage as well. If the recovery point cannot be read (`NO_ONE_KNOWS`), nobody knows what was
   synced, so everything invalid is damage, but the log may end anywhere.
 - *a torn tail* if x lies at or above the recovery point. It was never synced, or its truncation was interrupted. The
-  log ends at x, and nothing behind it counts, later segments included.
+  log ends at x, and nothing after it counts, later segments included.
 - without a recovery point (a Java node's directory) *a torn tail* if the bytes look like what a crash leaves
   (`pykraft.log.tail`), else *unproven*. A start truncates both, as Kafka does; `pykraft verify` and Spark report an
   unproven end, because it may hold acknowledged records.
@@ -138,7 +138,7 @@ class Chain:
             raise CorruptionError(path, position=0, expected=f"offset {self.offset}", found=found)
 
     def restart(self, offset: Offset) -> None:
-        """Go on behind damage, at this offset; its epoch cannot be compared with those before the damage."""
+        """Continue after damage, at this offset; its epoch cannot be compared with those before the damage."""
         self.offset = offset
         self.epoch = EPOCH_ZERO
         self._agreed_until = Offset(-1)
@@ -160,9 +160,9 @@ class Chain:
         self.epoch = header.epoch
 
     def skip(self, header: BatchHeader) -> None:
-        """Go on behind a batch that `check` refused, for those who look for further damage."""
+        """Continue after a batch that `check` refused, to look for further damage."""
         self.offset = header.end_offset
-        # The batches behind it are compared with the smaller epoch: one flipped bit is reported once.
+        # The batches after it are compared with the smaller epoch: one flipped bit is reported once.
         self.epoch = min(self.epoch, header.epoch)
 
     def _check_epoch(self, path: Path, position: int, header: BatchHeader) -> None:
@@ -230,7 +230,7 @@ def end_of_cleaning(names: Sequence[str], gaps: Iterable[tuple[Offset, Offset]])
     ``gaps`` are where a segment ended too early and where the next one begins. `pykraft.log.log.Log.delete_before`
     retires segments oldest first, but a file system may keep a later rename and lose an earlier one. Then a segment is
     missing between two others. That is neither damage nor a torn tail: a snapshot has all of its records, and the
-    records behind the gap may have been acknowledged.
+    records after the gap may have been acknowledged.
     """
     retired = [Offset(int(name[:20])) for name in names if leftover_kind(name) == "deleted" and LOG in name]
     snapshot_end = max((snapshot.offset for snapshot in map(parse_checkpoint, names) if snapshot), default=Offset(0))

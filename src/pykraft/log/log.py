@@ -171,7 +171,7 @@ class Log:
         A crash after any step leaves a sound log that ends at or above ``offset``. No append happens before step 4 is
         done.
 
-        If the log is damaged, everything behind its sound prefix goes first in the same order, whatever the offset.
+        If the log is damaged, everything after its sound prefix goes first in the same order, whatever the offset.
 
         Errors: StorageError; CorruptionError when the batches before ``offset`` cannot be read.
         """
@@ -232,7 +232,7 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
 
     def begin_anew_at(self, offset: Offset) -> None:
-        """Retire the whole log and go on with an empty one at ``offset``, where a frozen snapshot ends; then durable.
+        """Retire the whole log and begin an empty one at ``offset``, where a frozen snapshot ends; then durable.
 
         1. Readers lose sight of everything.
         2. The recovery point falls to 0, durably, so nothing that disappears from now on counts as damage.

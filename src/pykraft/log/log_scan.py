@@ -1,8 +1,8 @@
-"""Reads a whole log to find its sound prefix, and the damaged ranges behind it.
+"""Reads a whole log to find its sound prefix, and the damaged ranges after it.
 
 This module reads and writes nothing. `pykraft.log.judge` says what the first problem is; the consequences are here:
 
-- A torn or unproven end: the log ends there, and everything behind it (later segments too) is to be removed.
+- A torn or unproven end: the log ends there, and everything after it (later segments too) is to be removed.
 - Damage: it is reported as a range up to the next segment. Nothing is to be removed, and the scan continues with the
   next segment to find all ranges.
 

@@ -10,7 +10,7 @@ another replica has the missing records. The steps:
 1. Refuse what cannot be a log.
 2. Read the recovery point.
 3. Scan.
-4. Remove segments behind a torn tail, newest first, indexes without a log, and files that Kafka meant to delete.
+4. Remove segments after a torn tail, newest first, indexes without a log, and files that Kafka meant to delete.
 5. Cut the torn tail.
 6. Rebuild the indexes.
 7. Write again what may not be durable, sync the segments, then the directory.
@@ -148,7 +148,7 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
 def cut_damage(
     fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart], point: RecoveryPoint | None
 ) -> RecoveryPoint:
-    """Remove everything behind the sound prefix of a damaged log, as if it were a torn tail; durable when it returns.
+    """Remove everything after the sound prefix of a damaged log, as if it were a torn tail; durable when it returns.
 
     Errors: StorageError.
     """
@@ -189,7 +189,7 @@ def _end_of_cleaning(names: Sequence[str], scan: LogScan) -> Offset:
     problems = [(damage.path, damage.start_offset) for damage in scan.corrupt]
     if scan.torn is not None:
         problems.append((scan.torn.path, scan.end_offset))
-    # The scan reports a gap at the segment behind it.
+    # The scan reports a gap at the segment after it.
     segments = [(end_offset, parse_segment_file(Path(path).name)) for path, end_offset in problems]
     return end_of_cleaning(names, [(end_offset, segment[0]) for end_offset, segment in segments if segment])
 
@@ -231,7 +231,7 @@ def _make_durable(
 
     The log is durable already below ``durable_offset``; if that is unknown, all segments but the last are.
     """
-    # 5. The tail is behind the last sound segment; step 4 removed the files behind that.
+    # 5. The tail is in the last sound segment; step 4 removed the files after it.
     tail_bytes = segments[-1].cut_tail()
     # 6. Sealing and resuming write the index files from the entries that the scan derived.
     for segment in segments[:-1]:

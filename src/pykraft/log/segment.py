@@ -140,7 +140,7 @@ class Segment:
         self.begin()
 
     def cut_tail(self) -> int:
-        """Cut the file behind its content; returns how many bytes that removed. Durable after `sync`."""
+        """Cut the file after its content; returns how many bytes that removed. Durable after `sync`."""
         tail_bytes = self._file.size() - self.content.size_bytes
         if tail_bytes > 0:
             self._is_dirty = True
@@ -168,7 +168,7 @@ class Segment:
         if position == 0:
             content.first_timestamp = None
         kept_position = content.index.truncate_to(end_offset)
-        # The largest timestamp may come after the last kept time entry: read the headers behind it again.
+        # The largest timestamp may come after the last kept time entry: read the headers after it again.
         for _, kept in scan_headers(self.path, self._file, kept_position, position):
             content.index.observe_time(kept)
         offsets, times = self._index_files or self.begin()

@@ -1,4 +1,4 @@
-"""A segment as readers see it: a fixed end, while the file may grow behind it.
+"""A segment as readers see it: a fixed end, while the file may grow beyond it.
 
 This module reads. Invariant: it returns nothing at or above ``end_offset``, and everything it returns is checked: CRC,
 epochs, and offsets without a gap from the batch that contains the requested one. A view is immutable, so any thread may
@@ -73,7 +73,7 @@ class SegmentView:
         except ReadError:
             if size_bytes == first.size_bytes:
                 raise
-            # The lost bytes may be behind the first batch: serve that one alone, as with other damage behind it.
+            # The lost bytes may be after the first batch: serve that one alone, as with other damage after it.
             data = self.file.pread(first.size_bytes, start)
         end, expected_offset = 0, first.base_offset
         try:
@@ -81,7 +81,7 @@ class SegmentView:
                 self.check_follows(start + position, header, expected_offset)
                 end, expected_offset = position + header.size_bytes, header.end_offset
         except CorruptionError:
-            # The first batch itself is damaged; damage behind it only ends the result early.
+            # The first batch itself is damaged; damage after it only ends the result early.
             if end == 0:
                 raise
         except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Tells what a crash leaves behind the last batch of a log from bytes that changed later.
+"""Distinguishes what a crash leaves after the last batch of a log from bytes that changed later.
 
 `pykraft.log.judge` asks this when nobody noted how far the log was synced. Behind the last whole batch there may then
 be the beginning of a batch that was being written, and sectors of zeros that were never written: preallocated, or lost
@@ -6,7 +6,7 @@ with the power while the file had already grown. A byte that changed is somethin
 also when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
 
 Invariant: what is called torn is the beginning of the one batch that must come next, or zeros, up to the end of the
-log. No CRC covers a length; what stands behind a batch shows that its length is wrong.
+log. No CRC covers a length; the bytes after a batch show that its length is wrong.
 
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """
@@ -47,7 +47,7 @@ class Expected:
 def is_like_a_crash(fs: Fs, path: Path, position: int, expected: Expected, later: Iterable[Path]) -> bool:
     """True when a crash explains that no sound batch stands at this position of a segment.
 
-    ``later`` are the segments behind it, in which nothing may be written then. Errors: StorageError.
+    ``later`` are the segments after it; nothing may be written in them then. Errors: StorageError.
     """
     for segment in later:
         with closing(fs.open(segment)) as file:

@@ -21,7 +21,7 @@ from pykraft.types import Buffer, Epoch, MembershipRecord, Offset
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole, valid batches in their order, as views; ``invalid`` says what is wrong behind them."""
+    """Whole, valid batches in their order, as views; ``invalid`` says what is wrong after them."""
 
     batches: tuple[tuple[BatchHeader, memoryview], ...]
     invalid: str | None

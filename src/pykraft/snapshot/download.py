@@ -79,7 +79,7 @@ class Download:
         except CorruptionError:
             is_sound = False
         if not is_sound:
-            # Continue behind the last whole batch: what follows may be torn, or may be the first half of a batch.
+            # Continue after the last whole batch: what follows may be torn, or may be the first half of a batch.
             self._stream.forget_rest()
             self._raw.cut(self._stream.position)
             self._is_caught_up = True

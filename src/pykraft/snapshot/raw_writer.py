@@ -106,7 +106,7 @@ class RawWriter:
         self._is_open = True
 
     def cut(self, size_bytes: int) -> None:
-        """Drop the bytes behind this position. Errors: as `append`."""
+        """Drop the bytes after this position. Errors: as `append`."""
         self.require_open()
         assert size_bytes <= self._size_bytes
         self._is_open = False

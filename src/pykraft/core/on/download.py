@@ -2,7 +2,7 @@
 
 1. A Fetch response names a snapshot: `begin_download`.
 2. The host reports how much of it is stored. The follower asks for the bytes from there on, one request at a time.
-3. The host stores the bytes that arrive. It then goes on at 2, or reports that the snapshot is frozen. A frozen
+3. The host stores the bytes that arrive. It then continues at 2, or reports that the snapshot is frozen. A frozen
    snapshot replaces the log (`pykraft.core.on.snapshot`), and the next Fetch starts at its end.
 
 Any failed request ends the download here, and the next request is a Fetch again: its response names the leader's

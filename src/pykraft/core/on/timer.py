@@ -95,7 +95,7 @@ def _may_open_epoch(replica: Replica) -> bool:
 
 
 def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
-    """Why this leader should resign; None when it should go on."""
+    """Why this leader should resign; None when it should stay leader."""
     if replica.is_shutting_down:
         return "the node shuts down"
     if leader.resign_requested:

@@ -6,10 +6,10 @@
    its own.
 4. A later epoch has a leader: the requester learns whether it is the target.
 
-If step 2 takes longer than the timeout (a fetch timeout at most), the leader goes on as before, and nothing is lost. It
-then starts no other transfer for nine times as long as this one took, so it accepts proposals at least nine tenths of
-the time. After step 3 there is no way back: a resigned leader never leads the same epoch again. The transfer uses only
-Kafka's own messages, so any voter can be the target.
+If step 2 takes longer than the timeout (a fetch timeout at most), the leader continues as before, and nothing is lost.
+It then starts no other transfer for nine times as long as this one took, so it accepts proposals at least nine tenths
+of the time. After step 3 there is no way back: a resigned leader never leads the same epoch again. The transfer uses
+only Kafka's own messages, so any voter can be the target.
 
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """

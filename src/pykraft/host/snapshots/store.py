@@ -1,7 +1,7 @@
 """Snapshots of this node: served to others, retained and removed; all of it on the bulk lane.
 
 The directory is cleaned once a minute by default, while there is more than one snapshot. Invariant: nothing is removed
-before the core has moved the log start behind it. A node without snapshots is never woken for them, and a slow disk
+before the core has moved the log start past it. A node without snapshots is never woken for them, and a slow disk
 does not cause repeated wake-ups.
 
 `pykraft.host.snapshots.download` fetches snapshots, `pykraft.host.removal` frees the bytes of retired ones.

@@ -7,7 +7,7 @@ to its end, and each entry of
 - the time index has the last offset of a batch and that batch's largest timestamp, and no batch before has a larger
   one.
 
-Entries are skipped where the log itself is damaged, and behind the end of the log that is checked. Memory: one chunk of
+Entries are skipped where the log itself is damaged, and after the end of the checked log. Memory: one chunk of
 each index.
 
 Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
@@ -95,7 +95,7 @@ class OffsetIndexCheck:
         self._look()
 
     def saw(self, position: int, header: BatchHeader) -> None:
-        """Check the entries up to this batch, which begins at or behind ``next_position``."""
+        """Check the entries up to this batch, which begins at or after ``next_position``."""
         while self._reader.ahead is not None and self.next_position <= position:
             delta, entry_position = self._reader.ahead
             offset = self._base_offset + delta

@@ -1,7 +1,7 @@
 """Checks that the segments of a partition directory are the log that was once written, without changing anything.
 
 This module writes nothing. `pykraft.log.judge` gives the verdicts, as for recovery. Unlike recovery, this check
-continues behind damage within a segment. A torn tail is only a note: a running node is writing these bytes, or the next
+continues after damage within a segment. A torn tail is only a note: a running node is writing these bytes, or the next
 start cuts them off. An unproven end is reported as damage, because a start would remove what may have been
 acknowledged. Batches that a running node appends meanwhile are neither: each file is checked up to its size when it was
 opened.
@@ -64,7 +64,7 @@ class LogSummary:
     verdict: Verdict = Verdict.SOUND
     """What ends the sound prefix of the log."""
     sound_end_offset: Offset = OFFSET_ZERO
-    """Where the sound prefix ends; the check continues behind damage."""
+    """Where the sound prefix ends; the check continues after damage."""
     recovery_point: Offset | None = None
     """None when there is no such file, or when it is damaged."""
 
@@ -181,7 +181,7 @@ class LogCheck:
             self.summary.size_bytes += end
             if self._is_over:
                 return
-            # A running node appended during the check, so its indexes may have entries behind our end.
+            # A running node appended during the check, so its indexes may have entries beyond our end.
             is_growing = not self._later and file.size() > end
             if segment.index is not None:
                 segment.index.finish(end, is_growing=is_growing)
@@ -225,7 +225,7 @@ class LogCheck:
         self._on_progress(segment.end - told)
 
     def _bad(self, segment: _Segment, bad: BadBytes) -> None:
-        """Bytes that are not a sound batch; the offsets behind them may be unknown."""
+        """Bytes that are not a sound batch; the offsets after them may be unknown."""
         self._tell(bad.problem, segment.end)
         if self._is_over:
             return
@@ -239,7 +239,7 @@ class LogCheck:
             self._is_offset_known = False
 
     def _find_offset(self, segment: _Segment, header: BatchHeader) -> None:
-        """The first sound batch behind bad bytes tells the offset again; there is nothing to compare it with."""
+        """The first sound batch after bad bytes has a known offset again, but there is nothing to compare it with."""
         self._is_offset_known = True
         self._chain.offset = header.base_offset
         if segment.times is not None:

@@ -6,7 +6,7 @@ r"""A small file of ours that survives a torn write: two slots, written in turn.
 | SLOT_SIZE_BYTES | slot of the even generations |
 
 A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\n``, and the payload. The
-CRC covers generation and payload. Any bytes behind the payload are left over and have no meaning.
+CRC covers generation and payload. Bytes after the payload are left over and have no meaning.
 
 This module decides which slot is the newest whole one. Invariant: the slot being overwritten never holds the newest
 synced payload. So a write that a crash tears, or that never reaches the disk, leaves the previous payload readable. The

@@ -53,7 +53,7 @@ class Witness(Protocol):
         ...
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """An application loaded a snapshot in place of the records it stands for."""
+        """An application loaded a snapshot in place of the records that it covers."""
         ...
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
@@ -69,7 +69,7 @@ class Witness(Protocol):
         ...
 
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
-        """A plain listener missed these offsets, and goes on at the log start."""
+        """A plain listener missed these offsets, and continues at the log start."""
         ...
 
     def asked(self, asked: Asked) -> None:

@@ -203,7 +203,7 @@ class Atlas:
         if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
             return True
         promised, held = self._platters.entry_at(node, end.offset - 1), platter.entry_at(end.offset - 1)
-        if promised is None:  # The log ends with a snapshot, which stands for committed records.
+        if promised is None:  # The log ends with a snapshot, which covers only committed records.
             return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
         return held == promised
 

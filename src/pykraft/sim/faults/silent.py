@@ -187,7 +187,7 @@ def _uncovered(inode: Inode, position: int, dice: Random) -> int:
 
 
 def _offset_at(name: str, inode: Inode, position: int) -> int:
-    """First offset of the batch at this position of a log; behind the last batch, the log end."""
+    """First offset of the batch at this position of a log; after the last batch, the log end."""
     offset = int(name.removesuffix(LOG_SUFFIX))
     with suppress(ProtocolError):  # The log may end with a torn write.
         for start, header in scan(inode.promised(), verify_crc=False):

@@ -91,10 +91,10 @@ class Invariant:
         """A plain listener of this node got committed batches."""
 
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
-        """A plain listener of this node missed these offsets, and goes on at the log start."""
+        """A plain listener of this node missed these offsets, and continues at the log start."""
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """A listener of this node got a snapshot in place of the records it stands for."""
+        """A listener of this node got a snapshot in place of the records that it covers."""
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
         """A listener anywhere got this batch of values at this offset for the first time."""

@@ -94,7 +94,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """See `DataSourceStreamReader`. A limit in bytes is an average, estimated from the size of the next records.
 
-        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts behind it.
+        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts after it.
         """
         quorum = LiveQuorum(self._options.controllers, start["cluster"])
         extent = quorum.extent()

@@ -7,11 +7,11 @@
 | rows | ``records`` (default) or ``batches`` |
 | startingOffsets, endingOffsets | ``earliest``, ``latest``, an offset, or by replica ``{"n1": 5}``; ends excluded |
 | startingTimestamp, endingTimestamp | wall ms: from, and up to, the first record that is not older |
-| maxRecordsPerTrigger, maxBytesPerTrigger | how much one micro-batch of a stream holds, but one batch at least |
-| corrupt | ``fail`` (default) or ``mark``: what is damaged is a row that tells so, and reading goes on behind it |
+| maxRecordsPerTrigger, maxBytesPerTrigger | limit of a micro-batch of a stream, which has at least one batch |
+| corrupt | ``fail`` (default) or ``mark``: damage becomes a row that describes it, and reading continues after it |
 
-Names are those of Spark's own Kafka source where that has them; as everywhere in Spark their case does not matter.
-Invariant: options that exist make sense together.
+Names are those of Spark's Kafka source where it has them; as everywhere in Spark, case does not matter.
+Invariant: the parsed options do not contradict each other.
 
 Source: Spark's Kafka integration guide.
 """

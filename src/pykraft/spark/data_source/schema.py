@@ -4,9 +4,9 @@ A row is a record (``rows`` = ``records``, the default):
 
 | column | type | meaning |
 |---|---|---|
-| replica | string | whose log; null in what a live quorum served |
-| segment | string | file name; null in what a live quorum served |
-| position | bigint | where the record's batch begins in the segment, bytes; null in what a live quorum served |
+| replica | string | name of the replica; null for a live quorum |
+| segment | string | file name; null for a live quorum |
+| position | bigint | byte position of the record's batch in the segment; null for a live quorum |
 | batch_size | int | bytes of that batch, header included |
 | offset | bigint | of the record |
 | epoch | int | of the leader that appended it |
@@ -15,7 +15,7 @@ A row is a record (``rows`` = ``records``, the default):
 | control_type | string | LeaderChange, KRaftVersion, …; null for data |
 | key | binary | null in KRaft's own data records |
 | value | binary | |
-| corrupt | string | null; else what is wrong with the bytes there, and only place, size and offset are told |
+| corrupt | string | null, or what is wrong with the bytes; then only position, size and offset have values |
 
 or a record batch (``rows`` = ``batches``):
 

@@ -1,15 +1,15 @@
-"""Walks over the batches of one segment file, also while its node goes on writing.
+"""Walks over the batches of one segment file, even while its node keeps writing.
 
-Only headers are read, and all of them on the way: they say where a batch ends. `pykraft.log.judge` says what a place
-is where no batch follows: recovery, `pykraft verify` and this walk agree about it.
+The walk reads every batch header, because it says where the batch ends, and no records. Where no batch follows,
+`pykraft.log.judge` says why, as it does for recovery and `pykraft verify`.
 
 - The walk ends at a torn tail: a node is writing it, or the next start cuts it off.
-- Damage, and an end of which nobody noted whether it was synced, is an error, or, for those who want to go on, a
-  stretch of bytes without records.
+- Damage is an error, or, if the caller wants to continue, a stretch of bytes without records. So is an end of the log
+  for which no file says whether it was synced.
 
-The judge needs the CRC only of what may not have been synced, so this walk computes it there; the tasks that read the
-records compute all others. A node may append or truncate after the evidence was read, so the walk reads the evidence
-again before it believes a problem.
+The judge needs the CRC only of batches that may not have been synced, so this walk computes these; the tasks that read
+the records compute all others. A node may append or truncate after the evidence was read, so the walk reads the
+evidence again before it believes a problem.
 
 Invariant: the stretches follow each other without a gap of offsets, and each is either sound or damaged.
 
@@ -75,7 +75,7 @@ class WalkState:
 
     segment: Path
     later: Sequence[Path]
-    """The segments behind it in the directory."""
+    """The segments after it in the directory."""
     position: int
     expected: Expected
     evidence: Evidence
@@ -190,7 +190,7 @@ def _verdict_on(state: WalkState, problem: CorruptionError) -> Verdict:
 
 
 def told(problem: CorruptionError, verdict: Verdict) -> CorruptionError:
-    """The error for those who must not go on without these bytes."""
+    """The error for a caller that cannot continue without these bytes."""
     repair = UNPROVEN if verdict is Verdict.UNPROVEN else None
     return CorruptionError(
         problem.path, position=problem.position, expected=problem.expected, found=problem.found, repair=repair

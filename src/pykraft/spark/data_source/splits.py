@@ -145,7 +145,7 @@ class _Cut:
         self.end = start
 
     def has_room(self, one: Stretch) -> bool:
-        """Whether this is within the limit; the first batch always is, unless it starts behind the end."""
+        """Whether this is within the limit; the first batch always is, unless it starts after the end."""
         limit = self._limit
         if one.offset >= limit.end_offset or (one.is_coarse and one.end_offset > limit.end_offset):
             return False
@@ -260,7 +260,7 @@ def judged(piece: Piece, problem: CorruptionError) -> CorruptionError:
     if piece.first is None:
         return problem
     evidence = read_evidence(OsFs(), Path(piece.path).parent)
-    # The plan walked over this batch: what a crash leaves behind the last batch is not in any piece.
+    # The plan walked over this batch: what a crash leaves after the last batch is not in any piece.
     return told(problem, evidence.verdict_on(problem, piece.first.base_offset, is_like_a_crash=lambda: False))
 
 

@@ -124,7 +124,7 @@ class _Entries:
         self._count = file.size() // OFFSET_ENTRY.size
 
     def __getitem__(self, at: int) -> tuple[Offset, int]:
-        """Preallocated zeros after the last entry point behind everything."""
+        """Entry ``at``; for preallocated zeros after the last entry, a position beyond the segment."""
         data = self._file.pread(OFFSET_ENTRY.size, at * OFFSET_ENTRY.size)
         if len(data) < OFFSET_ENTRY.size or (at > 0 and not any(data)):
             return self._base_offset, NOWHERE

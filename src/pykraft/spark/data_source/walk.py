@@ -1,11 +1,11 @@
-"""Finds places in one replica's log and walks over its batches, also while its node goes on writing.
+"""Finds positions in one replica's log and walks over its batches, even while its node keeps writing.
 
-A `Cursor` is a place between two batches. It remembers the batch before it, so that a walk that goes on later, perhaps
-in another process, notices a log that was truncated and written anew below it.
+A `Cursor` is a position between two batches. It remembers the batch before it, so that a walk that continues later,
+perhaps in another process, notices a log that was truncated below it and rewritten.
 
 Invariant: a walk yields what `pykraft.spark.data_source.segment_walk` finds in one segment after the other, and ends
-where the log does. Offsets above the recovery point are looked for from there on, since the log may end before the next
-segment.
+where the log does. An offset above the recovery point is searched from that point on, since the log may end before
+the next segment.
 
 Source: KIP-595 (log layout); Kafka's ``OffsetIndex``.
 """
@@ -99,7 +99,7 @@ class Replica:
 
         If the cursor is complete this reads one header, so it is cheap enough for each micro-batch.
 
-        Errors: UsageError if the batch has changed, or if the log starts behind the cursor.
+        Errors: UsageError if the batch has changed, or if the log starts after the cursor.
         """
         if self._is_there(cursor):
             return cursor
@@ -171,9 +171,9 @@ class Replica:
         return read_evidence(OsFs(), self.directory)
 
     def refuse_impossible(self) -> None:
-        """Refuse a directory that cannot hold a whole log, with which no node starts.
+        """Refuse a directory that cannot hold a whole log: no node would start with it.
 
-        Whoever names single segments wants these, whatever is missing. Errors: StorageError.
+        If the user named single segments, other segments may be missing. Errors: StorageError.
         """
         if self._named is None:
             names = OsFs().listdir(self.directory)

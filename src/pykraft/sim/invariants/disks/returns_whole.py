@@ -2,7 +2,7 @@
 
 A record is committed because voters acknowledged their copies. If a voter lost its copy and voted as if it had never
 had it, it could elect, together with a voter that never had it, a leader without that record. So the oracle remembers
-the durable batches behind the damage when the damage is found, and looks for them when the node is back, either after
+the durable batches after the damage when the damage is found, and looks for them when the node is back, either after
 its quarantine or by starting without one. A leader may have replaced those that were never committed, and a snapshot
 counts for everything that it holds.
 
@@ -24,7 +24,7 @@ class DamagedReturnsWhole(Invariant):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._owed: dict[int, dict[int, Entry]] = {}
-        """By node: the batches that its disk held behind the damage, by base offset."""
+        """By node: the batches that its disk held after the damage, by base offset."""
         self._noted: set[int] = set()
         """Nodes whose disk records the damage, or should."""
 
