@@ -33,6 +33,7 @@ class AnswerPace:
         """True when enough moved in the current window; the next window then begins."""
         if now_ms - self.begun_ms >= WINDOWS_MAX * self.window_ms:
             return False
+        # The share is rounded up, so that `WINDOWS_MAX` windows complete the response.
         wanted_bytes = max(self.floor_bytes, -(-size_bytes // WINDOWS_MAX))
         if moved_bytes - self.moved_bytes < wanted_bytes:
             return False

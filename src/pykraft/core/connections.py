@@ -20,6 +20,8 @@ from pykraft.core.effects import Peer
 
 @dataclass(slots=True)
 class _InFlight:
+    """One request. ``is_aside``: it belongs to a survey (`core.on.proof`), and no other request waits for it."""
+
     correlation_id: int
     deadline_ms: int
     pace: AnswerPace
@@ -36,6 +38,7 @@ class Connections:
         self._retry_backoff_ms = retry_backoff_ms
         self._in_flight: dict[int, _InFlight] = {}
         self._backing_off: dict[int, int] = {}
+        """When the back-off of each peer ends (mono ms)."""
         self._next_correlation_id = 0
 
     def reset(self) -> None:

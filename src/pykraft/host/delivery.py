@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import Batch, RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.loading import Loader, Loading, OnSkipped, Wanted
@@ -44,7 +44,6 @@ from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Upper bound of bytes passed to a listener in one call, unless a single batch is larger."""
-_NOW_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,7 +390,7 @@ class Delivery:
 
     def wake(self) -> None:
         """Request a call of `poll` soon."""
-        self.ports.wake_at(_NOW_MS)
+        self.ports.wake_at(AT_ONCE_MS)
 
     def _progress(self) -> None:
         for registration in list(self._registrations):

@@ -97,10 +97,9 @@ class Host:
         """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there."""
         if self._parts.peers.owns(connection):
             self._parts.peers.on_closed(connection, is_refused=is_refused)
-            self._stepping.run(now)
         else:
             self._parts.inbound.on_closed(connection)
-            self._stepping.run(now)
+        self._stepping.run(now)
 
     def on_frame(self, connection: ConnectionId, frame: Buffer, now: Instant) -> None:
         """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""

@@ -28,7 +28,7 @@ from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResp
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages, MessageKey
 from pykraft.host.inbox import NO_BATCHES, Inbox
-from pykraft.host.ports import ConnectionId, Ports
+from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
@@ -39,7 +39,6 @@ FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
 COMPLAINTS_MAX: Final = 20
 """Different log lines about one peer that are remembered as reported."""
-_NOW_MS: Final = 0
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond that, the least recently used one is dropped."""
 
@@ -269,7 +268,7 @@ class Peers:
             event = ResponseReceived(peer_id=peer_id, correlation_id=correlation_id, message=answer)
         self._inbox.put(event)
         # A file read may have led here, outside of any step: let the host take the event soon.
-        self._ports.wake_at(_NOW_MS)
+        self._ports.wake_at(AT_ONCE_MS)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """Log one line, close the connection, and fail the request."""

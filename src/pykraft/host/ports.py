@@ -16,6 +16,8 @@ from pykraft.types import Buffer, Endpoint
 ConnectionId = NewType("ConnectionId", int)
 """One TCP connection in either direction; ids are never reused within a process."""
 T = TypeVar("T")
+AT_ONCE_MS: Final = 0
+"""For `Ports.wake_at`: a time that is over, so that the call comes as soon as possible."""
 ABOUT_CONNECTIONS: Final = ("closing connection", "cannot dial", "a connection failed")
 """First words of log lines that anyone who can connect may cause; an implementation may drop some of them."""
 

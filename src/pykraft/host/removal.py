@@ -12,15 +12,12 @@ Source: Kafka's ``internal.metadata.delete.delay.millis``; ``LogSegment.changeFi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.log.fs import Fs
 from pykraft.log.paths import leftover_kind
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
 from pykraft.types import Instant, Io
-
-_NOW_MS: Final = 0
 
 
 class Removal:
@@ -78,7 +75,7 @@ class Removal:
 
     def _go_on(self) -> None:
         self._is_busy = False
-        self._ports.wake_at(_NOW_MS)
+        self._ports.wake_at(AT_ONCE_MS)
 
     def _remove(self, name: str) -> None:
         """Remove a file, on the bulk lane."""

@@ -15,13 +15,12 @@ from typing import Final
 from pykraft.config import LogSettings
 from pykraft.core.events import CorruptionFound
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.log.scrub import Scrub, ScrubbableLog, Scrubbed, find_damage
 from pykraft.types import Damage, Instant, Offset
 
 PIECE_MS: Final = 250
 """Time from the start of one read to the start of the next within a pass."""
-_NOW_MS: Final = 0
 
 
 class Scrubbing:
@@ -42,7 +41,7 @@ class Scrubbing:
         self._retries: list[Callable[[], None]] = []
         self._generation = 0
         if self._piece_size_bytes:
-            self.next_deadline_ms = _NOW_MS
+            self.next_deadline_ms = AT_ONCE_MS
 
     def truncated(self) -> None:
         """The log was truncated: damage found by a read in progress may be gone."""
@@ -102,4 +101,4 @@ class Scrubbing:
     def _found(self, damage: Damage) -> None:
         """Report the damage to the core in the next step."""
         self._inbox.put(CorruptionFound(damage=damage))
-        self._ports.wake_at(_NOW_MS)
+        self._ports.wake_at(AT_ONCE_MS)

@@ -46,6 +46,7 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
         if base_offset is not None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
             return
+        # Prepared appends fill the buffer until they are scheduled, however fast the storage is.
         error = BufferFullError(STORAGE_IS_BEHIND if leader.accumulation.held_from is None else PREPARED_FILL_BUFFER)
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
 

@@ -16,6 +16,7 @@ from pykraft.types import EPOCH_MAX, NO_IO, Epoch, NodeId, ReplicaKey
 
 def reply(replica: Replica, request_id: int, message: Response, relies: Relies = Relies.ELECTION) -> None:
     """Answer a request once what the answer relies on is durable."""
+    # The outbox replaces NO_IO by the job that makes that durable.
     replica.outbox.send(Reply(after=NO_IO, request_id=request_id, message=message), relies)
 
 

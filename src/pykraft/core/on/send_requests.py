@@ -101,6 +101,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         if download is not None:
             replica.state = replace(state, download=None)
         survey = replica.survey
+        # A survey asks the leader once how far the log has to reach: case (b) of `core.on.proof`.
         if survey is not None and survey.has_all_told and not survey.is_probed:
             probe = send(replica, leader, _probe(replica), now, Relies.LOG)
             replica.survey = replace(survey, probe=probe)
@@ -178,6 +179,7 @@ def send(
     Effects: Send.
     """
     correlation_id = replica.connections.sent(peer.id, now.mono_ms, is_aside=is_aside)
+    # The outbox replaces NO_IO by the job that makes durable what the request relies on.
     effect = Send(after=NO_IO, peer=peer, correlation_id=correlation_id, message=message)
     replica.outbox.send(effect, relies)
     return correlation_id

@@ -33,7 +33,9 @@ class Leader:
     begin_quorum_deadline_ms: int
     high_watermark: Offset | None = None
     fetched_voters: set[NodeId] = field(default_factory=set)
+    """Voters that fetched since ``check_quorum_deadline_ms`` was last set."""
     resign_requested: bool = False
+    """True once the application asked this leader to resign; it does so at the end of the step."""
     change: VoterChange | None = None
     """The voter change in progress (KIP-853)."""
     volatile_voters: VoterSet = field(default_factory=VoterSet)

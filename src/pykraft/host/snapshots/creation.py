@@ -12,7 +12,7 @@ Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pykraft.core.epochs import epoch_at
 from pykraft.core.events import SnapshotFrozen
@@ -20,14 +20,12 @@ from pykraft.core.raft import Raft
 from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
 from pykraft.host.fetch_read import ReadableLog, read_durable
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Offset, OffsetAndEpoch
-
-_NOW_MS: Final = 0
 
 
 class Taking:
@@ -105,7 +103,7 @@ class Taking:
     def frozen(self, told: SnapshotFrozen) -> None:
         """Tell the core in the next step."""
         self._inbox.put(told)
-        self._ports.wake_at(_NOW_MS)
+        self._ports.wake_at(AT_ONCE_MS)
 
     def over(self, snapshot_id: OffsetAndEpoch) -> None:
         """The writer of this snapshot is done."""

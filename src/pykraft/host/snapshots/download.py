@@ -16,14 +16,13 @@ from typing import TypeAlias
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, SnapshotFrozen
 from pykraft.errors import ProtocolError
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.download import Download
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 Told: TypeAlias = DownloadAdvanced | DownloadFailed | SnapshotFrozen
 _Key: TypeAlias = tuple[OffsetAndEpoch, Epoch]
-_NOW_MS = 0
 
 
 class Downloading:
@@ -68,7 +67,7 @@ class Downloading:
     def _tell(self, told: Told) -> None:
         """Pass the result to the core in the next step."""
         self._inbox.put(told)
-        self._ports.wake_at(_NOW_MS)
+        self._ports.wake_at(AT_ONCE_MS)
 
     def _catch_up(self, key: _Key) -> Told | None:
         """On the bulk lane: check a piece of the stored part; None when more remains to be checked."""

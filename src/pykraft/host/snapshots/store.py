@@ -12,20 +12,18 @@ Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from pykraft.core.events import SnapshotsExpired
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import Ports
+from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.snapshots.download import Downloading
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import Slice
 from pykraft.snapshot.retention import KeptSegment
 from pykraft.types import Instant, OffsetAndEpoch
-
-_NOW_MS: Final = 0
 
 Found: TypeAlias = Slice | ErrorCode
 
@@ -100,7 +98,7 @@ class Snapshots:
         self._is_looking = False
         if oldest_kept is not None:
             self._inbox.put(SnapshotsExpired(oldest_kept=oldest_kept))
-            self._ports.wake_at(_NOW_MS)
+            self._ports.wake_at(AT_ONCE_MS)
 
     def _retire(self, snapshot_id: OffsetAndEpoch) -> None:
         """On the bulk lane: retire older snapshots, unless a later call has retired this one as well."""

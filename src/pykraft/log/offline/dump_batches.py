@@ -155,6 +155,7 @@ def _batch_fields(position: int, header: BatchHeader, *, is_valid: bool) -> dict
 
 
 def _sequence(base_sequence: int, delta: int) -> int:
+    """The last sequence number; like Kafka's it continues with 0 after 2**31 - 1, and -1 means none."""
     return -1 if base_sequence < 0 else (base_sequence + delta) % 2**31
 
 

@@ -65,7 +65,8 @@ def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: 
     else:
         if replica.voters.get(voter.key.id) is None:
             return ErrorCode.VOTER_NOT_FOUND
-        # At level 0 only the leader's memory has it; the voter sends it again to the next leader.
+        # At level 0 only the leader's memory has it; the voter sends it again to the next leader. Of two entries with
+        # the same id, the last one counts.
         leader.volatile_voters = VoterSet.of((*leader.volatile_voters.voters, voter))
     note_sign_of_life(replica, leader, message.voter, now)
     return ErrorCode.NONE
