@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pykraft.log.config import LogConfig
-from pykraft.log.lane import AppendBatches, OrderedLane
+from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.proof_file import ProofFile
@@ -61,7 +61,7 @@ def bench_groups(directory: Path, group_bytes: int, groups: int, *, settles: boo
     notes = QuarantineFile(OsFs(), directory), ProofFile(OsFs(), directory)
     lane = OrderedLane(log, ElectionStore(OsFs(), directory), *notes)
     passes_ms: list[float] = []
-    jobs = [AppendBatches(io=Io(at + 1), batches=[one]) for at, one in enumerate(batches_of(0, groups, group_bytes))]
+    jobs = [AppendBytes(io=Io(at + 1), batches=[one]) for at, one in enumerate(batches_of(0, groups, group_bytes))]
     started = time.perf_counter()
     for job in jobs:
         before = time.perf_counter()

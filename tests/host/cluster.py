@@ -15,11 +15,12 @@ from random import Random
 from typing import Any
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import InstallSnapshot, TruncateTo, WriteElectionState
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome
 from pykraft.log.format import format_directories
-from pykraft.log.lane import AppendBatches, BeginAnew, Job, Truncate, WriteElection
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.protocol.batch import scan
 from pykraft.protocol.schema import Body
@@ -148,12 +149,14 @@ class Machine(FakePorts):
 
     def _note_durable(self, job: Job) -> None:
         match job:
-            case WriteElection():
+            case WriteElectionState():
                 self.durable_epoch = job.election.epoch
-            case AppendBatches():
+            case AppendBytes():
                 self.durable_end_offset = job.batches[-1][0].end_offset
-            case Truncate() | BeginAnew():
-                self.durable_end_offset = job.offset
+            case TruncateTo():
+                self.durable_end_offset = job.end_offset
+            case InstallSnapshot():
+                self.durable_end_offset = job.snapshot_id.offset
 
     def _check_spoken(self, frame: bytes) -> None:
         """Nothing is said that the disk would not say again: the epoch, and what a Fetch acknowledges."""

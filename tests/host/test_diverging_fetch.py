@@ -5,8 +5,9 @@ Source: ours (ADR 023); KIP-595 §Log reconciliation.
 
 from __future__ import annotations
 
+from pykraft.core.effects import TruncateTo
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import Job, Truncate
+from pykraft.log.lane import Job
 from pykraft.protocol.api import ApiKey, decode_request_header, decode_response, encode_response
 from pykraft.types import Offset
 from tests.host.cluster import Cluster, Machine
@@ -41,8 +42,8 @@ class Parting:
         self.cluster.run(10)
 
     def _note(self, job: Job) -> None:
-        if isinstance(job, Truncate):
-            self.cuts.append(job.offset)
+        if isinstance(job, TruncateTo):
+            self.cuts.append(job.end_offset)
         self._submit(job)
 
     def _tamper(self, sender: Machine, connection: ConnectionId, frame: bytes) -> None:

@@ -22,7 +22,7 @@ from pykraft.host.inbox import Arrival
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome, Rejected
 from pykraft.host.recent_batches import Batch
-from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate, WriteElection
+from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -144,11 +144,11 @@ def test_storage_effects_become_jobs_in_their_order() -> None:
         fetched=fetched,
     )
     first, second, third, last = desk.ports.jobs
-    assert first == WriteElection(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0)
-    assert isinstance(second, AppendBatches)
+    assert first == effects.WriteElectionState(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0)
+    assert isinstance(second, AppendBytes)
     assert [(header.base_offset, header.end_offset) for header, _ in second.batches] == [(5, 6)]
-    assert third == AppendBatches(io=Io(3), batches=fetched[:2])
-    assert last == Truncate(io=Io(4), offset=Offset(6))
+    assert third == AppendBytes(io=Io(3), batches=fetched[:2])
+    assert last == effects.TruncateTo(io=Io(4), end_offset=Offset(6))
     assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (5, 6)
 
 
@@ -273,7 +273,7 @@ def snapshot_id(offset: int = 3) -> OffsetAndEpoch:
 def test_a_snapshot_takes_the_place_of_the_log() -> None:
     desk = Desk()
     desk.do(effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9)))
-    assert desk.ports.jobs == [BeginAnew(io=Io(1), offset=Offset(9))]
+    assert desk.ports.jobs == [effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9))]
     assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (9, 9)
     assert (desk.parts.delivery.start_offset, desk.parts.delivery.high_watermark) == (9, 9)
 
@@ -282,7 +282,7 @@ def test_a_log_start_that_moves_makes_reads_before_it_stale() -> None:
     desk = Desk()
     request_id = desk.asked(ApiKey.FETCH)
     desk.do(reply_fetch(request_id, 1, 5), effects.MoveLogStart(io=Io(1), snapshot_id=snapshot_id()))
-    assert desk.ports.jobs == [DeleteBefore(io=Io(1), offset=Offset(3))]
+    assert desk.ports.jobs == [effects.MoveLogStart(io=Io(1), snapshot_id=snapshot_id())]
     desk.ports.finish_read()
     assert desk.fetch_answer()[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -14,7 +14,7 @@ from pykraft.host import producers
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch, Offset
 from tests.host.cluster import Cluster, Machine
@@ -226,7 +226,7 @@ def test_followers_are_sent_what_the_leader_has_not_flushed_and_may_commit_it_wi
     cluster.run_until(lambda: bool(outcomes))
     assert committed(outcomes).base_offset == 1
     assert leader.listener.values == [b"a"]
-    assert any(isinstance(job, AppendBatches) for job in leader.jobs)
+    assert any(isinstance(job, AppendBytes) for job in leader.jobs)
 
 
 def test_one_flushed_follower_is_no_majority_without_the_leaders_own_flush() -> None:

@@ -12,9 +12,10 @@ from random import Random
 import pytest
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import WriteElectionState
 from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
 from pykraft.host.open import Opened, open_node
-from pykraft.log.lane import AppendBatches, WriteElection
+from pykraft.log.lane import AppendBytes
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import encode_quorum_state
 from pykraft.protocol.batch import read_header
@@ -36,8 +37,8 @@ def used() -> PageCacheFs:
     fs = PageCacheFs()
     node = opened(fs)
     election = Election(epoch=Epoch(1), leader_id=NodeId(2))
-    write = WriteElection(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
-    node.lane.perform([write, AppendBatches(io=Io(2), batches=[batch(0), batch(1)])])
+    write = WriteElectionState(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
+    node.lane.perform([write, AppendBytes(io=Io(2), batches=[batch(0), batch(1)])])
     node.close()
     return fs
 
@@ -204,7 +205,7 @@ def test_after_a_failed_write_closing_writes_nothing_and_frees_the_directory() -
     node = opened(fs)
     fs.fail = lambda operation, path: operation == "sync" and path == LOG
     with pytest.raises(StorageError):
-        node.lane.perform([AppendBatches(io=Io(1), batches=[batch(2)])])
+        node.lane.perform([AppendBytes(io=Io(1), batches=[batch(2)])])
     before = len(fs.operations)
     node.close()
     assert len(fs.operations) == before

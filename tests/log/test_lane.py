@@ -14,25 +14,23 @@ from random import Random
 
 import pytest
 
+from pykraft.core.effects import (
+    EnterQuarantine,
+    InstallSnapshot,
+    LeaveQuarantine,
+    MoveLogStart,
+    TruncateTo,
+    WriteElectionState,
+)
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
-from pykraft.log.lane import (
-    AppendBatches,
-    BeginAnew,
-    DeleteBefore,
-    Job,
-    OrderedLane,
-    RemoveQuarantine,
-    Truncate,
-    WriteElection,
-    WriteQuarantine,
-)
+from pykraft.log.lane import AppendBytes, Job, OrderedLane
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
-from pykraft.types import Election, Epoch, Io, NodeId, Offset, ReplicaKey, Uuid
+from pykraft.types import Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of
 from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
@@ -44,16 +42,16 @@ def election(epoch: int) -> Election:
     return Election(epoch=Epoch(epoch), voted=ReplicaKey(NodeId(1), Uuid(bytes(15) + b"\7")))
 
 
-def write_election(io: int, epoch: int) -> WriteElection:
-    return WriteElection(io=Io(io), election=election(epoch), voters=VOTERS, kraft_version=1)
+def write_election(io: int, epoch: int) -> WriteElectionState:
+    return WriteElectionState(io=Io(io), election=election(epoch), voters=VOTERS, kraft_version=1)
 
 
-def append(io: int, batches: list[Batch]) -> AppendBatches:
-    return AppendBatches(io=Io(io), batches=batches)
+def append(io: int, batches: list[Batch]) -> AppendBytes:
+    return AppendBytes(io=Io(io), batches=batches)
 
 
-def truncate(io: int, offset: int) -> Truncate:
-    return Truncate(io=Io(io), offset=Offset(offset))
+def truncate(io: int, offset: int) -> TruncateTo:
+    return TruncateTo(io=Io(io), end_offset=Offset(offset))
 
 
 State = tuple[list[bytes], Election | None]
@@ -90,13 +88,13 @@ class Replica:
         for job in jobs:
             self.io = job.io
             match job:
-                case AppendBatches():
+                case AppendBytes():
                     for _, data in job.batches:
                         self._pass([*self.batches, bytes(data)])
-                case Truncate():
-                    while self.end_offset > job.offset:
+                case TruncateTo():
+                    while self.end_offset > job.end_offset:
                         self._pass(self.batches[:-1])
-                case WriteElection():
+                case WriteElectionState():
                     self.election = job.election
                     self._pass(self.batches)
         assert self.lane.perform(jobs) == self.io
@@ -118,7 +116,7 @@ def random_jobs(random: Random, replica: Replica) -> list[Job]:
             batches = random_run(random, end_offset, epoch=epoch)
             end_offset = batches[-1][0].end_offset
             jobs.append(append(io, batches))
-        elif kind < 0.75 and not any(isinstance(job, AppendBatches) for job in jobs):
+        elif kind < 0.75 and not any(isinstance(job, AppendBytes) for job in jobs):
             starts = [0, *(read_header(data).end_offset for data in replica.batches)]
             end_offset = random.choice([start for start in starts if start <= end_offset])
             jobs.append(truncate(io, end_offset))
@@ -357,12 +355,14 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file, ProofFile(fs, DIRECTORY))
     note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
     fs.operations.clear()
-    lane.perform([append(1, run_of(0, 4)), WriteQuarantine(io=Io(2), quarantine=note), truncate(3, 2)])
+    lane.perform(
+        [append(1, run_of(0, 4)), EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)), truncate(3, 2)]
+    )
     assert file.read() == note
     steps = [one for one in fs.operations if one in (("sync", LOG_0), ("rename", "quarantine"), ("truncate", LOG_0))]
     assert steps.index(("sync", LOG_0)) < steps.index(("rename", "quarantine")) < steps.index(("truncate", LOG_0))
     fs.operations.clear()
-    lane.perform([append(4, run_of(2, 3)), RemoveQuarantine(io=Io(5))])
+    lane.perform([append(4, run_of(2, 3)), LeaveQuarantine(io=Io(5))])
     assert not file.exists()
     assert fs.operations.index(("sync", LOG_0)) < fs.operations.index(("remove", "quarantine"))
 
@@ -370,6 +370,9 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
 def test_what_was_appended_before_the_log_begins_anew_or_later_is_durable_first() -> None:
     replica = Replica(PageCacheFs())
     lane = replica.lane
-    delete, anew = DeleteBefore(io=Io(2), offset=Offset(2)), BeginAnew(io=Io(4), offset=Offset(9))
+    delete, anew = (
+        MoveLogStart(io=Io(2), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),
+        InstallSnapshot(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(1))),
+    )
     assert lane.perform([append(1, run_of(0, 3)), delete, append(3, run_of(3, 1)), anew, append(5, run_of(9, 1))]) == 5
     assert bytes_of(run_of(9, 1)) == content(replica.log)

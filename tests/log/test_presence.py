@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
 from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
-from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, OrderedLane, Truncate, WriteElection
+from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
-from pykraft.types import Election, Io, Offset, Uuid
+from pykraft.types import Election, Epoch, Io, Offset, OffsetAndEpoch, Uuid
 from tests.log.logs import run_of
 
 
@@ -33,8 +34,8 @@ class Desk:
         notes = QuarantineFile(fs, self.path), ProofFile(fs, folder)
         self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes)
         self.lane.look()
-        self.lane.perform([WriteElection(io=Io(1), election=Election(), voters=(), kraft_version=0)])
-        self.lane.perform([AppendBatches(io=Io(2), batches=run_of(0, 6))])
+        self.lane.perform([WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0)])
+        self.lane.perform([AppendBytes(io=Io(2), batches=run_of(0, 6))])
         self.lane.look()
 
     @property
@@ -89,10 +90,10 @@ def test_other_files_must_have_their_names(desk: Desk, name: str) -> None:
 
 def test_what_the_node_removes_itself_is_not_missed(desk: Desk) -> None:
     for job in (
-        Truncate(io=Io(3), offset=Offset(4)),
-        DeleteBefore(io=Io(4), offset=Offset(2)),
-        AppendBatches(io=Io(5), batches=run_of(4, 2)),
-        BeginAnew(io=Io(6), offset=Offset(9)),
+        TruncateTo(io=Io(3), end_offset=Offset(4)),
+        MoveLogStart(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),
+        AppendBytes(io=Io(5), batches=run_of(4, 2)),
+        InstallSnapshot(io=Io(6), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(1))),
     ):
         before = desk.names
         desk.lane.perform([job])

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from pykraft.core.effects import TruncateTo
 from pykraft.errors import StorageError
-from pykraft.log.lane import Job, Truncate
+from pykraft.log.lane import Job
 from pykraft.server import lanes
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.types import Io, Offset
@@ -18,7 +19,7 @@ TIMEOUT_S = 10.0
 
 
 def job(number: int) -> Job:
-    return Truncate(io=Io(number), offset=Offset(0))
+    return TruncateTo(io=Io(number), end_offset=Offset(0))
 
 
 class FakeLane:

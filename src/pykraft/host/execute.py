@@ -15,23 +15,12 @@ from typing import Any, Final
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
-from pykraft.core.proof import Proof
 from pykraft.errors import ErrorCode
 from pykraft.host.components import Parts
 from pykraft.host.fetch_read import Records
 from pykraft.host.inbox import Arrival
 from pykraft.host.recent_batches import Batch
-from pykraft.log.lane import (
-    AppendBatches,
-    BeginAnew,
-    DeleteBefore,
-    Job,
-    RemoveQuarantine,
-    Truncate,
-    WriteElection,
-    WriteProof,
-    WriteQuarantine,
-)
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.snapshot.catalog import Slice
 from pykraft.types import Instant, Io, Offset, OffsetAndEpoch
 
@@ -74,13 +63,6 @@ def _submit(parts: Parts, job: Job, step: Step) -> None:
     parts.ports.submit(job)
 
 
-def _write_election_state(parts: Parts, effect: effects.WriteElectionState, step: Step) -> None:
-    job = WriteElection(
-        io=effect.io, election=effect.election, voters=effect.voters, kraft_version=effect.kraft_version
-    )
-    _submit(parts, job, step)
-
-
 def _append_batches(parts: Parts, effect: effects.AppendBatches, step: Step) -> None:
     _append(parts, effect.io, [parts.producers.encode(plan) for plan in effect.batches], step)
     parts.measurements.appended(effect.batches, step.now)
@@ -98,41 +80,27 @@ def _append(parts: Parts, io: Io, batches: Sequence[Batch], step: Step) -> None:
     """Append to memory, where it can be read at once, and submit the job that makes it durable."""
     parts.recent.append(batches)
     parts.recent.evict(step.flushed_end_offset)
-    _submit(parts, AppendBatches(io=io, batches=batches), step)
+    _submit(parts, AppendBytes(io=io, batches=batches), step)
 
 
-def _truncate_to(parts: Parts, effect: effects.TruncateTo, step: Step) -> None:
+def _truncate_to(parts: Parts, effect: effects.TruncateTo | effects.EnterQuarantine, step: Step) -> None:
+    """Nothing from the new end on is read any more."""
     parts.recent.truncate_to(effect.end_offset)
     parts.reads.truncated()
     parts.scrubbing.truncated()
-    _submit(parts, Truncate(io=effect.io, offset=effect.end_offset), step)
-
-
-def _enter_quarantine(parts: Parts, effect: effects.EnterQuarantine, step: Step) -> None:
-    parts.recent.truncate_to(effect.end_offset)
-    parts.reads.truncated()
-    parts.scrubbing.truncated()
-    # The files keep the damaged part for now; the core truncates them once a leader can send what follows.
-    _submit(parts, WriteQuarantine(io=effect.io, quarantine=effect.quarantine), step)
-
-
-def _leave_quarantine(parts: Parts, effect: effects.LeaveQuarantine, step: Step) -> None:
-    _submit(parts, RemoveQuarantine(io=effect.io), step)
-
-
-def _note_proof(parts: Parts, effect: effects.NoteProof, step: Step) -> None:
-    _submit(parts, WriteProof(io=effect.io, proof=Proof(is_complete=True, votes_above=effect.votes_above)), step)
+    # In quarantine the files keep the damage for now; the core truncates them once a leader can send what follows.
+    _submit(parts, effect, step)
 
 
 def _install_snapshot(parts: Parts, effect: effects.InstallSnapshot, step: Step) -> None:
     parts.recent.begin_anew_at(effect.snapshot_id.offset)
     _log_begins_at(parts, effect.snapshot_id, effect.io)
-    _submit(parts, BeginAnew(io=effect.io, offset=effect.snapshot_id.offset), step)
+    _submit(parts, effect, step)
 
 
 def _move_log_start(parts: Parts, effect: effects.MoveLogStart, step: Step) -> None:
     _log_begins_at(parts, effect.snapshot_id, effect.io)
-    _submit(parts, DeleteBefore(io=effect.io, offset=effect.snapshot_id.offset), step)
+    _submit(parts, effect, step)
 
 
 def _log_begins_at(parts: Parts, snapshot_id: OffsetAndEpoch, io: Io) -> None:
@@ -257,13 +225,13 @@ def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
 
 
 _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
-    effects.WriteElectionState: _write_election_state,
+    effects.WriteElectionState: _submit,
     effects.AppendBatches: _append_batches,
     effects.AppendFetched: _append_fetched,
     effects.TruncateTo: _truncate_to,
-    effects.EnterQuarantine: _enter_quarantine,
-    effects.LeaveQuarantine: _leave_quarantine,
-    effects.NoteProof: _note_proof,
+    effects.EnterQuarantine: _truncate_to,
+    effects.LeaveQuarantine: _submit,
+    effects.NoteProof: _submit,
     effects.InstallSnapshot: _install_snapshot,
     effects.MoveLogStart: _move_log_start,
     effects.BeginDownload: _begin_download,

@@ -22,92 +22,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from pykraft.core.effects import (
+    EnterQuarantine,
+    InstallSnapshot,
+    LeaveQuarantine,
+    MoveLogStart,
+    NoteProof,
+    TruncateTo,
+    WriteElectionState,
+)
 from pykraft.core.proof import Proof
-from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.log import Log
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
-from pykraft.types import NO_IO, Buffer, Election, Io, NodeId, Offset
+from pykraft.types import NO_IO, Buffer, Io
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteElection:
-    """Replace ``quorum-state``."""
-
-    io: Io
-    election: Election
-    voters: tuple[NodeId, ...]
-    kraft_version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendBatches:
-    """Append whole, verified batches that follow the log end."""
+class AppendBytes:
+    """The bytes for an ``AppendBatches`` or ``AppendFetched``: whole, verified batches that follow the log end."""
 
     io: Io
     batches: Sequence[tuple[BatchHeader, Buffer]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncate:
-    """Cut the log so that it ends at ``offset`` (exclusive), or before the batch that contains ``offset``."""
-
-    io: Io
-    offset: Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteQuarantine:
-    """Write the ``quarantine`` file: the log is damaged."""
-
-    io: Io
-    quarantine: Quarantine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveQuarantine:
-    """Remove the ``quarantine`` file: the log is whole again."""
-
-    io: Io
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteProof:
-    """Write the ``replica-proof`` file: what the directory proves."""
-
-    io: Io
-    proof: Proof
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginAnew:
-    """Retire the whole log and continue with an empty one at ``offset``, where a frozen snapshot ends."""
-
-    io: Io
-    offset: Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteBefore:
-    """Move the log start to ``offset`` and retire the whole segments before it."""
-
-    io: Io
-    offset: Offset
-
-
 Job: TypeAlias = (
-    WriteElection
-    | AppendBatches
-    | Truncate
-    | WriteQuarantine
-    | RemoveQuarantine
-    | WriteProof
-    | BeginAnew
-    | DeleteBefore
+    WriteElectionState
+    | AppendBytes
+    | TruncateTo
+    | EnterQuarantine
+    | LeaveQuarantine
+    | NoteProof
+    | InstallSnapshot
+    | MoveLogStart
 )
+"""The core's storage effects; those that append come with their bytes."""
 
 
 class OrderedLane:
@@ -153,32 +105,32 @@ class OrderedLane:
         for job in jobs:
             assert job.io > self._last_io, "jobs are numbered in order"
             match job:
-                case AppendBatches():
+                case AppendBytes():
                     # Group commit: appends wait for the next job of another kind, or the end, and share one write and
                     # one sync.
                     appends.extend(job.batches)
                 # Each of the following jobs first makes the appends before it durable.
-                case WriteElection():
+                case WriteElectionState():
                     self._append(appends)
                     self._elections.write(job.election, voters=job.voters, kraft_version=job.kraft_version)
-                case Truncate():
+                case TruncateTo():
                     self._append(appends)
-                    self._log.truncate_to(job.offset)
-                case WriteQuarantine():
+                    self._log.truncate_to(job.end_offset)
+                case EnterQuarantine():
                     self._append(appends)
                     self._quarantine.write(job.quarantine)
-                case RemoveQuarantine():
+                case LeaveQuarantine():
                     self._append(appends)
                     self._quarantine.remove()
-                case WriteProof():
+                case NoteProof():
                     self._append(appends)
-                    self._proof.write(job.proof)
-                case BeginAnew():
+                    self._proof.write(Proof(is_complete=True, votes_above=job.votes_above))
+                case InstallSnapshot():
                     self._append(appends)
-                    self._log.begin_anew_at(job.offset)
-                case DeleteBefore():
+                    self._log.begin_anew_at(job.snapshot_id.offset)
+                case MoveLogStart():
                     self._append(appends)
-                    self._log.delete_before(job.offset)
+                    self._log.delete_before(job.snapshot_id.offset)
                 case _:
                     assert_never(job)
             self._last_io = job.io

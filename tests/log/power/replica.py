@@ -14,9 +14,10 @@ from random import Random
 from typing import TypeAlias
 
 from pykraft.config import LogSettings, NodeConfig
+from pykraft.core.effects import WriteElectionState
 from pykraft.host.open import Opened, open_node
 from pykraft.log.fs import Fs
-from pykraft.log.lane import AppendBatches, Job, WriteElection
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.types import Election, Epoch, Io, NodeId, ReplicaKey
 from tests.host.fakes import config
 from tests.log.logs import Batch, content
@@ -100,7 +101,7 @@ class Replica:
         before = self.end
         self.batches += batches
         self.tell_log(f"batches up to {before} and perhaps more", replace(self.holding(), until=before))
-        self.perform(lambda io: AppendBatches(io=io, batches=batches))
+        self.perform(lambda io: AppendBytes(io=io, batches=batches))
         self.tell_log(f"batches up to {self.end}", self.holding())
 
     def elect(self, epoch: int, *, voted: int | None = None, leader: int | None = None) -> None:
@@ -113,7 +114,7 @@ class Replica:
         )
         self.tell("election", f"{before} or {election}", lambda node: node.election in {before, election, Election()})
         voters = self.config.voters.ids
-        self.perform(lambda io: WriteElection(io=io, election=election, voters=voters, kraft_version=0))
+        self.perform(lambda io: WriteElectionState(io=io, election=election, voters=voters, kraft_version=0))
         self.tell("election", f"{election}", lambda node: node.election == election)
 
     def kill(self) -> None:

@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 
 from pykraft.client.serde import bytes_serde
 from pykraft.config import NodeConfig
+from pykraft.core.effects import EnterQuarantine, InstallSnapshot, LeaveQuarantine, MoveLogStart, NoteProof, TruncateTo
 from pykraft.core.proof import PROVEN
 from pykraft.core.quarantine import Quarantine
 from pykraft.host.open import Opened
 from pykraft.log.format import format_directories
 from pykraft.log.fs import Fs
-from pykraft.log.lane import BeginAnew, DeleteBefore, RemoveQuarantine, Truncate, WriteProof, WriteQuarantine
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path
@@ -109,7 +109,7 @@ def unproven(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.append(*run_of(0, 2, epoch=4))
     tell("proof", "the proof is on its way", lambda _: True)
     proof = replace(PROVEN, votes_above=Epoch(4))
-    replica.perform(lambda io: WriteProof(io=io, proof=proof))
+    replica.perform(lambda io: NoteProof(io=io, votes_above=proof.votes_above))
     tell("proof", f"{proof}", lambda node: node.proving.proof == proof)
     replica.append(*run_of(2, 2, epoch=4))
     replica.kill()
@@ -137,7 +137,7 @@ def _truncate(replica: Replica, offset: int) -> None:
     before = tuple(replica.batches)
     replica.batches = [each for each in before if each[0].base_offset < offset]
     replica.tell_log(f"batches up to {offset} and perhaps those behind", Holding(replica.start, before, offset))
-    replica.perform(lambda io: Truncate(io=io, offset=Offset(offset)))
+    replica.perform(lambda io: TruncateTo(io=io, end_offset=Offset(offset)))
     replica.tell_log(f"batches up to {offset} alone", replica.holding())
 
 
@@ -168,12 +168,12 @@ def quarantined(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.append(*run_of(0, 6, epoch=2, size_bytes=150))
     note = Quarantine(epoch=Epoch(2), until_offset=Offset(6), is_cut=True, damages=())
     tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
-    replica.perform(lambda io: WriteQuarantine(io=io, quarantine=note))
+    replica.perform(lambda io: EnterQuarantine(io=io, quarantine=note, end_offset=Offset(0)))
     tell("quarantine", "it is noted", lambda node: node.view.quarantine == note)
     _truncate(replica, 3)
     replica.append(*run_of(3, 3, epoch=2, size_bytes=150))
     tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
-    replica.perform(lambda io: RemoveQuarantine(io=io))
+    replica.perform(lambda io: LeaveQuarantine(io=io))
     tell("quarantine", "it is over", lambda node: node.view.quarantine is None)
     replica.append(*run_of(6, 1, epoch=2))
     replica.kill()
@@ -226,7 +226,7 @@ def _clean(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
     kept = max(base for base in bases if base <= snapshot_id.offset)
     whole = replica.holding()
     replica.tell_log("some segments fewer", *(replace(whole, start=base) for base in bases if base <= kept))
-    replica.perform(lambda io: DeleteBefore(io=io, offset=snapshot_id.offset))
+    replica.perform(lambda io: MoveLogStart(io=io, snapshot_id=snapshot_id))
     replica.start = kept
     replica.tell_log(f"a log that starts at {kept}", replica.holding())
 
@@ -257,7 +257,7 @@ def installed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.tell_log("nothing behind the snapshot", empty)
     replica.batches, replica.start = [], ID.offset
     replica.node.snapshot_files.catalog.add(ID)
-    replica.perform(lambda io: BeginAnew(io=io, offset=ID.offset))
+    replica.perform(lambda io: InstallSnapshot(io=io, snapshot_id=ID))
     replica.append(*run_of(ID.offset, 9, epoch=3, size_bytes=200))
     replica.kill()
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from pykraft.config import RaftConfig
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate
+from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.sim.facts.claims import Claims
@@ -198,12 +199,12 @@ def batch(base_offset: int, *values: bytes, epoch: int = 1) -> CommittedBatch:
     )
 
 
-def appends(*batches: bytes) -> AppendBatches:
-    return AppendBatches(io=Io(1), batches=[(read_header(data), data) for data in batches])
+def appends(*batches: bytes) -> AppendBytes:
+    return AppendBytes(io=Io(1), batches=[(read_header(data), data) for data in batches])
 
 
-def truncates(offset: int) -> Truncate:
-    return Truncate(io=Io(1), offset=Offset(offset))
+def truncates(offset: int) -> TruncateTo:
+    return TruncateTo(io=Io(1), end_offset=Offset(offset))
 
 
 def operation(number: int = 1, *values: bytes, **fields: Any) -> Operation:
@@ -226,9 +227,9 @@ def snapshot_id(offset: int, epoch: int = 1) -> OffsetAndEpoch:
     return OffsetAndEpoch(Offset(offset), Epoch(epoch))
 
 
-def begins_anew(offset: int) -> BeginAnew:
-    return BeginAnew(io=Io(1), offset=Offset(offset))
+def begins_anew(offset: int) -> InstallSnapshot:
+    return InstallSnapshot(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))
 
 
-def deletes_before(offset: int) -> DeleteBefore:
-    return DeleteBefore(io=Io(1), offset=Offset(offset))
+def deletes_before(offset: int) -> MoveLogStart:
+    return MoveLogStart(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))

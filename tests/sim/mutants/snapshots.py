@@ -16,7 +16,6 @@ from pykraft.host.snapshots import creation
 from pykraft.host.snapshots.creation import Taking
 from pykraft.host.snapshots.store import Snapshots
 from pykraft.log import recovery
-from pykraft.log.lane import DeleteBefore
 from pykraft.log.log import Log
 from pykraft.log.segment import Segment
 from pykraft.snapshot.files import checkpoint_path
@@ -133,7 +132,8 @@ def log_is_cleaned_above_the_snapshot(patch: Patch) -> None:
 
     def clean(parts: Any, effect: effects.MoveLogStart, step: Any) -> None:
         execute._log_begins_at(parts, effect.snapshot_id, effect.io)
-        execute._submit(parts, DeleteBefore(io=effect.io, offset=parts.delivery.high_watermark), step)
+        above = replace(effect.snapshot_id, offset=parts.delivery.high_watermark)
+        execute._submit(parts, replace(effect, snapshot_id=above), step)
 
     patch.setitem(execute._TABLE, effects.MoveLogStart, clean)
 

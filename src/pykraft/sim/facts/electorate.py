@@ -13,7 +13,7 @@ from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBytes
 from pykraft.protocol.records import decode_control
 from pykraft.sim.machine.ledger import Entry
 from pykraft.types import KRaftVersion, KRaftVoters, LeaderChange, VoterSet
@@ -42,7 +42,7 @@ class Electorate:
         """By offset, then epoch."""
         self._known: set[Entry] = set()
 
-    def submitted(self, job: AppendBatches) -> list[VoterRecord]:
+    def submitted(self, job: AppendBytes) -> list[VoterRecord]:
         """Read the control batches of this storage job; returns the voter sets in them."""
         appended = [Entry.of(header) for header, _ in job.batches if header.is_control]
         if not appended:

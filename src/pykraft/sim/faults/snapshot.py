@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pykraft.log.lane import BeginAnew, DeleteBefore, Job
+from pykraft.core.effects import InstallSnapshot, MoveLogStart
+from pykraft.log.lane import Job
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.fault_kinds import SNAPSHOT
@@ -43,10 +44,10 @@ class SnapshotFaults:
     def performs(self, node: Node, jobs: Sequence[Job]) -> None:
         """The ordered lane of a node is about to carry out these jobs."""
         for job in jobs:
-            if isinstance(job, BeginAnew):
+            if isinstance(job, InstallSnapshot):
                 self._harm.happened("snapshot installed", node)
                 self._reached(node, INSTALL)
-            elif isinstance(job, DeleteBefore):
+            elif isinstance(job, MoveLogStart):
                 self._harm.happened("log cleaned", node)
                 self._reached(node, CLEANING)
 

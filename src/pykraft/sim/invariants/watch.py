@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import decode_values, read_header
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
@@ -87,7 +87,7 @@ class Watch:
 
     def submitted(self, node: Node, job: Job) -> None:
         """See `Invariant`."""
-        if isinstance(job, AppendBatches):
+        if isinstance(job, AppendBytes):
             for record in self._facts.members.electorate.submitted(job):
                 self._voters_appended(node, record)
         for oracle in self._asked["submitted"]:

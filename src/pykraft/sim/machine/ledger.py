@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pykraft.log.lane import AppendBatches, DeleteBefore, Job, Truncate
+from pykraft.core.effects import MoveLogStart, TruncateTo
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.batch import BatchHeader
 from pykraft.sim.machine.spoken import LogEnd
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
@@ -73,12 +74,12 @@ class Ledger:
     def submitted(self, job: Job) -> None:
         """Apply a storage job that the host has submitted."""
         match job:
-            case AppendBatches():
+            case AppendBytes():
                 self.entries += [Entry.of(header) for header, _ in job.batches]
-            case Truncate():
-                self.cut(job.offset)
-            case DeleteBefore():
-                self._forget_before(job.offset)
+            case TruncateTo():
+                self.cut(job.end_offset)
+            case MoveLogStart():
+                self._forget_before(job.snapshot_id.offset)
             case _:
                 pass
 

@@ -17,10 +17,11 @@ from random import Random
 from typing import TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import EnterQuarantine, InstallSnapshot
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
+from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
@@ -188,9 +189,9 @@ class Process:
         self._observer.submitted(self._node, job)
         ledger = self._node.ledger
         ledger.submitted(job)
-        if isinstance(job, WriteQuarantine):
+        if isinstance(job, EnterQuarantine):
             ledger.cut(self.host.log_end_offset)
-        elif isinstance(job, BeginAnew) and self.host.raft is not None:
+        elif isinstance(job, InstallSnapshot) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
         self._ordered.submit(job)
 

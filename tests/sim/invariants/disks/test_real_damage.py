@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
 from pykraft.core.quarantine import Quarantine
-from pykraft.log.lane import RemoveQuarantine, WriteQuarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
-from pykraft.types import Epoch, Io
+from pykraft.types import Epoch, Io, Offset
 from tests.sim.invariants.fakes import appends, node, world
 
-WRITE = WriteQuarantine(io=Io(1), quarantine=Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False))
+WRITE = EnterQuarantine(
+    io=Io(1), quarantine=Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False), end_offset=Offset(0)
+)
 
 
 def test_damage_of_a_rotten_disk_is_accepted_until_it_is_mended() -> None:
@@ -21,7 +23,7 @@ def test_damage_of_a_rotten_disk_is_accepted_until_it_is_mended() -> None:
     made.submitted(node(is_rotten=True), WRITE)
     made.started(node(is_damaged=True))
     made.persisted(node(is_damaged=True))
-    made.submitted(node(), RemoveQuarantine(io=Io(2)))
+    made.submitted(node(), LeaveQuarantine(io=Io(2)))
     made.started(node(is_damaged=True))
     made.persisted(node())
     with pytest.raises(ViolationError, match="calls its log damaged"):

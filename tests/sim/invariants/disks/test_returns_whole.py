@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
 from pykraft.core.quarantine import Quarantine
-from pykraft.log.lane import RemoveQuarantine, WriteQuarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
 from pykraft.sim.machine.ledger import Ledger
@@ -15,7 +15,7 @@ from pykraft.types import Epoch, Io, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import appends, entry, node, world
 
 NOTE = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
-FOUND, MENDED = WriteQuarantine(io=Io(1), quarantine=NOTE), RemoveQuarantine(io=Io(2))
+FOUND, MENDED = EnterQuarantine(io=Io(1), quarantine=NOTE, end_offset=Offset(0)), LeaveQuarantine(io=Io(2))
 HELD = [entry(offset) for offset in range(5)]
 
 

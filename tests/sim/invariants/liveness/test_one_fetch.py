@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from pykraft.core.effects import EnterQuarantine
 from pykraft.core.quarantine import Quarantine
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import WriteQuarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
 from pykraft.sim.machine.spoken import LogEnd, Spoken
-from pykraft.types import Epoch, Io
+from pykraft.types import Epoch, Io, Offset
 from tests.sim.invariants.fakes import BEFORE, appends, node, view, world
 
 FETCH = Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=2)
@@ -47,7 +47,7 @@ def test_one_of_a_log_that_is_damaged_now_is_forgotten() -> None:
     note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
     fetched(made, follower)
     made.submitted(follower, appends())
-    made.submitted(follower, WriteQuarantine(io=Io(2), quarantine=note))
+    made.submitted(follower, EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)))
     fetched(made, follower)
 
 

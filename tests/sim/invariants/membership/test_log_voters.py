@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.log.lane import WriteElection
+from pykraft.core.effects import WriteElectionState
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.membership.log_voters import VotersAreOfTheLog
 from pykraft.types import Election, Io
@@ -20,7 +20,7 @@ def test_the_voters_are_those_of_the_log() -> None:
     made.after_event(node(), view())
     control, data = encoded(0), encoded(1, b"value")
     made.submitted(node(), appends(data))
-    made.submitted(node(), WriteElection(io=Io(1), election=Election(), voters=(), kraft_version=0))
+    made.submitted(node(), WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0))
     made.after_event(node(), view())
     made.submitted(node(), appends(control))
     made.after_event(node(), BEFORE)

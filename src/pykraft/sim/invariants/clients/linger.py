@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
@@ -47,7 +47,7 @@ class LingerIsBounded(Invariant):
         """Check how long the operations in this job lingered."""
         lingering = self._lingering[int(node.node_id)]
         idle_since_ms = self._idle_since_ms.pop(int(node.node_id), None)
-        if not isinstance(job, AppendBatches) or not lingering:
+        if not isinstance(job, AppendBytes) or not lingering:
             return
         linger_ms, now_ms = node.config.raft.append_linger_ms, node.clock.instant.mono_ms
         for header, _ in job.batches:

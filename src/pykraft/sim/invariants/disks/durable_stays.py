@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.log.lane import Job, Truncate
+from pykraft.core.effects import TruncateTo
+from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
@@ -43,8 +44,8 @@ class AcknowledgedSurvivesRestart(Invariant):
     def submitted(self, node: Node, job: Job) -> None:
         """A truncation lowers what was acknowledged."""
         told = self._told.get(int(node.node_id))
-        if isinstance(job, Truncate) and told is not None:
-            self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.offset))
+        if isinstance(job, TruncateTo) and told is not None:
+            self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.end_offset))
 
     def started(self, node: Node) -> None:
         """Compare with what recovery found."""

@@ -8,7 +8,8 @@ Source: Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018); the rec
 
 from __future__ import annotations
 
-from pykraft.log.lane import Job, WriteQuarantine
+from pykraft.core.effects import EnterQuarantine
+from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
@@ -28,7 +29,7 @@ class DamageIsReal(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check damage that the running node found."""
-        if isinstance(job, WriteQuarantine):
+        if isinstance(job, EnterQuarantine):
             self._look(node)
 
     def persisted(self, node: Node) -> None:

@@ -11,7 +11,8 @@ Source: ours; Raft paper §5.4.3 (Leader Completeness); Protocol-Aware Recovery 
 
 from __future__ import annotations
 
-from pykraft.log.lane import Job, RemoveQuarantine, WriteQuarantine
+from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
+from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
@@ -48,9 +49,9 @@ class DamagedReturnsWhole(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """The running node found damage, or its quarantine is over."""
-        if isinstance(job, WriteQuarantine):
+        if isinstance(job, EnterQuarantine):
             self._owes(node)
-        elif isinstance(job, RemoveQuarantine):
+        elif isinstance(job, LeaveQuarantine):
             self._is_back(node)
 
     def persisted(self, node: Node) -> None:

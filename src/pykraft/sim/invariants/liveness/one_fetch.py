@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
+from pykraft.core.effects import EnterQuarantine, InstallSnapshot
+from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
@@ -38,7 +39,7 @@ class OneFetchInFlight(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """A process that finds its log damaged, or replaces it, forgets its requests about the former log."""
-        if isinstance(job, WriteQuarantine | BeginAnew):
+        if isinstance(job, EnterQuarantine | InstallSnapshot):
             self._news[int(node.node_id)] += 1
 
     def before_send(self, node: Node, spoken: Spoken) -> None:

@@ -8,7 +8,7 @@ Source: KAFKA-18723 (batches of a higher partition leader epoch were appended); 
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -19,7 +19,7 @@ class AppendedEpochIsKnown(Invariant):
     def submitted(self, node: Node, job: Job) -> None:
         """Compare the batches with the node's epoch."""
         host = node.host
-        if not isinstance(job, AppendBatches) or host is None:
+        if not isinstance(job, AppendBytes) or host is None:
             return
         for header, _ in job.batches:
             if header.epoch > host.epoch or (host.role == "leader" and header.epoch != host.epoch):

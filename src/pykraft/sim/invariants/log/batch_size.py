@@ -8,7 +8,7 @@ Source: ours (ADR 036); Kafka fills batches up to its largest batch (``BatchAccu
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -21,7 +21,7 @@ class BatchesFitAnswers(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check what a leader appends."""
-        if not isinstance(job, AppendBatches) or node.host is None or node.host.role != "leader":
+        if not isinstance(job, AppendBytes) or node.host is None or node.host.role != "leader":
             return
         most = node.config.raft.fetch_size_bytes_max
         for header, data in job.batches:

@@ -8,7 +8,8 @@ Source: Raft paper §5.3–5.4; Kafka ``KafkaRaftLog.truncateToEndOffset`` (refu
 
 from __future__ import annotations
 
-from pykraft.log.lane import BeginAnew, Job, Truncate
+from pykraft.core.effects import InstallSnapshot, TruncateTo
+from pykraft.log.lane import Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -18,12 +19,13 @@ class CommittedIsNeverCut(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check what a truncation, or a snapshot that replaces the log, removes."""
-        if not isinstance(job, Truncate | BeginAnew):
+        if not isinstance(job, TruncateTo | InstallSnapshot):
             return
+        end_offset = job.end_offset if isinstance(job, TruncateTo) else job.snapshot_id.offset
         committed = self.facts.committed
         for entry in reversed(self.facts.ledger(node).entries):
-            if entry.end_offset <= job.offset:
+            if entry.end_offset <= end_offset:
                 return
             if committed.at(entry.base_offset) == entry:
-                seen = f"node {node.node_id} cuts its log to {job.offset}, and with it"
+                seen = f"node {node.node_id} cuts its log to {end_offset}, and with it"
                 raise self.violated(f"{seen} the committed batch at {entry.base_offset} of epoch {entry.epoch}")

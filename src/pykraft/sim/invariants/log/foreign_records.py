@@ -8,7 +8,7 @@ Source: KIP-595 §Fetch; KAFKA-18723; ADR 028. Kafka appends the records of an a
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -18,7 +18,7 @@ class StrangersAddNothing(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Look for a stranger's batches in what is appended."""
-        if not isinstance(job, AppendBatches) or not self.facts.claims.batches:
+        if not isinstance(job, AppendBytes) or not self.facts.claims.batches:
             return
         for header, _ in job.batches:
             if (int(header.base_offset), header.crc) in self.facts.claims.batches:

@@ -11,7 +11,7 @@ Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specificati
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
@@ -29,7 +29,7 @@ class LogMatching(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Compare an appended batch with its first appearance."""
-        if not isinstance(job, AppendBatches):
+        if not isinstance(job, AppendBytes):
             return
         ledger = self.facts.ledger(node)
         before = ledger.entries[-1] if ledger.entries else self.facts.committed.at(ledger.begin.offset - 1)

@@ -8,7 +8,7 @@ Source: ours (ADR 037).
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -21,7 +21,7 @@ class OneBatchAStep(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check what a leader appends."""
-        if not isinstance(job, AppendBatches) or node.host is None or node.host.role != "leader":
+        if not isinstance(job, AppendBytes) or node.host is None or node.host.role != "leader":
             return
         control = sum(header.is_control for header, _ in job.batches)
         count = len(job.batches) - control

@@ -8,7 +8,8 @@ Source: KIP-853 §Log and voter sets; Raft dissertation §4.1; Kafka ``KRaftCont
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Job, WriteElection
+from pykraft.core.effects import WriteElectionState
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
@@ -28,8 +29,8 @@ class VotersAreOfTheLog(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check after jobs that may change the voters in the log."""
-        is_data = isinstance(job, AppendBatches) and not any(header.is_control for header, _ in job.batches)
-        if not is_data and not isinstance(job, WriteElection):
+        is_data = isinstance(job, AppendBytes) and not any(header.is_control for header, _ in job.batches)
+        if not is_data and not isinstance(job, WriteElectionState):
             self._unsure.add(int(node.node_id))
 
     def changed(self, node: Node, was: View, now: View) -> None:

@@ -10,7 +10,8 @@ Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeS
 
 from __future__ import annotations
 
-from pykraft.log.lane import BeginAnew, DeleteBefore, Job
+from pykraft.core.effects import InstallSnapshot, MoveLogStart
+from pykraft.log.lane import Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
@@ -20,11 +21,11 @@ class CleanedIsInSnapshot(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check that a snapshot ends where the log is to begin."""
-        if not isinstance(job, BeginAnew | DeleteBefore):
+        if not isinstance(job, InstallSnapshot | MoveLogStart):
             return
         durable = self.facts.platters.snapshots(node)
-        if not any(each.offset == job.offset for each in durable):
-            seen = f"node {node.node_id} lets its log begin at {job.offset}"
+        if not any(each.offset == job.snapshot_id.offset for each in durable):
+            seen = f"node {node.node_id} lets its log begin at {job.snapshot_id.offset}"
             raise self.violated(f"{seen}, its snapshots are {list(durable)}")
-        if isinstance(job, BeginAnew) and node.host is not None and node.host.role == "leader":
+        if isinstance(job, InstallSnapshot) and node.host is not None and node.host.role == "leader":
             raise self.violated(f"node {node.node_id} leads, and puts a snapshot into the place of its log")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pykraft.log.lane import DeleteBefore, Job
+from pykraft.core.effects import MoveLogStart
+from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
@@ -50,11 +51,11 @@ class SnapshotInUseStays(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check the downloads when the log is to begin later."""
-        if not isinstance(job, DeleteBefore):
+        if not isinstance(job, MoveLogStart):
             return
         now_us, period_us = self.facts.clock.now_us, node.config.log.clean_interval_ms * 1_000
         for (asker_id, target_id, snapshot_id), known in self._downloads.items():
-            if target_id != int(node.node_id) or snapshot_id.offset >= job.offset:
+            if target_id != int(node.node_id) or snapshot_id.offset >= job.snapshot_id.offset:
                 continue
             is_fetched = now_us - known.asked_us <= period_us // 2
             lasts_us = now_us - known.began_us
