@@ -1,7 +1,8 @@
 """Computes the median and spread of the laps for each folder and record size, and their ratios.
 
-Invariant: a ratio of one turn compares two runs that followed each other. The result is the ratio of the medians; the
-smallest and largest ratio of a turn show how far to trust it. A failed run has no rate, and its turn has no ratio.
+A lap is one run of one contender; in a turn each contender runs once. Invariant: a ratio of one turn compares two runs
+that followed each other. The result is the ratio of the medians; the smallest and largest ratio of a turn show how far
+to trust it. A failed run has no rate, and its turn has no ratio.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pykraft.rpc.context import Refusal, RpcContext
 
 
 def request_to_wire(message: AddVoterRequest, version: int, context: RpcContext) -> Body:
-    """The body of a request; version 0 cannot ask for an answer before the commit."""
+    """The body of a request. The codec rejects one for version 0 that asks for an answer before the commit."""
     del version
     return {
         "cluster_id": context.cluster_id,

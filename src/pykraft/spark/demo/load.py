@@ -26,7 +26,7 @@ LATE_S_MAX = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """Stages 2 to 4 and their results: ``seconds`` is how long the load lasted."""
+    """Stages 2 to 4 of the demo (see `pykraft.spark.demo.run`); ``seconds`` is how long the load lasted."""
 
     cluster: Cluster
     tables: LiveTables

@@ -56,6 +56,8 @@ class LingerIsBounded(Invariant):
                 if operation.epoch != header.epoch or idle_since_ms is None:
                     continue
                 lingered_ms = (self.facts.clock.now_us - operation.invoked_us) // 1_000
+                # By the node's clock and by virtual time, because a node whose clock is skewed may be late by only one
+                # of them.
                 late_ms = min(
                     now_ms - max(operation.invoked_mono_ms + linger_ms, idle_since_ms), lingered_ms - linger_ms
                 )
