@@ -24,11 +24,11 @@ SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario["
 
 HEAD = """# Conformance
 
-What a correct replica does, one behavior a line, and the tests that prove it.
-After the lines come the rows of the history, H1 and up: what Kafka's own commits taught, each with its source.
-`bin/test` writes this page from its own run and fails when a line that is required has no passing test; how a test
-names its lines is told in `tests/conformance/plugin.py`.
-The same for machines, with every outcome: [conformance.json](conformance.json).
+What a correct replica does, one behavior on each line, and the tests that prove it.
+The rows of the history follow, H1 and up: what Kafka's own commits taught, each with its source.
+`bin/test` writes this page from its own run and fails when a required line has no passing test;
+`tests/conformance/plugin.py` describes how a test names its lines.
+For machines, with every outcome: [conformance.json](conformance.json).
 
 """
 
