@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.local.kafka.java import Kafka
+from tests.kafka.archive import find_kafka
 from tests.processes.conftest import children
 
 __all__ = ["children", "kafka"]
@@ -13,4 +14,4 @@ __all__ = ["children", "kafka"]
 @pytest.fixture(scope="session")
 def kafka() -> Kafka:
     """Kafka 4.3.1; a machine that cannot run it fails the tests that ask for it."""
-    return Kafka.find()
+    return find_kafka()

@@ -72,6 +72,7 @@ def batches_from(stream: Stream, offset: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.conformance(151)
 def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
     kafka: Kafka, children: Children, tmp_path: Path

@@ -37,6 +37,7 @@ JOBS = 3
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_kafka_and_pykraft_are_alike(kafka: Kafka, tmp_path: Path) -> None:
     tally = play_all(kafka, tmp_path, seeds=SEEDS, steps_count=STEPS, jobs=JOBS)

@@ -18,12 +18,12 @@ import pytest
 from pykraft.local.voters import PARTITION
 from pykraft.log.os_fs import OsFs
 from tests.snapshot.snapshots import id_of, write
+from tests.spark.archive import QUICKLY
 from tests.spark.quorum_of_one import OneNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICKLY = "-XX:TieredStopAtLevel=1"
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for name in (

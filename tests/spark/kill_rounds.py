@@ -29,6 +29,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
+from tests.spark.archive import QUICKLY, quick_java
 from tests.spark.descendants import Process, descendants, wait_until_gone
 from tests.spark.standalone import EXECUTOR_MEMORY, SPECULATION, environment, executors, standalone_cluster
 from tests.spark.table_check import end_offset, problems_of
@@ -36,7 +37,6 @@ from tests.spark.table_check import end_offset, problems_of
 PAUSE_S_MAX = 1.0
 LOOK_INTERVAL_S = 0.3
 PROGRESS_TIMEOUT_S = 400.0
-QUICKLY = "-XX:TieredStopAtLevel=1"
 WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
 
 
@@ -56,7 +56,7 @@ class Pipeline:
         if master is not None:
             words += ["--master", master]
             conf |= SPECULATION | {"spark.executor.memory": EXECUTOR_MEMORY, "spark.driver.host": HOST}
-            conf["spark.executor.extraJavaOptions"] = QUICKLY
+            conf["spark.executor.extraJavaOptions"] = quick_java()
             self._environment |= environment(with_sources=True)
         confs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         self._command = [sys.executable, "-m", "pykraft", "pipeline", *words, *confs]

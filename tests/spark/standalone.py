@@ -22,6 +22,7 @@ from pykraft.local.cluster import SOURCES
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.spark.session.java import java_home
+from tests.spark.archive import quick_java
 from tests.spark.descendants import Process, descendants
 
 START_TIMEOUT_S = 120.0
@@ -88,7 +89,7 @@ def environment(*, with_sources: bool = False) -> dict[str, str]:
 
 def _start(children: Children, folder: Path, kind: str, words: str) -> Child:
     command = [str(Path(_find_spark_home()) / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
-    small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": quick_java()}
     log_path = folder / f"{kind}-{len(list(folder.glob('*.log')))}.log"
     return children.start(kind, [*command, *words.split()], log_path, environment=environment() | small)
 

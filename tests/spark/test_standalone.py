@@ -17,6 +17,7 @@ from pykraft.spark.pipeline.names import TABLES
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.session.package import write_package
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
+from tests.spark.archive import QUICKLY, quick_java
 from tests.spark.logs import START_MS, batch, payload, write_segment
 from tests.spark.standalone import EXECUTOR_MEMORY, environment, standalone_cluster, submit_command
 from tests.tidy.repository import ROOT
@@ -25,15 +26,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 EXAMPLE = str(ROOT / "examples" / "spark_pipeline.py")
 RECORDS_PER_TRIGGER = 120
-QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For processes that live for seconds."""
 CONF = {
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": QUICKLY,
-    "spark.executor.extraJavaOptions": QUICKLY,
+    "spark.executor.extraJavaOptions": quick_java(),
 }
 
 

@@ -29,6 +29,7 @@ from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset, Uuid, uuid_text
+from tests.kafka.archive import ArchivedKafka
 from tests.kafka.differential.deviations import alike, plain
 from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Situation, Step, next_step
 from tests.kafka.differential.world import BACKOFF_MS, LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
@@ -137,8 +138,10 @@ def kafka_command(kafka: Kafka, config: Path, jvm: Sequence[str]) -> Sequence[st
 def quick_jvm(kafka: Kafka, folder: Path) -> Sequence[str]:
     """Options with which Kafka's node starts for half of the processor time: its classes are loaded from an archive.
 
-    One node is started and ended here, in this folder, to write the archive. A JVM that cannot use it does without.
+    Without one, a node is started and ended here, in this folder, to write it. A JVM that cannot use it does without.
     """
+    if isinstance(kafka, ArchivedKafka):
+        return kafka.small_jvm
     archive = folder / "kafka.jsa"
     with Children() as children:
         world = World(
