@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +133,10 @@ def test_a_query_ends_where_a_start_would_end_the_log(case: str, spark: SparkSes
     marked = spark.read.format("pykraft").option("corrupt", "mark").load(str(tmp_path)).orderBy("offset").collect()
     assert [row.offset for row in marked if row.corrupt is None] == ([0, 1] if case == "torn" else [0, 1, 4, 5])
     assert [row.offset for row in marked if row.corrupt is not None] == ([] if case == "torn" else [2])
+
+
+def test_a_worker_that_reads_directories_does_not_import_the_client() -> None:
+    """Spark starts several Pythons for each query, and the client would be half of what they import."""
+    program = "import pykraft.spark.source, sys; sys.exit('pykraft.client' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -20,7 +20,6 @@ from pykraft.errors import UsageError
 from pykraft.spark.data_source.file_plan import check_names, plan_batch
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.live_source import LiveReader, LiveStreamReader
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.read_split import PiecePartition, read_piece
 from pykraft.spark.data_source.schema import BATCHES, RECORDS
@@ -63,13 +62,22 @@ class PykraftDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options, and for a schema other than ours."""
         options = self._checked(schema)
-        return LiveReader(options) if options.controllers else FilesReader(options)
+        if options.controllers:
+            # Its imports, the whole client, take longer than all others: a worker that reads directories does without.
+            from pykraft.spark.data_source.live_source import LiveReader
+
+            return LiveReader(options)
+        return FilesReader(options)
 
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See `DataSource`. Errors: as `reader`."""
         options = self._checked(schema)
-        return LiveStreamReader(options) if options.controllers else FilesStreamReader(options)
+        if options.controllers:
+            from pykraft.spark.data_source.live_source import LiveStreamReader
+
+            return LiveStreamReader(options)
+        return FilesStreamReader(options)
 
     def _checked(self, schema: StructType) -> SourceOptions:
         options = parse_options(self.options)
