@@ -182,7 +182,9 @@ def test_a_test_raft_server_is_read_and_cannot_be_described(kafka: Kafka, childr
     wait_for_end_offset(node.partition, 100, node.process)
     bootstrap = ("--bootstrap-controller", f"{HOST}:{port}")
 
-    lines = ours("tail", *bootstrap, "--follow", "--max-records", "300").output.splitlines()
+    tailed = ours("tail", *bootstrap, "--follow", "--max-records", "300")
+    assert tailed.exit_code == 0, tailed.exception
+    lines = tailed.output.splitlines()
     assert [int(line.split("\t")[0]) for line in lines] == list(range(1, 301))
     assert read_stream(node.partition).end_offset > 300
     described = ours("quorum", *bootstrap, *STATUS)
