@@ -134,16 +134,14 @@ class Faults:
         wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
     def depose_guest(self) -> None:
-        """Restart a guest that leads, once for each epoch; it never leads that epoch again.
-
-        Its timeouts are an hour, but a leader that resigns names it as a successor, or names nobody: then it campaigns
-        at once. What it writes as a leader is in no journal. Kafka's TestRaftServer does not answer DescribeQuorum, so
-        its quorum-state file is read.
-        """
+        """Restart a guest that leads, once for each epoch: what it writes as a leader is in no journal."""
         for guest in self._cluster.guests.values():
+            # Kafka's TestRaftServer does not answer DescribeQuorum, so read its quorum-state file.
             path = guest.partition / QUORUM_STATE
             election = parse_quorum_state(path, path.read_bytes()).election
             if election.leader_id == guest.node_id and election.epoch > self._deposed_epoch:
+                # Its timeouts are an hour, but after EndQuorumEpoch it campaigns at once if it is a successor or the
+                # list is empty. A restarted leader never leads that epoch again.
                 self._deposed_epoch = election.epoch
                 guest.process.kill()
                 guest.start()

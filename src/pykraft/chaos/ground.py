@@ -82,14 +82,11 @@ class Ground:
 
 @contextmanager
 def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
-    """The quorum, not started yet, with everything around it.
-
-    If there are small disks, every second node has one. The others run on asyncio's own loop, as most embedded nodes
-    do.
-    """
+    """The quorum, not started yet, with everything around it."""
     node_ids = range(1, options.nodes + 1)
     guest_ids = [] if options.kafka is None else [options.nodes]
     ours = [node_id for node_id in node_ids if node_id not in guest_ids]
+    # Every second node has a small disk, if any has one.
     on_disks = [node_id for node_id in ours if node_id % 2] if Kind.FULL_DISK in options.kinds else []
     indexes = {node_id: index for index, node_id in enumerate(on_disks)}
     published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
@@ -109,6 +106,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
                 port=listening[node_id],
                 published_port=published[node_id],
                 data=data.get(node_id),
+                # Every second node runs on asyncio's own loop, as most embedded nodes do.
                 options=() if node_id % 2 else ("--loop", "asyncio"),
             )
             for node_id in node_ids

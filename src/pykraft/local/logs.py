@@ -60,16 +60,13 @@ def read_stream(partition: Path) -> Stream:
 
 
 def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Stream:
-    """Wait until the log of a running replica ends at this offset or later; returns the log.
-
-    While a log is being truncated or replaced by a snapshot, it may look damaged and its files may vanish. It is read
-    again until it is whole or the timeout expires.
-    """
+    """Wait until the log of a running replica ends at this offset or later; returns the log."""
 
     def look() -> Stream | None:
         try:
             stream = read_stream(partition)
         except (ProtocolError, LocalQuorumError, FileNotFoundError):
+            # A log that is being truncated, or replaced by a snapshot, may look damaged or lack files: read it again.
             return None
         return stream if stream.end_offset >= end_offset else None
 
@@ -79,9 +76,6 @@ def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Str
 def require_identical(streams: Mapping[str, Stream], *, end_offset: int) -> None:
     """Check that the streams have the same batches up to this offset, which all of them must reach.
 
-    Committed records are the same everywhere. Beyond them, a stopped replica may hold batches that the next leader
-    never had.
-
     Errors: LocalQuorumError that shows the first difference.
     """
     (first_name, first), *others = streams.items()
@@ -89,6 +83,7 @@ def require_identical(streams: Mapping[str, Stream], *, end_offset: int) -> None
         if stream.end_offset < end_offset:
             raise LocalQuorumError(f"{name} ends at {stream.end_offset}, before {end_offset}")
     for name, other in others:
+        # Beyond the committed records a stopped replica may hold batches that the next leader never had.
         if first.until(end_offset) == other.until(end_offset):
             continue
         for (position, ours), (other_position, theirs) in zip(scan(first.data), scan(other.data), strict=False):

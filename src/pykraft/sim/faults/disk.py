@@ -50,11 +50,7 @@ class DiskFaults:
         return True
 
     def _fail_part(self) -> bool:
-        """Fail the next sync of a snapshot that is being fetched, and of no other file.
-
-        The kernel then forgets some pages. That shows only if the download continues after a restart and the power is
-        lost.
-        """
+        """Fail the next sync of a snapshot that is being fetched, and of no other file."""
         node = self._harm.any_node()
         io_errors = node.disk.io_errors
         if not self._harm.facts.records_between or io_errors.is_planned:
@@ -65,6 +61,8 @@ class DiskFaults:
             self._harm.facts.clock.after(0, io_errors.mend)
 
         io_errors.on_error = fails
+        # The kernel then takes lost pages for clean, which shows only if the download continues after a restart and the
+        # power is lost later.
         io_errors.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
         return True
 

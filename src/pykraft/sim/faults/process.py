@@ -159,10 +159,7 @@ class ProcessFaults:
         return True
 
     def _transfer(self, *, is_dead: bool = False) -> bool:
-        """Transfer the leadership to any other voter; counted when that voter leads.
-
-        With ``is_dead`` the target is killed right before the request, so its last Fetch is recent.
-        """
+        """Transfer the leadership to any other voter; counted when that voter leads. ``is_dead`` kills the target."""
         world, leader = self._harm.world, self._harm.facts.newest_leader()
         if leader is None or leader.is_paused:
             return False
@@ -174,6 +171,7 @@ class ProcessFaults:
         if is_dead:
             if target.process is None:
                 return False
+            # Killed right before the request, so that its last Fetch is recent and the leader does not refuse at once.
             self._harm.happened("transfer to the dead", target)
             target.kill()
 

@@ -66,17 +66,15 @@ class SilentFaults:
         return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
 
     def _lose_sector(self) -> bool:
-        """Make a synced page of a log unreadable.
-
-        Even above the recovery point this does not look like a torn tail: the read fails, so the node notices it. The
-        last page counts only when it is full, because the log still writes to it.
-        """
+        """Make a synced page of a log unreadable."""
         node = self._harm.any_node()
         names = self._names(node, (LOG_SUFFIX,))
+        # The rule for damage, not for loss: the read fails, so the node notices it even above the recovery point.
         if not names or not self._harm.facts.atlas.may_damage(node):
             return False
         name = self._harm.rng.choice(sorted(names))
         inode = names[name]
+        # Only full pages, because the log still writes to a last page that is not full.
         pages = [page for page in range(len(inode.synced) // PAGE_SIZE_BYTES) if page not in inode.dirty_pages]
         if not pages:
             return False

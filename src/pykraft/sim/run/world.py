@@ -247,15 +247,13 @@ class World:
         return max(self.witness.ends.values(), default=0)
 
     def _has_healed(self, goal: int) -> bool:
-        """True when all nodes have the goal, then what was acknowledged by that time, and one node everything since.
-
-        The acknowledged end keeps rising, so not every node can have reached it: where followers learn of a commit only
-        with the next record, as from a leader of an old version, some node always lacks the newest one.
-        """
+        """True when all nodes have the goal, then what was acknowledged by that time, and one node everything since."""
         if not self._is_given(goal):
             return False
         if self._last_goal is None:
             self._last_goal = self.workload.acknowledged_end_offset
+        # The acknowledged end keeps rising, so not every node can have reached it: where followers learn of a commit
+        # only with the next record, as from a leader of an old version, some node always lacks the newest one.
         is_told = self._committed() >= self.workload.acknowledged_end_offset
         return is_told and self._is_given(self._last_goal)
 
@@ -268,13 +266,11 @@ class World:
         return bool(ends) and min(ends) >= goal
 
     def _is_misled(self, node_id: int) -> bool:
-        """True for a node that a stranger moved to an epoch beyond the leader's, and that cannot campaign.
-
-        It has to wait until the voters reach that epoch: a leader answers its Fetches with UNKNOWN_LEADER_EPOCH
-        (docs/trust.md).
-        """
+        """True for a node that a stranger moved to an epoch beyond the leader's, and that cannot campaign."""
         node, leader = self.nodes[node_id], self.facts.newest_leader()
         if node.host is None or leader is None or node.host.epoch <= leader.host.epoch:
             return False
         raft = node.host.raft
+        # It must wait until the voters reach its epoch, because the leader answers its Fetches with
+        # UNKNOWN_LEADER_EPOCH (docs/trust.md).
         return raft is None or raft.role == "observer" or node.is_damaged or node not in self.facts.voters()

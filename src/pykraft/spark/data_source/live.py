@@ -126,9 +126,9 @@ class LiveQuorum:
 def first_since(quorum: LiveQuorum, extent: Extent, timestamp_ms: int) -> Offset:
     """The offset of the first batch that is not older, by bisection; the end if there is none.
 
-    Batches of a quorum carry their append time, so times rarely go back; if a clock did, the result is one of the
-    possible offsets. Errors: as `LiveQuorum.batch_at`.
+    Errors: as `LiveQuorum.batch_at`.
     """
+    # Append times rarely decrease. If a leader's clock went back, the result is one of several possible offsets.
     low, high = extent.start_offset, extent.end_offset
     while low < high:
         batch = quorum.batch_at(Offset((low + high) // 2))

@@ -222,10 +222,8 @@ def _check_crc(segment: Path, file: File, position: int, header: BatchHeader) ->
 
 
 def _check_written(segment: Path, file: File, position: int, header: BatchHeader, written: int) -> None:
-    """Reject the last batch before preallocated space if some of its bytes were never written.
-
-    Within its last sector they may be in flight: a running node writes them in the next moment.
-    """
+    """Reject the last batch before preallocated space if some of its bytes were never written."""
+    # Bytes that are missing only in its last sector may be in flight: a running node writes them in the next moment.
     looks = 1 if position + header.size_bytes > written else LOOKS_MAX
     for left in reversed(range(looks)):
         try:

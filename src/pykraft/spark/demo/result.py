@@ -77,8 +77,7 @@ def commit_latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
 def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float]:
     """Median and 99th percentile of the time from acknowledgement to table, over records.
 
-    A record is in the tables when its micro-batch has ended. Records acknowledged before the first micro-batch ended
-    waited for Spark to start, and do not count.
+    A record is in the tables when its micro-batch has ended.
     """
     if not batches:
         return percentiles((), SHARES)
@@ -87,6 +86,7 @@ def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatc
     waits: list[tuple[float, int]] = []
     for one in said:
         index = bisect_left(ends, one.end_offset)
+        # Records acknowledged before the first micro-batch ended waited for Spark to start.
         if one.wall_ms >= live_since_ms and index < len(batches):
             waits.append((float(max(0, batches[index].ended_wall_ms - one.wall_ms)), one.count))
     return percentiles(waits, SHARES)
