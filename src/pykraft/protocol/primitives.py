@@ -26,8 +26,6 @@ UVARINT_SIZE_BYTES_MAX = 5
 UVARINT_MAX = 2**32 - 1
 STRING_SIZE_BYTES_MAX = 2**15 - 1
 """Kafka refuses longer strings, also compact ones."""
-BYTES_SIZE_BYTES_MAX = 2**31 - 2
-"""Largest size of records: one more byte would not fit into a compact length."""
 TAGGED_FIELDS_MAX = 128
 """More tagged fields than any struct of Kafka will have; limits what a peer makes us keep."""
 

@@ -53,13 +53,4 @@ def response_from_wire(body: Body, context: RpcContext) -> BeginQuorumEpochRespo
 
     Errors: ProtocolError when it is not about our partition.
     """
-    partition = parts.open_response(body, context)
-    if isinstance(partition, TopLevelError):
-        return partition
-    leader_id = parts.node_id_of(partition["leader_id"])
-    return BeginQuorumEpochResponse(
-        error=partition["error_code"],
-        epoch=Epoch(partition["leader_epoch"]),
-        leader_id=leader_id,
-        listeners=parts.leader_listeners(leader_id, body["node_endpoints"], context),
-    )
+    return parts.answer_of(BeginQuorumEpochResponse, body, context)

@@ -60,13 +60,4 @@ def response_from_wire(body: Body, context: RpcContext) -> EndQuorumEpochRespons
 
     Errors: ProtocolError when it is not about our partition.
     """
-    partition = parts.open_response(body, context)
-    if isinstance(partition, TopLevelError):
-        return partition
-    leader_id = parts.node_id_of(partition["leader_id"])
-    return EndQuorumEpochResponse(
-        error=partition["error_code"],
-        epoch=Epoch(partition["leader_epoch"]),
-        leader_id=leader_id,
-        listeners=parts.leader_listeners(leader_id, body["node_endpoints"], context),
-    )
+    return parts.answer_of(EndQuorumEpochResponse, body, context)

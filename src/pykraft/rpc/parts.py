@@ -12,7 +12,7 @@ Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidCluster
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, TopLevelError, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
@@ -33,6 +33,7 @@ from pykraft.types import (
 )
 
 LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse
+A = TypeVar("A", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
 
 
 def topics_of(context: RpcContext, partition: Body) -> list[Body]:
@@ -82,6 +83,24 @@ def answer_body(message: LeaderAnswer, version: int, context: RpcContext, **more
     if version >= 1:
         body["node_endpoints"] = node_endpoint_bodies(message.leader_id, message.listeners)
     return body
+
+
+def answer_of(kind: type[A], body: Body, context: RpcContext, *more: str) -> A | TopLevelError:
+    """The answer in the body that `answer_body` writes; ``more`` names further fields of its partition.
+
+    Errors: ProtocolError when it is not about our partition.
+    """
+    partition = open_response(body, context)
+    if isinstance(partition, TopLevelError):
+        return partition
+    leader_id = node_id_of(partition["leader_id"])
+    return kind(
+        error=partition["error_code"],
+        epoch=Epoch(partition["leader_epoch"]),
+        leader_id=leader_id,
+        listeners=leader_listeners(leader_id, body["node_endpoints"], context),
+        **{name: partition[name] for name in more},
+    )
 
 
 def shapeless(context: RpcContext) -> Body:

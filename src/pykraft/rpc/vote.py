@@ -55,14 +55,4 @@ def response_from_wire(body: Body, context: RpcContext) -> VoteResponse | TopLev
 
     Errors: ProtocolError when it is not about our partition.
     """
-    partition = parts.open_response(body, context)
-    if isinstance(partition, TopLevelError):
-        return partition
-    leader_id = parts.node_id_of(partition["leader_id"])
-    return VoteResponse(
-        error=partition["error_code"],
-        epoch=Epoch(partition["leader_epoch"]),
-        leader_id=leader_id,
-        vote_granted=partition["vote_granted"],
-        listeners=parts.leader_listeners(leader_id, body["node_endpoints"], context),
-    )
+    return parts.answer_of(VoteResponse, body, context, "vote_granted")

@@ -32,51 +32,70 @@ ADVICE: Final = "stop the node and remove this index: it is derived from the log
 _NEVER: Final = 2**63
 
 
-class IndexReader:
-    """The entries of one index file, one at a time; ``ahead`` is the next one."""
+class _IndexCheck:
+    """Checks the entries of one index file, one at a time.
 
-    def __init__(self, path: Path, file: File, layout: struct.Struct, findings: Findings) -> None:
+    ``ahead`` is the next entry, and ``next`` where it says that the log has its batch: a position, or an offset.
+    """
+
+    def __init__(
+        self, path: Path, file: File, layout: struct.Struct, findings: Findings, *, what: str, base: int
+    ) -> None:
         self.path = path
         self.at = 0
         """Position of ``ahead`` in the index file."""
         self._file = file
         self._layout = layout
         self._findings = findings
+        self._what = what
+        self._base = base
         self._entries = entries(file, layout)
         self._is_broken = False
         self.ahead: tuple[int, int] | None = None
+        self.next = _NEVER
         self.advance()
 
     def advance(self) -> None:
         """Take the next entry; one that does not ascend is damage, and the index is not read further."""
-        last = self.ahead
+        last, self.ahead, self.next = self.ahead, None, _NEVER
         found = next(self._entries, None)
         if found is None:
             self.at += self._layout.size if last is not None else 0
-            self.ahead = None
             return
-        self.at, self.ahead = found
-        if last is not None and not (self.ahead[0] > last[0] and self.ahead[1] >= last[1]):
-            self.damage(f"an entry above {last}", str(self.ahead))
-            self.ahead = None
+        self.at, entry = found
+        if last is not None and not (entry[0] > last[0] and entry[1] >= last[1]):
+            self.damage(f"an entry above {last}", str(entry))
             self._is_broken = True
+            return
+        self.ahead, self.next = entry, self._base + entry[1]
 
-    def finish(self) -> None:
-        """Check what follows the last entry: only zeros, and no part of an entry."""
-        if self._is_broken or self.ahead is not None:
+    def skip_to(self, place: int) -> None:
+        """Skip the entries below this place: the log is damaged there, so they cannot be checked."""
+        while self.next < place:
+            self.advance()
+
+    def finish(self, end: int, *, is_growing: bool) -> None:
+        """Check what is left at the end of the log; while the log is growing, later entries may follow.
+
+        Only zeros follow the last entry, and no part of an entry.
+        """
+        if is_growing or self._is_broken:
             return
-        end = self._file.size()
+        if self.ahead is not None:
+            self.damage(f"{self._what} below the end of the log, {end}", f"{self.next}")
+            return
+        size_bytes = self._file.size()
         # A running node has added an entry where the zeros began, so there is nothing to check.
-        if any(self._file.pread(self._layout.size, self.at)) and end % self._layout.size == 0:
+        if any(self._file.pread(self._layout.size, self.at)) and size_bytes % self._layout.size == 0:
             return
-        if odd := end % self._layout.size:
-            self.at = end - odd
+        if odd := size_bytes % self._layout.size:
+            self.at = size_bytes - odd
             self.damage(f"whole entries of {self._layout.size} bytes", f"{odd} bytes at the end")
             return
-        for start in range(self.at, end, ZEROS_SIZE_BYTES):
-            rest = self._file.pread(min(ZEROS_SIZE_BYTES, end - start), start).lstrip(b"\0")
+        for start in range(self.at, size_bytes, ZEROS_SIZE_BYTES):
+            rest = self._file.pread(min(ZEROS_SIZE_BYTES, size_bytes - start), start).lstrip(b"\0")
             if rest:
-                self.at = min(start + ZEROS_SIZE_BYTES, end) - len(rest)
+                self.at = min(start + ZEROS_SIZE_BYTES, size_bytes) - len(rest)
                 self.damage("zeros behind the last entry", f"{rest[:8].hex(' ')}")
                 return
 
@@ -85,86 +104,42 @@ class IndexReader:
         self._findings.add_damage(self.path, self.at, expected=expected, found=found, advice=ADVICE)
 
 
-class OffsetIndexCheck:
-    """Checks the offset index; ``next_position`` is where its next entry says that a batch begins."""
+class OffsetIndexCheck(_IndexCheck):
+    """Checks the offset index; ``next`` is the position where its next entry says that a batch begins."""
 
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
-        self._reader = IndexReader(path, file, OFFSET_ENTRY, findings)
+        super().__init__(path, file, OFFSET_ENTRY, findings, what="a position", base=0)
         self._base_offset = base_offset
-        self.next_position = 0
-        self._look()
 
     def saw(self, position: int, header: BatchHeader) -> None:
-        """Check the entries up to this batch, which begins at or after ``next_position``."""
-        while self._reader.ahead is not None and self.next_position <= position:
-            delta, entry_position = self._reader.ahead
+        """Check the entries up to this batch, which begins at or after ``next``."""
+        while self.ahead is not None and self.next <= position:
+            delta, entry_position = self.ahead
             offset = self._base_offset + delta
             expected = f"a batch that ends with offset {offset} at position {entry_position} of the log"
             if entry_position < position:
-                self._reader.damage(expected, "no batch that begins there")
+                self.damage(expected, "no batch that begins there")
             elif header.last_offset != offset:
-                self._reader.damage(expected, f"one that ends with offset {header.last_offset}")
-            self._advance()
-
-    def skip_to(self, position: int) -> None:
-        """Skip the entries below this position: the log is damaged there, so they cannot be checked."""
-        while self._reader.ahead is not None and self.next_position < position:
-            self._advance()
-
-    def finish(self, end: int, *, is_growing: bool) -> None:
-        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
-        if self._reader.ahead is not None and not is_growing:
-            found = f"{self._reader.ahead[1]}"
-            self._reader.damage(f"a position below the end of the log, {end}", found)
-        if not is_growing:
-            self._reader.finish()
-
-    def _advance(self) -> None:
-        self._reader.advance()
-        self._look()
-
-    def _look(self) -> None:
-        self.next_position = _NEVER if self._reader.ahead is None else self._reader.ahead[1]
+                self.damage(expected, f"one that ends with offset {header.last_offset}")
+            self.advance()
 
 
-class TimeIndexCheck:
-    """Checks the time index; ``next_offset`` is the offset of its next entry."""
+class TimeIndexCheck(_IndexCheck):
+    """Checks the time index; ``next`` is the offset of its next entry."""
 
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
-        self._reader = IndexReader(path, file, TIME_ENTRY, findings)
-        self._base_offset = base_offset
-        self.next_offset = 0
-        self._look()
+        super().__init__(path, file, TIME_ENTRY, findings, what="an offset", base=base_offset)
 
     def saw(self, header: BatchHeader, max_timestamp: int) -> None:
         """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""
-        while self._reader.ahead is not None and self.next_offset <= header.last_offset:
-            timestamp = self._reader.ahead[0]
-            expected = f"a batch that ends with offset {self.next_offset}, its largest timestamp {timestamp}"
-            if self.next_offset < header.last_offset:
-                self._reader.damage(expected, "no batch that ends there")
+        while self.ahead is not None and self.next <= header.last_offset:
+            timestamp = self.ahead[0]
+            expected = f"a batch that ends with offset {self.next}, its largest timestamp {timestamp}"
+            if self.next < header.last_offset:
+                self.damage(expected, "no batch that ends there")
             elif not timestamp == header.max_timestamp == max_timestamp:
-                self._reader.damage(expected, f"timestamp {header.max_timestamp}, and {max_timestamp} until there")
-            self._advance()
-
-    def skip_to(self, offset: Offset) -> None:
-        """Skip the entries below this offset: the log is damaged there, so they cannot be checked."""
-        while self._reader.ahead is not None and self.next_offset < offset:
-            self._advance()
-
-    def finish(self, end_offset: Offset, *, is_growing: bool) -> None:
-        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
-        if self._reader.ahead is not None and not is_growing:
-            self._reader.damage(f"an offset below the end of the log, {end_offset}", f"{self.next_offset}")
-        if not is_growing:
-            self._reader.finish()
-
-    def _advance(self) -> None:
-        self._reader.advance()
-        self._look()
-
-    def _look(self) -> None:
-        self.next_offset = _NEVER if self._reader.ahead is None else self._base_offset + self._reader.ahead[1]
+                self.damage(expected, f"timestamp {header.max_timestamp}, and {max_timestamp} until there")
+            self.advance()
 
 
 def entries(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:

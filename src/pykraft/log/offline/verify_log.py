@@ -308,7 +308,7 @@ class _Segment:
     def saw(self, position: int, header: BatchHeader) -> None:
         """Check the index entries about a batch that is in the right place."""
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
-        if self.index is not None and position >= self.index.next_position:
+        if self.index is not None and position >= self.index.next:
             self.index.saw(position, header)
-        if self.times is not None and header.last_offset >= self.times.next_offset:
+        if self.times is not None and header.last_offset >= self.times.next:
             self.times.saw(header, self._max_timestamp)
