@@ -155,7 +155,7 @@ def prove_if_caught_up(replica: Replica, answer: FetchResponse, now: Instant) ->
 def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
     """Take part like any other voter from now on, except for votes in epochs up to ``votes_above``.
 
-    Effects: NoteProof, which a Fetch with the own id and any later vote wait for; Report.
+    Effects: NoteProof, which a Fetch with this id and any later vote wait for; Report.
     """
     replica.survey = None
     replica.votes_above = votes_above

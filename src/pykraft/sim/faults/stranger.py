@@ -196,14 +196,14 @@ class StrangerFaults:
                 epoch=Epoch(leader.host.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
             )
             self._harm.happened("forged endpoint", node)
-            self._harm.note(node, f"is told that {voter.key.id} is at a host that is none")
+            self._harm.note(node, f"is told that {voter.key.id} is at an invalid host")
             self._present.ask(node.node_id, message)
             return True
         epoch = self._fresh_epoch()
         return self._tell_some(
             "forged endpoint",
             lambda _: self._begin(epoch, NodeId(STRANGER_ID), nowhere),
-            f"is told of a leader of epoch {epoch} at a host that is none",
+            f"is told of a leader of epoch {epoch} at an invalid host",
         )
 
     def _abandon_fetch(self) -> bool:

@@ -217,7 +217,7 @@ def _read_parts(piece: Piece, least: int) -> Iterator[Part]:
             elif wanted < (next_size_bytes := _size_of_next(data)) <= piece.end_position - position:
                 wanted = next_size_bytes
             else:
-                found = f"{len(data)} bytes that are none"
+                found = f"{len(data)} bytes of something else"
                 raise CorruptionError(piece.path, position=position, expected="a whole batch", found=found)
 
 

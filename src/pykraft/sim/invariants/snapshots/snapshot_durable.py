@@ -45,7 +45,7 @@ class SnapshotIsDurable(NewSnapshotInvariant):
         """Check that all of it is on the platter."""
         found = None if content is None else read_snapshot(content)
         if found is None or not found.is_whole or found.epoch != snapshot_id.epoch:
-            on_platter = "nothing" if content is None else f"{len(content)} bytes that are none"
+            on_platter = "nothing" if content is None else f"{len(content)} bytes of something else"
             raise self.violated(
                 f"node {node.node_id} counts on the snapshot {snapshot_id}, on its disk is {on_platter}"
             )
