@@ -1,13 +1,15 @@
-"""A caller's mistake goes back to the caller, any other error ends the node; leader and epoch are told together."""
+"""A caller's mistake goes back to the caller, any other error ends the node; leader and epoch are of one status."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Node, text_serde
 from pykraft.client.engine import Engine
+from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, PykraftError, UsageError
 from pykraft.host.host import Host
 from pykraft.types import Epoch, NodeId
@@ -19,8 +21,7 @@ def test_an_engine_that_has_not_begun_knows_nothing_and_takes_no_calls() -> None
     refusals: list[PykraftError] = []
     engine.call(lambda host: pytest.fail("called"), refusals.append)
     assert [type(error) for error in refusals] == [NotRunningError]
-    assert (engine.host, engine.acting_leader, engine.high_watermark) == (None, None, None)
-    assert engine.leader_and_epoch == LeaderAndEpoch(None, Epoch(0))
+    assert (engine.host, engine.status) == (None, None)
     engine.leave(1)
     engine.fail(ValueError())
 
@@ -54,34 +55,26 @@ def test_what_else_a_call_raises_ends_the_node(tmp_path: Path, own_thread: bool)
     run(main)
 
 
-class Changing:
-    """A host whose epoch rises while one looks."""
-
-    node_id = NodeId(1)
-    role = "leader"
-
-    def __init__(self) -> None:
-        self._epochs = iter([Epoch(1), Epoch(2), Epoch(2), Epoch(2)])
-        self._leaders = iter([NodeId(1), NodeId(2)])
-
-    @property
-    def epoch(self) -> Epoch:
-        return next(self._epochs)
-
-    @property
-    def leader_id(self) -> NodeId:
-        return next(self._leaders)
+def test_leader_and_epoch_are_of_one_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node's thread may publish a new status between any two reads, so one read must do."""
+    statuses = iter([Status(leader_id=NodeId(1), epoch=Epoch(1)), Status(leader_id=NodeId(2), epoch=Epoch(2))])
+    monkeypatch.setattr(Engine, "status", property(lambda _: next(statuses)))
+    node = Node(alone(tmp_path), text_serde)
+    assert node.leader_and_epoch == LeaderAndEpoch(NodeId(1), Epoch(1))
+    assert node.leader_and_epoch == LeaderAndEpoch(NodeId(2), Epoch(2))
 
 
-def test_a_leader_is_never_told_with_the_epoch_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Changing()
-    monkeypatch.setattr(Engine, "host", host)
-    assert Engine().leader_and_epoch == LeaderAndEpoch(NodeId(2), Epoch(2))
+def test_a_leader_that_resigned_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde) as node:
+            await node.wait_for_leader()
+            with monkeypatch.context() as patch:
+                patch.setattr(Engine, "status", Status(role="resigned", leader_id=NodeId(1), epoch=Epoch(1)))
+                waiting = asyncio.create_task(node.wait_for_leader())
+                done, _ = await asyncio.wait([waiting], timeout=0)
+                assert not done
+                patch.setattr(Engine, "status", Status(role="follower", leader_id=NodeId(2), epoch=Epoch(2)))
+                node._watch.tell()
+                assert await waiting == LeaderAndEpoch(NodeId(2), Epoch(2))
 
-
-def test_who_has_resigned_is_no_leader_to_speak_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Changing()
-    host._epochs, host._leaders = iter([Epoch(1)] * 2), iter([NodeId(1)])
-    monkeypatch.setattr(host, "role", "resigned", raising=False)
-    monkeypatch.setattr(Engine, "host", host)
-    assert Engine().acting_leader is None
+    run(main)

@@ -59,11 +59,11 @@ async def cleaned(node: Node[str]) -> int:
     """Propose until the log begins some segments further on than before; its start."""
     host = node._life.engine.host
     assert host is not None
-    enough = host.log_start_offset + 30
+    enough = host.status.log_start_offset + 30
     async with asyncio.timeout(TIMEOUT_S):
-        while host.log_start_offset < enough:
+        while host.status.log_start_offset < enough:
             await node.propose(["more"])
-    return host.log_start_offset
+    return host.status.log_start_offset
 
 
 @BOTH

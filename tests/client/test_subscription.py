@@ -9,6 +9,7 @@ from typing import Any
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
 from pykraft.client.thread import Place, SameLoop
+from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.loading import Loader, OnSkipped
 from pykraft.types import Epoch, NodeId, Offset
@@ -23,7 +24,7 @@ class Registered:
         self.heard: list[str] = []
         self.from_offset: Offset | None = None
         self.loader: Loader | None = None
-        self.log_start_offset = Offset(0)
+        self.status = Status()
 
     def register(
         self,
@@ -38,7 +39,7 @@ class Registered:
         self.loader = loader
         self.on_skipped = on_skipped
         self.from_offset = from_offset
-        self.next_offset = self.log_start_offset
+        self.next_offset = self.status.log_start_offset
         return self
 
     def hold(self) -> None:

@@ -69,7 +69,7 @@ class Liar:
         return self.rng.choice((None, None, key(1), ReplicaKey(NodeId(1), directory(9))))
 
     def request(self, raft: Raft) -> messages.Request:
-        rng, epoch = self.rng, self.epoch(raft.epoch)
+        rng, epoch = self.rng, self.epoch(raft.status.epoch)
         somebody = rng.randrange(6)
         match rng.randrange(9):
             case 0 | 1:
@@ -96,8 +96,8 @@ class Liar:
                 return messages.DescribeQuorumRequest()
 
     def response(self, raft: Raft, request: messages.Request) -> messages.Response:
-        rng, epoch = self.rng, self.epoch(raft.epoch)
-        leader_id = rng.choice((raft.leader_id, raft.leader_id, None, rng.randrange(6)))
+        rng, epoch = self.rng, self.epoch(raft.status.epoch)
+        leader_id = rng.choice((raft.status.leader_id, raft.status.leader_id, None, rng.randrange(6)))
         error = rng.choice(list(ErrorCode)) if rng.random() < 0.2 else 0
         if rng.random() < 0.1:
             return messages.TopLevelError(error=error)
@@ -210,7 +210,7 @@ class Life:
             rng=Random(1),
             now=self.now,
         )
-        assert self.raft.epoch >= self.epoch_on_disk
+        assert self.raft.status.epoch >= self.epoch_on_disk
         self.carry_out(self.raft.start(self.now))
 
     @property
@@ -218,9 +218,9 @@ class Life:
         return Instant(mono_ms=self.now_ms, wall_ms=self.now_ms)
 
     def step(self, event: events.Event) -> None:
-        before = self.raft.epoch
+        before = self.raft.status.epoch
         self.carry_out(self.raft.step(event, self.now))
-        assert self.raft.epoch >= before
+        assert self.raft.status.epoch >= before
 
     def carry_out(self, found: list[Effect]) -> None:
         for effect in found:
@@ -283,7 +283,7 @@ class Life:
             (12, self.wait),
             (8, self.propose),
             (10, self.do_bulk),
-            (1, lambda: self.step(events.ResignRequested(epoch=self.raft.epoch))),
+            (1, lambda: self.step(events.ResignRequested(epoch=self.raft.status.epoch))),
             (2, self.start),
             (1, lambda: self.step(events.ShutdownRequested(timeout_ms=self.rng.randrange(5_000)))),
         )
@@ -350,14 +350,14 @@ class Life:
 
     def propose(self) -> None:
         count, size_bytes = self.rng.randrange(3), self.rng.choice((1, 1, 9_000_000))
-        self.step(events.Proposed(handle=1, epoch=self.raft.epoch, count=count, size_bytes=size_bytes))
+        self.step(events.Proposed(handle=1, epoch=self.raft.status.epoch, count=count, size_bytes=size_bytes))
 
     def look(self) -> None:
         log = self.raft.log
-        self.roles.add(self.raft.role)
+        self.roles.add(self.raft.status.role)
         assert log.end_offset == len(self.memory.records)
         assert list(self.memory.records) == sorted(self.memory.records), "epochs never go backwards in a log"
-        assert (self.raft.high_watermark or 0) <= log.end_offset
+        assert (self.raft.status.high_watermark or 0) <= log.end_offset
         assert log.flushed_end_offset <= log.end_offset
         deadline_ms = self.raft.next_deadline_ms()
         assert deadline_ms is None or deadline_ms > self.now_ms, "it would be woken in vain"

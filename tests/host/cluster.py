@@ -75,7 +75,7 @@ class Machine(FakePorts):
     def start(self) -> None:
         """Start the program on what the disk holds, with a new listener."""
         self.host = Host.open(self.fs, self, self.config, rng=Random(self.node_id + self.cluster.now.mono_ms))
-        self.durable_epoch, self.durable_end_offset = 0, int(self.host.log_end_offset)
+        self.durable_epoch, self.durable_end_offset = 0, int(self.host.status.log_end_offset)
         self.listener = FakeListener()
         self.host.register(self.listener)
         self.host.start(self.cluster.now)
@@ -121,7 +121,7 @@ class Machine(FakePorts):
         """Propose in the present epoch; the outcome will be in the list."""
         outcomes: list[Outcome] = []
         host = self.running
-        host.propose(values, epoch=host.epoch, now=self.cluster.now, on_outcome=outcomes.append)
+        host.propose(values, epoch=host.status.epoch, now=self.cluster.now, on_outcome=outcomes.append)
         return outcomes
 
     def log_bytes(self) -> bytes:
@@ -209,9 +209,9 @@ class Cluster:
         """The leader of the highest epoch, which all others follow; time passes until there is one."""
 
         def found() -> Machine | None:
-            newest = max(self.up, key=lambda machine: machine.running.epoch)
-            leader = self.machines.get(newest.running.leader_id or 0)
-            return leader if leader is not None and leader.host and leader.host.role == "leader" else None
+            newest = max(self.up, key=lambda machine: machine.running.status.epoch)
+            leader = self.machines.get(newest.running.status.leader_id or 0)
+            return leader if leader is not None and leader.host and leader.host.status.role == "leader" else None
 
         self.run_until(lambda: found() is not None)
         leader = found()

@@ -22,13 +22,13 @@ def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
     cluster = Cluster()
     leader = cluster.leader()
     cluster.run_until_committed(1)
-    epoch = leader.running.epoch
+    epoch = leader.running.status.epoch
     follower = cluster.others(leader)[0]
     observer = cluster.add(4, replace(config(4), node_id=None))
     for machine, wrong in ((leader, epoch + 1), (leader, -1), (follower, epoch), (observer, epoch)):
         with pytest.raises(UsageError):
             machine.running.resign(Epoch(wrong), cluster.now)
-    assert leader.running.role == "leader"
+    assert leader.running.status.role == "leader"
     leader.running.resign(epoch, cluster.now)
     leader.running.resign(epoch, cluster.now)
 
@@ -43,7 +43,7 @@ def test_appends_that_are_prepared_become_visible_together() -> None:
     for value in (b"a", b"b"):
         node.running.propose(
             [value, value],
-            epoch=node.running.epoch,
+            epoch=node.running.status.epoch,
             now=cluster.now,
             on_outcome=outcomes.append,
             on_accepted=accepted.append,
@@ -66,7 +66,7 @@ def test_an_append_goes_through_when_prepared_ones_fill_the_buffer() -> None:
     for number in range(4):
         node.running.propose(
             [b"%d" % number * 600],
-            epoch=node.running.epoch,
+            epoch=node.running.status.epoch,
             now=cluster.now,
             on_outcome=prepared.append,
             is_prepared=True,
@@ -89,7 +89,7 @@ def test_an_append_that_is_one_too_many_schedules_the_prepared_ones_before_it(mo
     prepared: list[Outcome] = []
     for _ in range(2):
         node.running.propose(
-            [b"a"], epoch=node.running.epoch, now=cluster.now, on_outcome=prepared.append, is_prepared=True
+            [b"a"], epoch=node.running.status.epoch, now=cluster.now, on_outcome=prepared.append, is_prepared=True
         )
     (refused,) = node.propose(b"b")
     assert isinstance(refused, Rejected)
@@ -107,7 +107,7 @@ def test_a_node_that_does_not_lead_has_nothing_to_schedule() -> None:
     cluster.run_until_committed(1)
     with pytest.raises(NotLeaderError, match=f"the leader is node {leader.node_id}"):
         cluster.others(leader)[0].running.schedule_prepared(cluster.now)
-    leader.running.resign(leader.running.epoch, cluster.now)
+    leader.running.resign(leader.running.status.epoch, cluster.now)
     with pytest.raises(NotLeaderError, match="no leader is known"):
         leader.running.schedule_prepared(cluster.now)
 
@@ -132,12 +132,12 @@ def test_a_leader_that_leaves_hands_over_and_stops() -> None:
 def test_a_leader_can_resign() -> None:
     cluster = Cluster()
     leader = cluster.leader()
-    epoch = leader.running.epoch
+    epoch = leader.running.status.epoch
     leader.running.resign(Epoch(epoch - 1), cluster.now)
-    assert leader.running.role == "leader"
+    assert leader.running.status.role == "leader"
     leader.running.resign(epoch, cluster.now)
-    assert leader.running.role == "resigned"
-    cluster.run_until(lambda: cluster.leader().running.epoch > epoch)
+    assert leader.running.status.role == "resigned"
+    cluster.run_until(lambda: cluster.leader().running.status.epoch > epoch)
 
 
 def test_a_leader_can_say_who_leads_next() -> None:
@@ -149,7 +149,11 @@ def test_a_leader_can_say_who_leads_next() -> None:
     outcomes = leader.propose(b"a")
     host = leader.running
     host.transfer_leadership(
-        target.running.node_id or NodeId(0), epoch=host.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append
+        target.running.node_id or NodeId(0),
+        epoch=host.status.epoch,
+        timeout_ms=500,
+        now=cluster.now,
+        on_outcome=told.append,
     )
     cluster.run_until(lambda: bool(told), limit_ms=1_000)
     assert told == [None]
@@ -164,7 +168,9 @@ def test_a_node_that_stops_transfers_nothing_any_more() -> None:
     host.shutdown(5_000, cluster.now)
     cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
     told: list[Exception | None] = []
-    host.transfer_leadership(NodeId(2), epoch=host.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append)
+    host.transfer_leadership(
+        NodeId(2), epoch=host.status.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append
+    )
     assert [type(error) for error in told] == [NotRunningError]
 
 
@@ -178,17 +184,17 @@ def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None
 
     def upgrade(version: int, *, validate_only: bool = False) -> Exception | None:
         host.upgrade_kraft_version(
-            version, epoch=host.epoch, now=cluster.now, on_outcome=told.append, validate_only=validate_only
+            version, epoch=host.status.epoch, now=cluster.now, on_outcome=told.append, validate_only=validate_only
         )
         return told.pop()
 
     assert "has not told its directory id yet" in str(upgrade(1))
     cluster.run_until(lambda: upgrade(1, validate_only=True) is None)
-    assert (host.kraft_version, host.voters.ids) == (0, (1, 2, 3))
+    assert (host.status.kraft_version, host.status.voters.ids) == (0, (1, 2, 3))
     assert upgrade(1) is None
-    cluster.run_until(lambda: all(machine.running.kraft_version == 1 for machine in cluster.up))
+    cluster.run_until(lambda: all(machine.running.status.kraft_version == 1 for machine in cluster.up))
     for machine in cluster.up:
-        keys = {voter.key.directory_id for voter in machine.running.voters.voters}
+        keys = {voter.key.directory_id for voter in machine.running.status.voters.voters}
         assert keys == {config(node_id).directory_id for node_id in (1, 2, 3)}
     assert isinstance(upgrade(0), UsageError)
     host.shutdown(5_000, cluster.now)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pykraft.core.log_view import LogView
+from pykraft.core.status import Status
 from pykraft.host.components import assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
 from pykraft.types import (
-    NO_LISTENERS,
     Endpoint,
     Epoch,
     Listeners,
@@ -16,7 +16,6 @@ from pykraft.types import (
     OffsetAndEpoch,
     ReplicaKey,
     Uuid,
-    VoterSet,
 )
 from tests.host.fakes import LISTENER, FakeLog, FakePorts, config, snapshot_files
 
@@ -29,8 +28,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         log=FakeLog(),
         snapshot_files=snapshot_files((3, 1)),
         view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
-        leader=lambda: (NodeId(2), NO_LISTENERS),
-        membership=lambda: (VoterSet(), 0),
+        status=Status,
     )
     assert (parts.recent.start_offset, parts.recent.end_offset) == (9, 9)
     assert parts.delivery.high_watermark == 3
@@ -39,7 +37,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
 
 
 def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
-    leaders: list[tuple[NodeId, Listeners] | None] = [None]
+    statuses = [Status()]
     here = Listeners(((LISTENER, Endpoint("node3", 9003)),))
     ports = FakePorts()
     parts = assemble(
@@ -49,8 +47,7 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         log=FakeLog(),
         snapshot_files=snapshot_files(),
         view=LogView(start_offset=Offset(0), end_offset=Offset(0)),
-        leader=lambda: leaders[-1],
-        membership=lambda: (VoterSet(), 0),
+        status=lambda: statuses[-1],
     )
     parts.inbound.on_accepted(ConnectionId(1), LISTENER)
     request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
@@ -58,4 +55,4 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in request))
         body = decode_response(ApiKey.DESCRIBE_CLUSTER, 2, ports.sent[-1][1])[1]
         assert (body["error_code"], body["controller_id"]) == expected
-        leaders.append((NodeId(3), here))
+        statuses.append(Status(leader_id=NodeId(3), leader_listeners=here))

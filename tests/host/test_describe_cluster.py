@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.core.status import Status
 from pykraft.errors import ErrorCode
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.protocol.api import decode_request_body, decode_request_header, decode_response, encode_response
@@ -26,8 +27,11 @@ def answer(
         request,
         cluster_id=CLUSTER_ID,
         listener=listener,
-        leader=None if leader_id is None else (NodeId(leader_id), announced),
-        voters=config(1).voters,
+        status=Status(
+            leader_id=None if leader_id is None else NodeId(leader_id),
+            leader_listeners=announced,
+            voters=config(1).voters,
+        ),
     )
 
 
@@ -103,8 +107,7 @@ def test_a_controller_of_kafka_answers_in_the_same_bytes(path: object) -> None:
         request,
         cluster_id=kafkas["cluster_id"],
         listener=LISTENER,
-        leader=(NodeId(kafkas["controller_id"]), NO_LISTENERS),
-        voters=VoterSet.of(voters),
+        status=Status(leader_id=NodeId(kafkas["controller_id"]), voters=VoterSet.of(voters)),
     )
     kafkas["brokers"].sort(key=lambda one: one["broker_id"])
     expected = encode_response(header.api_key, header.api_version, wire_id, kafkas)

@@ -27,7 +27,7 @@ def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch() -
     cluster = Cluster()
     leader = cluster.leader()
     cluster.run_until_committed(1)
-    assert leader.running.epoch == 1
+    assert leader.running.status.epoch == 1
     assert [note(machine) for machine in cluster.up] == [Proof(is_complete=True, votes_above=Epoch(0))] * 3
     assert all(machine.running.metrics(cluster.now)["unproven"] == 0 for machine in cluster.up)
 
@@ -46,7 +46,7 @@ def test_an_emptied_voter_does_not_elect_anybody_and_loses_nothing() -> None:
     second.start()
     third.start()
     cluster.run(30_000)
-    assert "leader" not in {second.running.role, third.running.role}
+    assert "leader" not in {second.running.status.role, third.running.status.role}
     assert second.running.metrics(cluster.now)["unproven"] == 1
     assert any("until it has heard from node" in text for text in second.reports)
     leader.start()

@@ -52,7 +52,7 @@ class Parting:
         if is_answer and self.at_offset is not None and self._has_asked_to_fetch():
             correlation_id, body = decode_response(ApiKey.FETCH, FETCH_VERSION, frame)
             partition = body["responses"][0]["partitions"][0]
-            partition["diverging_epoch"] = {"epoch": self.leader.running.epoch, "end_offset": self.at_offset}
+            partition["diverging_epoch"] = {"epoch": self.leader.running.status.epoch, "end_offset": self.at_offset}
             partition["records"] = b""
             self.at_offset = None
             frame = b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, FETCH_VERSION, correlation_id, body))
@@ -70,7 +70,7 @@ class Parting:
         assert self.follower.log_bytes() == self.leader.log_bytes()
         self.follower.crash()
         self.follower.start()
-        assert self.follower.running.log_end_offset == 9
+        assert self.follower.running.status.log_end_offset == 9
 
 
 def test_a_log_that_parts_within_a_batch_is_cut_before_it() -> None:

@@ -14,6 +14,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.events import RequestReceived, TimerDue
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, VoteResponse
+from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host import execute as module
 from pykraft.host.components import Parts, assemble
@@ -28,7 +29,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import fetch_snapshot
 from pykraft.snapshot.catalog import Slice
-from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid, VoterSet
+from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from tests.host.fakes import (
     CONTEXT,
     LISTENER,
@@ -66,8 +67,7 @@ class Desk:
             log=FakeLog([batch(offset) for offset in range(5)]),
             snapshot_files=snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
-            leader=lambda: None,
-            membership=lambda: (VoterSet(), 0),
+            status=Status,
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
 

@@ -46,7 +46,7 @@ def test_an_exhausted_epoch_is_lowered_with_all_nodes_down_and_nothing_is_lost()
         edit(machine, EPOCH_MAX)
     start(cluster)
     cluster.run(20_000)
-    assert {machine.running.role for machine in cluster.up} == {"unattached"}
+    assert {machine.running.status.role for machine in cluster.up} == {"unattached"}
     for machine in cluster.machines.values():
         machine.crash()
     last_epoch = max(epoch for machine in cluster.machines.values() for epoch in machine.epochs_in_log())
@@ -54,7 +54,7 @@ def test_an_exhausted_epoch_is_lowered_with_all_nodes_down_and_nothing_is_lost()
         edit(machine, last_epoch + 1)
     start(cluster)
     leader = cluster.leader()
-    assert leader.running.epoch == last_epoch + 2
+    assert leader.running.status.epoch == last_epoch + 2
     leader.propose(b"new")
     cluster.run_until_committed(4)
     assert [machine.listener.values for machine in cluster.up] == [[b"kept", b"new"]] * 3

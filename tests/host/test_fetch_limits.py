@@ -42,7 +42,7 @@ def fetched(cluster: Cluster, machine: Machine, size_bytes_max: int) -> bytes:
     """The records of the answer to an observer's Fetch."""
     request = FetchRequest(
         replica=None,
-        epoch=machine.running.epoch,
+        epoch=machine.running.status.epoch,
         fetch_offset=Offset(FIRST_OFFSET),
         last_fetched_epoch=Epoch(1),
         wait_ms_max=0,

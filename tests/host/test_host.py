@@ -42,11 +42,11 @@ def test_a_leader_is_elected_and_all_hear_of_it() -> None:
     cluster = Cluster()
     leader = cluster.leader()
     cluster.run_until_committed(1)
-    epoch = leader.running.epoch
+    epoch = leader.running.status.epoch
     for machine in cluster.up:
-        assert (machine.running.epoch, machine.running.leader_id) == (epoch, leader.node_id)
+        assert (machine.running.status.epoch, machine.running.status.leader_id) == (epoch, leader.node_id)
         assert ("leader", epoch, leader.node_id) in machine.listener.calls
-        assert machine.running.role == ("leader" if machine is leader else "follower")
+        assert machine.running.status.role == ("leader" if machine is leader else "follower")
         assert machine.running.node_id == machine.node_id
         assert machine.stops == []
 
@@ -56,7 +56,7 @@ def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_
     cluster = Cluster()
     leader = cluster.leader()
     cluster.run_until_committed(1)
-    own_leadership: tuple[str, int, int | None] = ("leader", leader.running.epoch, leader.node_id)
+    own_leadership: tuple[str, int, int | None] = ("leader", leader.running.status.epoch, leader.node_id)
     calls = leader.listener.calls
     assert calls.index((0,)) < calls.index(own_leadership)
 
@@ -110,8 +110,8 @@ def test_a_log_that_diverged_is_cut_back_and_its_proposals_have_no_known_outcome
     lost = old.propose(b"lost 1", b"lost 2")
     cluster.settle()
     others = cluster.others(old)
-    cluster.run_until(lambda: any(machine.running.role == "leader" for machine in others))
-    new = next(machine for machine in others if machine.running.role == "leader")
+    cluster.run_until(lambda: any(machine.running.status.role == "leader" for machine in others))
+    new = next(machine for machine in others if machine.running.status.role == "leader")
     kept = new.propose(b"kept")
     cluster.run_until(lambda: bool(kept))
     cluster.run_until(lambda: bool(lost))
@@ -151,7 +151,7 @@ def test_a_killed_node_comes_back_with_its_log_and_reads_it_to_its_listener() ->
     leader.propose(b"meanwhile")
     cluster.run_until_committed(32, leader)
     victim.start()
-    assert victim.running.log_end_offset >= 31
+    assert victim.running.status.log_end_offset >= 31
     cluster.run_until_committed(32, victim)
     assert victim.listener.values == leader.listener.values
     assert same_logs(cluster)
@@ -196,7 +196,7 @@ def test_a_vote_is_not_granted_before_it_is_on_disk() -> None:
     for machine in cluster.up[1:]:
         machine.is_disk_stalled = True
     cluster.run(20_000)
-    assert all(machine.running.role != "leader" for machine in cluster.up)
+    assert all(machine.running.status.role != "leader" for machine in cluster.up)
     for machine in cluster.up:
         machine.is_disk_stalled = False
     cluster.leader()
@@ -245,13 +245,13 @@ def test_one_flushed_follower_is_no_majority_without_the_leaders_own_flush() -> 
 def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]
-    assert node.running.role == "leader"
+    assert node.running.status.role == "leader"
     outcomes = node.propose(b"a")
     assert outcomes == []
     node.flush()
     assert committed(outcomes).base_offset == 1
     assert node.listener.values == [b"a"]
-    assert node.running.high_watermark == 2
+    assert node.running.status.high_watermark == 2
 
 
 @pytest.mark.conformance("H49")
@@ -275,21 +275,21 @@ def test_what_is_known_to_be_committed_is_given_in_every_state(role: str) -> Non
     cluster.run_until_committed(2)
     cluster.settle()
     others = cluster.others(leader)
-    epoch = leader.running.epoch
+    epoch = leader.running.status.epoch
     if role == "resigned":
         cluster.cut(leader)
     elif role != "follower":
         leader.crash()
     inside = [leader] if role == "resigned" else others
-    cluster.run_until(lambda: any(machine.running.role.startswith(role) for machine in inside))
-    machine = next(machine for machine in inside if machine.running.role.startswith(role))
+    cluster.run_until(lambda: any(machine.running.status.role.startswith(role) for machine in inside))
+    machine = next(machine for machine in inside if machine.running.status.role.startswith(role))
     late = FakeListener()
     machine.running.register(late)
-    assert machine.running.role.startswith(role)
+    assert machine.running.status.role.startswith(role)
     assert late.values == [b"a"]
-    known = ("leader", machine.running.epoch, machine.running.leader_id)
+    known = ("leader", machine.running.status.epoch, machine.running.status.leader_id)
     assert [call for call in late.calls if call[0] == "leader"] == ([] if role == "resigned" else [known])
-    assert (machine.running.epoch > epoch) == (role in ("candidate", "unattached-voted"))
+    assert (machine.running.status.epoch > epoch) == (role in ("candidate", "unattached-voted"))
 
 
 def test_too_many_undecided_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,8 +308,13 @@ def test_before_the_start_the_disk_says_how_things_are() -> None:
     cluster.run_until_committed(1)
     leader.crash()
     host = Host.open(leader.fs, FakePorts(), leader.config, rng=Random(1))
-    assert (host.epoch, host.role, host.leader_id, host.high_watermark) == (1, "unattached", None, None)
-    assert (host.log_start_offset, host.log_end_offset) == (0, 1)
+    assert (host.status.epoch, host.status.role, host.status.leader_id, host.status.high_watermark) == (
+        1,
+        "unattached",
+        None,
+        None,
+    )
+    assert (host.status.log_start_offset, host.status.log_end_offset) == (0, 1)
 
 
 def test_describe_cluster_names_the_leader() -> None:
@@ -350,7 +355,7 @@ def test_a_peer_that_answers_nonsense_is_left_and_asked_again() -> None:
 def test_a_request_that_no_correct_replica_sends_closes_its_connection() -> None:
     cluster = Cluster()
     leader = cluster.leader()
-    partition = {"partition_index": 0, "leader_id": 99, "leader_epoch": leader.running.epoch}
+    partition = {"partition_index": 0, "leader_id": 99, "leader_epoch": leader.running.status.epoch}
     topics = [{"topic_name": "a-topic", "partitions": [partition]}]
     endpoints = [{"name": LISTENER, "host": "elsewhere", "port": 1}]
     body = {"cluster_id": None, "voter_id": -1, "topics": topics, "leader_endpoints": endpoints}
@@ -358,7 +363,7 @@ def test_a_request_that_no_correct_replica_sends_closes_its_connection() -> None
     leader.running.on_accepted(ConnectionId(500), LISTENER, cluster.now)
     leader.running.on_frame(ConnectionId(500), b"".join(bytes(part) for part in parts), cluster.now)
     assert "closing connection 500" in leader.reports[-1]
-    assert leader.running.role == "leader"
+    assert leader.running.status.role == "leader"
 
 
 def test_closing_gives_up_the_lock_and_keeps_the_log() -> None:

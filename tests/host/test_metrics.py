@@ -167,7 +167,7 @@ def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_electi
 def test_a_resigned_leader_names_itself_and_has_no_vote() -> None:
     cluster = Cluster()
     leader = cluster.leader()
-    leader.running.resign(leader.running.epoch, cluster.now)
+    leader.running.resign(leader.running.status.epoch, cluster.now)
     told = metrics(leader)
     assert (told["current-state"], told["current-leader"], told["current-vote"]) == ("unattached", leader.node_id, -1)
     assert told["current-vote-directory-id"] == uuid_text(ZERO_UUID)

@@ -25,12 +25,12 @@ def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: 
     leader.propose(b"seen")
     cluster.run_until_committed(2)
     assert observer.listener.values == [b"seen"]
-    assert (observer.running.node_id, observer.running.role) == (node_id, "observer")
+    assert (observer.running.node_id, observer.running.status.role) == (node_id, "observer")
     assert same_logs(cluster)
     cluster.cut(observer)
     cluster.run(10_000)
-    assert observer.running.epoch == leader.running.epoch
-    assert observer.running.role == "observer"
+    assert observer.running.status.epoch == leader.running.status.epoch
+    assert observer.running.status.role == "observer"
     (outcome,) = observer.propose(b"not here")
     assert isinstance(outcome, Rejected)
 
@@ -45,6 +45,6 @@ def test_an_observer_without_an_id_starts_again_where_its_log_ends() -> None:
     observer.crash()
     cluster.leader().propose(b"second")
     observer.start()
-    assert observer.running.log_end_offset == 2
+    assert observer.running.status.log_end_offset == 2
     cluster.run_until_committed(3)
     assert observer.listener.values == [b"first", b"second"]

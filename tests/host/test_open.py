@@ -72,7 +72,7 @@ def test_what_was_written_is_there_again() -> None:
     assert [(entry.epoch, entry.start_offset) for entry in node.view.epochs] == [(1, 0)]
     assert node.election == Election(epoch=Epoch(1), leader_id=NodeId(2))
     raft = node.raft(Random(1), at(0))
-    assert (raft.epoch, raft.leader_id, raft.role) == (1, 2, "follower")
+    assert (raft.status.epoch, raft.status.leader_id, raft.status.role) == (1, 2, "follower")
 
 
 def test_a_directory_of_kafka_is_opened(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_restored_quorum_state_that_is_older_than_the_log_costs_no_record(
     assert fs.read(LOG) == before
     assert any("quorum-state is older than the log" in note for note in node.notes)
     raft = node.raft(Random(1), at(0))
-    assert (raft.epoch, raft.role, raft.voted) == (1, "unattached", None)
+    assert (raft.status.epoch, raft.status.role, raft.status.voted) == (1, "unattached", None)
 
 
 @pytest.mark.parametrize(

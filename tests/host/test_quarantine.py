@@ -73,7 +73,7 @@ def is_noted(machine: Machine) -> bool:
 
 def check_healed(cluster: Cluster, *hurt: Machine) -> None:
     """Nobody is in quarantine any more, all files are the same, and listeners were given everything once."""
-    cluster.run_until(lambda: all(machine.running.quarantine is None for machine in cluster.up))
+    cluster.run_until(lambda: all(machine.running.status.quarantine is None for machine in cluster.up))
     cluster.leader().propose(b"after")
     cluster.run_until(lambda: all(machine.listener.values[-1:] == [b"after"] for machine in cluster.up))
     cluster.settle()
@@ -96,8 +96,8 @@ def test_damage_found_at_start_is_fetched_again() -> None:
     damage(hurt)
     size_bytes = len(hurt.log_bytes())
     hurt.start()
-    assert hurt.running.quarantine is not None
-    assert hurt.running.log_end_offset < len(VALUES)
+    assert hurt.running.status.quarantine is not None
+    assert hurt.running.status.log_end_offset < len(VALUES)
     assert is_noted(hurt)
     assert len(hurt.log_bytes()) == size_bytes
     check_healed(cluster, hurt)
@@ -120,7 +120,7 @@ def test_a_leader_whose_scrub_finds_damage_makes_room_for_another() -> None:
     cluster = filled(scrub_bytes_per_s=8_000)
     hurt = cluster.leader()
     damage(hurt)
-    cluster.run_until(lambda: hurt.running.role == "resigned", limit_ms=10_000)
+    cluster.run_until(lambda: hurt.running.status.role == "resigned", limit_ms=10_000)
     check_healed(cluster, hurt)
     assert cluster.leader() is not hurt
 
@@ -130,7 +130,7 @@ def test_a_leader_that_reads_damage_for_a_follower_does_not_send_it() -> None:
     hurt = restart(cluster)
     damage(hurt)
     observer = cluster.add(4, config(4))
-    cluster.run_until(lambda: hurt.running.role != "leader", limit_ms=10_000)
+    cluster.run_until(lambda: hurt.running.status.role != "leader", limit_ms=10_000)
     check_healed(cluster, hurt)
     assert observer.listener.values == [*VALUES, b"after"]
 
@@ -148,9 +148,9 @@ def test_a_leader_whose_disk_cannot_read_a_record_for_a_follower_is_mended_and_d
     lose_sector(hurt)
     observer = cluster.add(4, config(4))
     cluster.run_until(lambda: is_noted(hurt), limit_ms=10_000)
-    cluster.run_until(lambda: hurt.running.quarantine is not None and hurt.running.quarantine.is_cut)
+    cluster.run_until(lambda: hurt.running.status.quarantine is not None and hurt.running.status.quarantine.is_cut)
     hurt.fs.lost.clear()
-    cluster.run_until(lambda: hurt.running.quarantine is None)
+    cluster.run_until(lambda: hurt.running.status.quarantine is None)
     cluster.run_until(lambda: observer.listener.values == VALUES)
     assert any("Input/output error" in text for text in hurt.alarms)
 
@@ -187,8 +187,8 @@ def test_while_nobody_leads_the_files_stay_as_they_are() -> None:
         sizes_bytes[machine.node_id] = len(machine.log_bytes())
         machine.start()
     cluster.run(20_000)
-    assert [machine.running.leader_id for machine in cluster.up] == [None] * 3
-    assert [machine.running.quarantine is None for machine in cluster.up] == [False, False, True]
+    assert [machine.running.status.leader_id for machine in cluster.up] == [None] * 3
+    assert [machine.running.status.quarantine is None for machine in cluster.up] == [False, False, True]
     assert {machine.node_id: len(machine.log_bytes()) for machine in cluster.up} == sizes_bytes
     cluster[1].crash()
     cluster[1].fs.write(
@@ -207,8 +207,8 @@ def test_the_only_voter_has_nobody_to_ask_and_never_leads_again_by_itself() -> N
     damage(only)
     only.start()
     cluster.run(10_000)
-    assert (only.running.role, only.running.leader_id) == ("unattached", None)
-    assert only.running.quarantine is not None
+    assert (only.running.status.role, only.running.status.leader_id) == ("unattached", None)
+    assert only.running.status.quarantine is not None
     assert not only.stops
 
 
@@ -221,8 +221,8 @@ def test_an_observer_mends_its_log_too(node_id: NodeId | None) -> None:
     observer.crash()
     damage(observer)
     observer.start()
-    assert observer.running.quarantine is not None
-    cluster.run_until(lambda: observer.running.quarantine is None)
+    assert observer.running.status.quarantine is not None
+    cluster.run_until(lambda: observer.running.status.quarantine is None)
     cluster.run(1_000)
     assert same_logs(cluster)
 
@@ -236,8 +236,8 @@ def test_a_node_that_is_killed_in_quarantine_stays_in_it() -> None:
     for _ in range(3):
         hurt.start()
         cluster.run(3_000)
-        assert hurt.running.quarantine is not None
-        assert len(hurt.running.quarantine.damages) == 1
+        assert hurt.running.status.quarantine is not None
+        assert len(hurt.running.status.quarantine.damages) == 1
         hurt.crash()
     hurt.start()
     cluster.heal()
@@ -248,9 +248,9 @@ def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place(
     """It holds committed records only; what the replica acknowledged behind it is still to be fetched."""
     cluster = filled()
     hurt = cluster.others(cluster.leader())[0]
-    end_offset = hurt.running.log_end_offset
+    end_offset = hurt.running.status.log_end_offset
     answers: list[object] = []
-    snapshot_id = OffsetAndEpoch(end_offset, hurt.running.epoch)
+    snapshot_id = OffsetAndEpoch(end_offset, hurt.running.status.epoch)
     hurt.running.create_snapshot(snapshot_id, bytes_serde, answers.append)
     cluster.settle()
     taken = answers.pop()
@@ -261,14 +261,14 @@ def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place(
     hurt.crash()
     damage(hurt)
     hurt.start()
-    assert hurt.running.quarantine is not None
-    assert 0 < hurt.running.log_end_offset < end_offset
+    assert hurt.running.status.quarantine is not None
+    assert 0 < hurt.running.status.log_end_offset < end_offset
     assert hurt.running.raft is not None
     assert hurt.running.raft.log.snapshots == (snapshot_id,)
     taken_in: list[bytes] = []
     hurt.running.register(FakeListener(), loader=Loader(bytes_serde, partial(read_into, taken_in)))
     check_healed(cluster, hurt)
-    assert (hurt.running.log_start_offset, taken_in) == (0, [b"state"])
+    assert (hurt.running.status.log_start_offset, taken_in) == (0, [b"state"])
 
 
 def read_into(taken_in: list[bytes], reader: SnapshotReader[bytes]) -> None:
@@ -281,7 +281,7 @@ def test_a_damaged_snapshot_and_a_damaged_log_are_two_things() -> None:
     cluster = filled()
     hurt = cluster.others(cluster.leader())[0]
     directory = hurt.config.partition_directory
-    snapshot_id = OffsetAndEpoch(hurt.running.log_end_offset, hurt.running.epoch)
+    snapshot_id = OffsetAndEpoch(hurt.running.status.log_end_offset, hurt.running.status.epoch)
     hurt.crash()
     write(hurt.fs, [b"state"], directory=directory, snapshot_id=snapshot_id)
     path = checkpoint_path(directory, snapshot_id)
@@ -303,9 +303,9 @@ def test_a_note_that_cannot_be_read_is_a_note_all_the_same() -> None:
     hurt.crash()
     hurt.fs.write(hurt.config.partition_directory / FILE_NAME, b"?")
     hurt.start()
-    assert hurt.running.quarantine is not None
+    assert hurt.running.status.quarantine is not None
     assert any("expected a slot with a quarantine" in text for text in hurt.reports)
     assert any("the position is no longer known" in text for text in hurt.alarms)
-    cluster.run_until(lambda: hurt.running.quarantine is None)
+    cluster.run_until(lambda: hurt.running.status.quarantine is None)
     cluster.settle()
     assert not is_noted(hurt)

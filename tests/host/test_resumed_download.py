@@ -45,13 +45,13 @@ class HalfWay:
         self.away.format()
         self.away.start()
         cluster.run_until(lambda: asked_positions(self.away)[-1:] > [1_800_000])
-        self.epoch = self.away.running.epoch
+        self.epoch = self.away.running.status.epoch
         self.half = asked_positions(self.away)[-1]
         self.away.sent.clear()
 
     def first_position_after(self) -> int:
         """Let the download end; where it went on."""
-        self.cluster.run_until(lambda: self.away.running.log_start_offset == self.snapshot_id.offset)
+        self.cluster.run_until(lambda: self.away.running.status.log_start_offset == self.snapshot_id.offset)
         self.cluster.settle()
         assert snapshots_of(self.away) == [self.snapshot_id]
         assert values_in(self.away, self.snapshot_id) == STATE
@@ -67,7 +67,7 @@ def lose_connections(half_way: HalfWay) -> None:
 def lose_the_network(half_way: HalfWay) -> None:
     """For so long that the replica looks for another leader; and finds the same one of the same epoch."""
     half_way.cluster.cut(half_way.away)
-    half_way.cluster.run_until(lambda: half_way.away.running.role != "follower")
+    half_way.cluster.run_until(lambda: half_way.away.running.status.role != "follower")
     half_way.cluster.heal()
 
 
@@ -82,7 +82,7 @@ def test_it_goes_on_with_the_same_leader(interrupt: Callable[[HalfWay], None]) -
     half_way = HalfWay()
     interrupt(half_way)
     first = half_way.first_position_after()
-    assert half_way.away.running.epoch == half_way.epoch
+    assert half_way.away.running.status.epoch == half_way.epoch
     assert half_way.half - 700_000 < first <= half_way.half + SLICE_SIZE_BYTES
 
 
@@ -103,4 +103,4 @@ def test_another_leader_has_another_file() -> None:
     take(half_way.cluster, other, half_way.snapshot_id, *STATE)
     half_way.leader.crash()
     assert half_way.first_position_after() == 0
-    assert half_way.away.running.epoch > half_way.epoch
+    assert half_way.away.running.status.epoch > half_way.epoch

@@ -87,12 +87,14 @@ def test_the_core_hears_of_answers_that_move_before_it_acts_on_a_deadline() -> N
     cluster.run_until_committed(1)
     leader = cluster.leader()
     follower = cluster.others(leader)[0]
-    epoch = leader.running.epoch
+    epoch = leader.running.status.epoch
     cluster.cut(leader)
     for number in range(1, 100):
         if cluster.is_dialed_by(follower, ConnectionId(number)):
             follower.received[ConnectionId(number)] = (500_000, 1_000_000)
     cluster.run(2_500)
-    assert (follower.running.role, follower.running.epoch) == ("follower", epoch), "half of the answer has come"
+    assert (follower.running.status.role, follower.running.status.epoch) == ("follower", epoch), (
+        "half of the answer has come"
+    )
     cluster.run(5_000)
-    assert follower.running.epoch > epoch, "nothing more has come"
+    assert follower.running.status.epoch > epoch, "nothing more has come"

@@ -47,7 +47,7 @@ class Tampering:
 
     def propose(self) -> None:
         """Append one more batch; it is the one that will be damaged."""
-        at_offset, epoch = self.leader.running.log_end_offset, self.leader.running.epoch
+        at_offset, epoch = self.leader.running.status.log_end_offset, self.leader.running.status.epoch
         self.good = encode_batch(
             [VALUE], base_offset=at_offset, epoch=epoch, timestamp_ms=self.cluster.now.wall_ms
         ).data
@@ -126,24 +126,28 @@ CATALOGUE: dict[str, Damage] = {
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_what_is_no_batch_is_not_appended_and_fetched_again(name: str) -> None:
     world = Tampering()
-    end_offset, epoch = world.follower.running.log_end_offset, world.follower.running.epoch
+    end_offset, epoch = world.follower.running.status.log_end_offset, world.follower.running.status.epoch
     world.run(CATALOGUE[name])
     follower = world.follower.running
-    assert (follower.log_end_offset, follower.epoch, follower.role) == (end_offset, epoch, "follower")
+    assert (follower.status.log_end_offset, follower.status.epoch, follower.status.role) == (
+        end_offset,
+        epoch,
+        "follower",
+    )
     assert world.follower.stops == []
     world.repair(end_offset + 1)
     assert world.follower.listener.values == [b"before", VALUE]
-    assert world.leader.running.epoch == epoch
+    assert world.leader.running.status.epoch == epoch
 
 
 @pytest.mark.conformance(144, "H70")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_bytes_are_not_appended(seed: int) -> None:
     world = Tampering()
-    end_offset = world.follower.running.log_end_offset
+    end_offset = world.follower.running.status.log_end_offset
     random = Random(seed)
     world.run(lambda batch: random.randbytes(len(batch)))
-    assert world.follower.running.log_end_offset == end_offset
+    assert world.follower.running.status.log_end_offset == end_offset
     assert world.follower.stops == []
     world.repair(end_offset + 1)
     assert world.follower.log_bytes() == world.leader.log_bytes()
@@ -154,7 +158,7 @@ def test_random_bytes_are_not_appended(seed: int) -> None:
 def test_batches_before_the_damage_are_kept(name: str) -> None:
     world = Tampering()
     world.cluster.cut(world.follower)
-    end_offset = world.follower.running.log_end_offset
+    end_offset = world.follower.running.status.log_end_offset
     world.leader.is_disk_stalled = True
     for _ in range(3):
         world.propose()
@@ -162,16 +166,16 @@ def test_batches_before_the_damage_are_kept(name: str) -> None:
     world.cluster.heal()
     world.cluster.run_until(lambda: world.is_done)
     world.cluster.settle()
-    assert world.follower.running.log_end_offset == end_offset + 2
+    assert world.follower.running.status.log_end_offset == end_offset + 2
     assert any("not appended" in text for text in world.follower.reports)
 
 
 @pytest.mark.conformance(144)
 def test_a_batch_below_the_log_end_closes_the_connection() -> None:
     world = Tampering()
-    end_offset = world.follower.running.log_end_offset
+    end_offset = world.follower.running.status.log_end_offset
     world.run(changed(0, ">q", 0))
-    assert world.follower.running.log_end_offset == end_offset
+    assert world.follower.running.status.log_end_offset == end_offset
     assert any("closing the connection to peer" in text for text in world.follower.reports)
     world.repair(end_offset + 1)
     assert world.follower.log_bytes() == world.leader.log_bytes()

@@ -10,17 +10,13 @@ from dataclasses import replace
 import pytest
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
-from pykraft.core.voter_history import Membership
+from pykraft.core.status import Status
 from pykraft.host.voter_mismatch import Standing
 from pykraft.types import (
     NO_LISTENERS,
     Instant,
-    KRaftVersion,
-    KRaftVoters,
     Listeners,
-    MembershipRecord,
     NodeId,
-    Offset,
     ReplicaKey,
     Uuid,
     Voter,
@@ -46,23 +42,19 @@ def entry(node_id: int, directory: Uuid = OLD, *, told: Listeners | None = None)
     return Voter(key=ReplicaKey(NodeId(node_id), directory), listeners=listeners(node_id) if told is None else told)
 
 
-def in_log(*voters: Voter) -> Membership:
-    records: list[tuple[Offset, MembershipRecord]] = [
-        (Offset(1), KRaftVersion(1)),
-        (Offset(2), KRaftVoters(VoterSet.of(voters))),
-    ]
-    return Membership(VoterSet(), records)
+def in_log(*voters: Voter) -> Status:
+    return Status(voters=VoterSet.of(voters), kraft_version=1)
 
 
-def heard(node: NodeConfig, *seen: Membership, directory: Uuid = NEW) -> list[tuple[str, bool]]:
+def heard(node: NodeConfig, *seen: Status, directory: Uuid = NEW) -> list[tuple[str, bool]]:
     """What it reports, and whether that is an alarm, while it sees these sets one after the other."""
     ports = FakePorts()
     key = None if node.node_id is None else ReplicaKey(node.node_id, directory)
     standing = Standing(ports, node, key)
-    for nth, membership in enumerate(seen):
+    for nth, status in enumerate(seen):
         begun_ms = nth * LASTING_MS
         for after_ms in (0, LASTING_MS - 1):
-            standing.look(membership, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
+            standing.look(status, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
     return [(text, text in ports.alarms) for text in ports.reports]
 
 
@@ -83,7 +75,7 @@ def test_who_is_not_in_the_set_is_told_how_to_get_there() -> None:
 
 
 def test_static_voters_stand_in_a_property() -> None:
-    static = Membership(VoterSet.of([entry(2), entry(3)]))
+    static = Status(voters=VoterSet.of([entry(2), entry(3)]))
     text = (
         "node 1 is not among the voters 2, 3: it only observes; to make it one, name it in controller.quorum.voters "
         "of all nodes"
@@ -111,9 +103,9 @@ def test_it_is_told_when_it_votes_again_and_nothing_twice() -> None:
 def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
     ports = FakePorts()
     standing = Standing(ports, own(), ReplicaKey(NodeId(1), NEW))
-    for at_ms, membership in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
-        standing.look(membership, Instant(mono_ms=at_ms, wall_ms=0))
-    standing.look(membership, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
+    for at_ms, status in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
+        standing.look(status, Instant(mono_ms=at_ms, wall_ms=0))
+    standing.look(status, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
     assert ports.reports == []
 
 
@@ -138,15 +130,15 @@ def test_a_set_without_addresses_leaves_the_address_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "membership"),
+    ("node", "status"),
     [
-        (own(), Membership(VoterSet())),
+        (own(), Status()),
         (own(), in_log(entry(1, NEW))),
-        (own(), Membership(config(1).voters)),
+        (own(), Status(voters=config(1).voters)),
         (replace(own(), node_id=None), in_log(entry(2))),
         (replace(own(), topic_name=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID), in_log(entry(2))),
     ],
     ids=["nothing known yet", "a voter", "a static voter", "without an id", "an observer of Kafka's"],
 )
-def test_who_is_what_it_should_be_hears_nothing(node: NodeConfig, membership: Membership) -> None:
-    assert heard(node, membership) == []
+def test_who_is_what_it_should_be_hears_nothing(node: NodeConfig, status: Status) -> None:
+    assert heard(node, status) == []

@@ -163,12 +163,12 @@ class Stage:
         self._stabilize([])
         # A follower that fetches from a leader denies pre-votes: those that the candidate reaches miss theirs first.
         for node in self.world.running():
-            if node.raft.role == "follower" and node is not candidate and self._is_reachable(candidate, node):
+            if node.raft.status.role == "follower" and node is not candidate and self._is_reachable(candidate, node):
                 self._timeout([str(node.node_id)])
                 self.world.wire = [message for message in self.world.wire if message.source != node.node_id]
         self._timeout(arguments)
         self._stabilize([])
-        assert candidate.raft.role == "leader", f"node {candidate.node_id} was not elected"
+        assert candidate.raft.status.role == "leader", f"node {candidate.node_id} was not elected"
 
     def _is_reachable(self, one: Node, other: Node) -> bool:
         return not {(one.node_id, other.node_id), (other.node_id, one.node_id)} & self.world.cuts
@@ -180,17 +180,17 @@ class Stage:
             self.world.deliver(message)
         self._deliver(arguments)
         candidate.flush()
-        assert candidate.raft.role == "candidate", f"node {candidate.node_id} did not win the pre-votes"
+        assert candidate.raft.status.role == "candidate", f"node {candidate.node_id} did not win the pre-votes"
 
     def _timeout(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]
-        before = (node.raft.role, node.raft.epoch)
+        before = (node.raft.status.role, node.raft.status.epoch)
         for _ in range(ROUNDS_MAX):
             deadline_ms = node.deadline_ms()
             assert deadline_ms is not None, f"node {node.node_id} waits for nothing"
             node.ahead_ms += max(0, deadline_ms - self.world.now_ms)
             node.step(events.TimerDue())
-            if (node.raft.role, node.raft.epoch) != before:
+            if (node.raft.status.role, node.raft.status.epoch) != before:
                 return
         raise AssertionError(f"node {node.node_id} stays {before}")
 
@@ -279,13 +279,13 @@ class Stage:
 
     def _upgrade(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]
-        node.step(events.UpgradeRequested(handle=1, epoch=node.raft.epoch, version=int(arguments[1])))
+        node.step(events.UpgradeRequested(handle=1, epoch=node.raft.status.epoch, version=int(arguments[1])))
 
     def _transfer(self, arguments: list[str]) -> None:
         node_id, target_id, timeout_ms = map(int, arguments)
         node = self.world.nodes[node_id]
         event = events.TransferRequested(
-            handle=2, epoch=node.raft.epoch, target_id=NodeId(target_id), timeout_ms=timeout_ms
+            handle=2, epoch=node.raft.status.epoch, target_id=NodeId(target_id), timeout_ms=timeout_ms
         )
         node.step(event)
 
@@ -341,7 +341,7 @@ class Stage:
 
     def _resign(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]
-        node.step(events.ResignRequested(epoch=node.raft.epoch))
+        node.step(events.ResignRequested(epoch=node.raft.status.epoch))
 
     def _shutdown(self, arguments: list[str]) -> None:
         self.world.nodes[int(arguments[0])].step(events.ShutdownRequested(timeout_ms=5_000))

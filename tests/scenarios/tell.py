@@ -143,13 +143,13 @@ def _leader(body: messages.Request | messages.Response) -> str:
 
 def state(node_id: int, raft: Raft) -> str:
     """Where a node stands."""
-    log = raft.log
+    log, status = raft.log, raft.status
     quarantine = f" quarantine: {_quarantine(log.quarantine)}" if log.quarantine else ""
     start = f"start={log.start_offset} " if log.start_offset else ""
     return (
-        f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} {start}"
-        f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}{quarantine}"
-        f"{_voters(raft)}{' unproven' if raft.survey else ''}"
+        f"{node_id} {status.role} epoch={status.epoch} leader={status.leader_id} {start}"
+        f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={status.high_watermark}{quarantine}"
+        f"{_voters(raft)}{'' if status.is_proven else ' unproven'}"
     )
 
 
@@ -162,7 +162,7 @@ def _quarantine(quarantine: Quarantine) -> str:
 def _voters(raft: Raft) -> str:
     """The set in force, when it is the log's."""
     offset = raft.membership.voters_offset
-    return "" if offset is None else f" voters={','.join(map(str, raft.voters.ids))} since {offset}"
+    return "" if offset is None else f" voters={','.join(map(str, raft.status.voters.ids))} since {offset}"
 
 
 def _voters_in(batch: effects.PlannedBatch) -> str:

@@ -395,5 +395,5 @@ class World:
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         raft = self.nodes[node_id].raft
         self.nodes[node_id].step(
-            events.Proposed(handle=handle, epoch=raft.epoch or EPOCH_ZERO, count=count, size_bytes=100 * count)
+            events.Proposed(handle=handle, epoch=raft.status.epoch or EPOCH_ZERO, count=count, size_bytes=100 * count)
         )

@@ -41,7 +41,7 @@ class Stall:
         """The ordered lane waits for a sync."""
         self.has_begun = self.fs.is_stalled
         self.fs.gate.clear()
-        node.host.propose([b"a"], epoch=node.host.epoch, now=now(), on_outcome=lambda _: None)
+        node.host.propose([b"a"], epoch=node.host.status.epoch, now=now(), on_outcome=lambda _: None)
 
     def bulk(self, node: Driver) -> None:
         """The bulk lane waits for a read; syncs go on, so nothing but this read is in the way of closing."""

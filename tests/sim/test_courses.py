@@ -39,7 +39,9 @@ def begun(seed: int, voters: int, observers: int = 0) -> World:
 
 def leader_of(world: World) -> Process:
     """The newest leader, once there is one that has committed something."""
-    run_until(world, lambda: (leader := world.facts.newest_leader()) is not None and bool(leader.host.high_watermark))
+    run_until(
+        world, lambda: (leader := world.facts.newest_leader()) is not None and bool(leader.host.status.high_watermark)
+    )
     leader = world.facts.newest_leader()
     assert leader is not None
     return leader
@@ -47,7 +49,7 @@ def leader_of(world: World) -> Process:
 
 def reached(world: World, ids: Iterable[int]) -> int:
     """What the slowest of these knows to be committed."""
-    return min((host.high_watermark or 0) if (host := world.nodes[node_id].host) else 0 for node_id in ids)
+    return min((host.status.high_watermark or 0) if (host := world.nodes[node_id].host) else 0 for node_id in ids)
 
 
 def all_reach(world: World, ids: Iterable[int], offset: int) -> None:
@@ -58,7 +60,7 @@ def all_reach(world: World, ids: Iterable[int], offset: int) -> None:
 def all_go_on(world: World) -> None:
     """Everybody catches up with the fastest, and ten records more; then the oracles of the end look."""
     world.watch.faults_ended()
-    most = max(host.high_watermark or 0 for host in world.facts.hosts())
+    most = max(host.status.high_watermark or 0 for host in world.facts.hosts())
     all_reach(world, world.nodes, most + 10)
     world.watch.ended()
 
@@ -105,7 +107,7 @@ def test_all_lose_their_power_and_a_majority_returns(voters: int) -> None:
     world = begun(1, voters)
     leader_of(world)
     all_reach(world, world.nodes, 10)
-    before = max(host.high_watermark or 0 for host in world.facts.hosts())
+    before = max(host.status.high_watermark or 0 for host in world.facts.hosts())
     for node in world.nodes.values():
         node.lose_power()
     majority = range(1, voters // 2 + 2)
@@ -133,7 +135,7 @@ def test_a_majority_that_hears_itself_goes_on(seed: int) -> None:
     for one, other in ((1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5)):
         world.network.cut(one, other)
         world.network.cut(other, one)
-    end_offset = max(host.log_end_offset for host in world.facts.hosts())
+    end_offset = max(host.status.log_end_offset for host in world.facts.hosts())
     all_reach(world, (3, 4, 5), 2 * end_offset)
     assert reached(world, (3, 4, 5)) > max(reached(world, [1]), reached(world, [2]))
     world.network.heal()
@@ -208,8 +210,8 @@ def committed_later(world: World, epoch: int, victim: Node) -> bool:
 
 def stays(world: World, leader: Process) -> None:
     """Its majority makes progress for a long time, and nobody opens an epoch."""
-    epoch = leader.host.epoch
+    epoch = leader.host.status.epoch
     run_for(world, 6_000_000)
-    assert (leader.host.role, leader.host.epoch) == ("leader", epoch)
+    assert (leader.host.status.role, leader.host.status.epoch) == ("leader", epoch)
     assert max(world.facts.platters.election(node).epoch for node in world.facts.voters()) == epoch
-    assert (leader.host.high_watermark or 0) >= 20
+    assert (leader.host.status.high_watermark or 0) >= 20

@@ -57,7 +57,7 @@ def led(world: World) -> tuple[World, Process]:
 
 
 def committed_nodes(world: World) -> list[Node]:
-    return [node for node in world.nodes.values() if node.host is not None and node.host.high_watermark]
+    return [node for node in world.nodes.values() if node.host is not None and node.host.status.high_watermark]
 
 
 def run_until(world: World, is_done: Callable[[], bool], *, limit_us: int = 5_000_000) -> None:

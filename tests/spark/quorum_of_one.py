@@ -39,7 +39,7 @@ class OneNode:
             assert self._driver is not None
             done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             host = self._driver.host
-            host.propose(values, epoch=host.epoch, now=now(), on_outcome=done.set_result)
+            host.propose(values, epoch=host.status.epoch, now=now(), on_outcome=done.set_result)
             return await done
 
         outcome = asyncio.run_coroutine_threadsafe(main(), self._loop).result(TIMEOUT_S)

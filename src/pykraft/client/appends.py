@@ -23,7 +23,7 @@ async def append_and_commit(life: Life, values: Sequence[bytes], epoch: Epoch | 
     """Append these values as one batch and wait for the commit. Errors: see `pykraft.client.node.Node.propose`."""
 
     def act(host: Host, answer: Answer[Outcome]) -> None:
-        own = host.epoch if epoch is None else epoch
+        own = host.status.epoch if epoch is None else epoch
         host.propose(values, epoch=own, now=now(), on_outcome=answer)
 
     outcome: Outcome = await life.ask(act, doubt="the records may be in the log, or not")

@@ -12,14 +12,12 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.config import NodeConfig
+from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, PykraftError, UsageError
-from pykraft.host.execute import LEADER
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.server.driver import Driver
-from pykraft.types import EPOCH_ZERO, Offset
 
 
 class Engine:
@@ -96,28 +94,6 @@ class Engine:
         return None if self._driver is None else self._driver.host
 
     @property
-    def leader_and_epoch(self) -> LeaderAndEpoch:
-        """What the host knows, as one consistent pair, even if the other thread changes it meanwhile."""
-        host = self.host
-        if host is None:
-            return LeaderAndEpoch(None, EPOCH_ZERO)
-        # Epochs only rise and each has at most one leader, so an unchanged epoch makes this a consistent pair.
-        while True:
-            epoch = host.epoch
-            leader_id = host.leader_id
-            if epoch == host.epoch:
-                return LeaderAndEpoch(leader_id, epoch)
-
-    @property
-    def acting_leader(self) -> LeaderAndEpoch | None:
-        """The leader, if this node knows one and does not know that it resigned."""
-        found = self.leader_and_epoch
-        host = self.host
-        if host is None or found.leader_id is None:
-            return None
-        return None if found.leader_id == host.node_id and host.role != LEADER else found
-
-    @property
-    def high_watermark(self) -> Offset | None:
-        """The high watermark (exclusive); None while unknown."""
-        return None if self.host is None else self.host.high_watermark
+    def status(self) -> Status | None:
+        """The host's status, from any thread; None before `run` has opened it."""
+        return None if self._driver is None else self._driver.host.status

@@ -30,12 +30,13 @@ from pykraft.client.subscriptions import Subscriptions
 from pykraft.client.thread import OwnThread, Place, SameLoop
 from pykraft.client.watch import LeaderWatch
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeConfig
+from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.producers import Committed
 from pykraft.server.clock import now
-from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
+from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -123,8 +124,8 @@ class Node(Generic[T]):
         Errors: UsageError for an object that is not a listener or is already registered, for an offset below 0, and for
         an offset below the log start if the listener cannot load a snapshot.
         """
-        host = self._life.engine.host
-        self._listeners.add(listener, from_offset, log_start_offset=None if host is None else host.log_start_offset)
+        status = self._life.engine.status
+        self._listeners.add(listener, from_offset, log_start_offset=None if status is None else status.log_start_offset)
 
     def unregister(self, listener: Listener[T]) -> None:
         """Start no further call of this listener; if registered again, it starts from scratch. Errors: UsageError."""
@@ -200,7 +201,9 @@ class Node(Generic[T]):
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
 
         def act(host: Host, answer: Answer[None]) -> None:
-            host.transfer_leadership(target_id, epoch=host.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer)
+            host.transfer_leadership(
+                target_id, epoch=host.status.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer
+            )
 
         await self._life.ask(act, doubt=f"node {to} may lead, or not")
 
@@ -266,9 +269,10 @@ class Node(Generic[T]):
         """Wait until a leader is known, and return it. Errors: NotRunningError, also while it waits."""
         while True:
             self._life.require_running()
-            found = self._life.engine.acting_leader
-            if found is not None:
-                return found
+            status = self._life.engine.status
+            # A leader that resigned still names itself; it is no leader to wait for.
+            if status is not None and (status.leads or status.leader_id not in {None, self.node_id}):
+                return LeaderAndEpoch(status.leader_id, status.epoch)
             await self._watch.wait()
 
     @property
@@ -293,18 +297,21 @@ class Node(Generic[T]):
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The leader that this node knows, and the epoch; (None, 0) before `initialize`."""
-        found = self._life.engine.leader_and_epoch
-        return LeaderAndEpoch(None, found.epoch) if self._life.is_over else found
+        status = self._life.engine.status
+        if status is None:
+            return LeaderAndEpoch(None, EPOCH_ZERO)
+        return LeaderAndEpoch(None if self._life.is_over else status.leader_id, status.epoch)
 
     @property
     def high_watermark(self) -> Offset | None:
         """Everything below (exclusive) is committed; None while unknown."""
-        return self._life.engine.high_watermark
+        status = self._life.engine.status
+        return None if status is None else status.high_watermark
 
     @property
     def log_end_offset(self) -> Offset:
         """Log end offset (exclusive), committed or not. Errors: NotRunningError before `initialize`."""
-        return self._require_host().log_end_offset
+        return self._status().log_end_offset
 
     @property
     def kraft_version(self) -> int:
@@ -312,12 +319,12 @@ class Node(Generic[T]):
 
         Errors: NotRunningError before `initialize`.
         """
-        return self._require_host().kraft_version
+        return self._status().kraft_version
 
     def voter_node(self, node_id: int, listener_name: str | None = None) -> Endpoint | None:
         """The address of a voter's listener, by default the one that voters dial; None if it is not a voter."""
-        voters, default = self._require_host().voters, self._life.config.default_listener
-        return voters.listeners(NodeId(node_id)).get(listener_name or default)
+        found = self._status().voters.listeners(NodeId(node_id))
+        return found.get(listener_name or self._life.config.default_listener)
 
     async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
         """Internal: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
@@ -334,12 +341,13 @@ class Node(Generic[T]):
             logger.error("a listener failed after the end of its node", exc_info=error)
         self.place.to_node(self._life.engine.fail, error)
 
-    def _require_host(self) -> Host:
-        host = self._life.engine.host
-        if host is None:
+    def _status(self) -> Status:
+        """The status of a node that was initialized. Errors: NotRunningError."""
+        status = self._life.engine.status
+        if status is None:
             self._life.require_running()
-        assert host is not None
-        return host
+        assert status is not None
+        return status
 
     async def _ask(self, do: Callable[[Host], None]) -> None:
         """Call the host, and wait until the call returned."""

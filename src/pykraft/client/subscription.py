@@ -94,7 +94,7 @@ class Subscription(Generic[T]):
 
     def attach(self, host: Host) -> None:
         """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
-        self.check_offset(host.log_start_offset)
+        self.check_offset(host.status.log_start_offset)
         self._registration = host.register(
             self, self._from_offset, is_held=True, loader=self._loader, on_skipped=self.on_skipped
         )

@@ -24,7 +24,7 @@ class LeaderWatch:
 
     def attach(self, host: Host) -> None:
         """On the node's side: start listening."""
-        host.register(self, host.log_end_offset)
+        host.register(self, host.status.log_end_offset)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """See `pykraft.host.delivery.Listener`; ignores records."""

@@ -30,23 +30,13 @@ from pykraft.core.log_view import LogView
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
 from pykraft.core.on.local_events import on_wish
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.proof import Survey
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import begin, initial_state
-from pykraft.core.state import Leader, Resigned, State
+from pykraft.core.state import Leader, State
+from pykraft.core.status import Status, status_of
 from pykraft.core.voter_history import Membership
 from pykraft.errors import ProtocolError
-from pykraft.types import (
-    Election,
-    Endpoint,
-    Epoch,
-    Instant,
-    Listeners,
-    NodeId,
-    Offset,
-    ReplicaKey,
-    VoterSet,
-)
+from pykraft.types import Election, Endpoint, Instant
 
 
 class Raft:
@@ -82,6 +72,8 @@ class Raft:
         self._replica = Replica(
             config=config, local=local, membership=membership, bootstrap=bootstrap, log=log, rng=rng, state=state
         )
+        self.status: Status = status_of(self._replica)
+        """What the last step left; any thread may read it."""
 
     def start(self, now: Instant) -> list[Effect]:
         """Return the first effects. The initial election state is written first, even if it is unchanged.
@@ -91,8 +83,7 @@ class Raft:
         replica = self._replica
         replica.now_ms = now.mono_ms
         begin(replica, now)
-        poll(replica, now)
-        return replica.outbox.take(now.mono_ms)
+        return self._end(now)
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Handle one event and return its effects; none once the shutdown is complete.
@@ -108,7 +99,13 @@ class Raft:
         except ProtocolError as error:
             # The peer sent what no correct replica sends. Handlers raise before they change anything.
             replica.outbox.add(_close(event, error))
+        return self._end(now)
+
+    def _end(self, now: Instant) -> list[Effect]:
+        """End a step: let the state act on the time that has passed, publish the status, and return the effects."""
+        replica = self._replica
         poll(replica, now)
+        self.status = status_of(replica)
         return replica.outbox.take(now.mono_ms)
 
     def _handle(self, event: Event, now: Instant) -> None:
@@ -151,57 +148,14 @@ class Raft:
         return self._replica.state
 
     @property
-    def role(self) -> str:
-        """Name of the state as in Kafka's current-state metric."""
-        return self._replica.role
-
-    @property
-    def epoch(self) -> Epoch:
-        """Epoch of the state; it may not be durable yet."""
-        return self._replica.epoch
-
-    @property
-    def leader_id(self) -> NodeId | None:
-        """Leader of the epoch if known."""
-        return self._replica.leader_id
-
-    @property
-    def serving_leader(self) -> tuple[NodeId, Listeners] | None:
-        """The current leader and its known endpoints; None when unknown, or when this replica resigned."""
-        leader_id = self._replica.leader_id
-        if leader_id is None or isinstance(self._replica.state, Resigned):
-            return None
-        return leader_id, self._replica.leader_listeners
-
-    @property
     def refused_epochs(self) -> int:
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         return self._replica.refused_epochs
 
     @property
-    def voted(self) -> ReplicaKey | None:
-        """The candidate that this replica voted for in this epoch; None for a leader or resigned leader."""
-        return self._replica.voted
-
-    @property
-    def high_watermark(self) -> Offset | None:
-        """Exclusive end of the committed records; None while unknown."""
-        return self._replica.high_watermark
-
-    @property
     def log(self) -> LogView:
         """Ends and epochs of the log, for inspection."""
         return self._replica.log
-
-    @property
-    def survey(self) -> Survey | None:
-        """The answers that an unproven replica has collected, for inspection; None for a proven one."""
-        return self._replica.survey
-
-    @property
-    def voters(self) -> VoterSet:
-        """The voter set in force."""
-        return self._replica.voters
 
     @property
     def membership(self) -> Membership:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
+from pykraft.core.status import Status
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
@@ -35,7 +36,7 @@ from pykraft.host.voter_mismatch import Standing
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.schedule import Schedule
-from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, Offset, ReplicaKey, VoterSet
+from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -80,14 +81,9 @@ def assemble(
     log: SharedLog,
     snapshot_files: SnapshotFiles,
     view: LogView,
-    leader: Callable[[], tuple[NodeId, Listeners] | None],
-    membership: Callable[[], tuple[VoterSet, int]],
+    status: Callable[[], Status],
 ) -> Parts:
-    """Build the components of a node whose recovered log is shown by ``view``.
-
-    ``leader`` returns the current leader and its endpoints, ``membership`` the voter set and the level of
-    kraft.version.
-    """
+    """Build the components of a node whose recovered log is shown by ``view``; ``status`` is the current one."""
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
@@ -105,10 +101,10 @@ def assemble(
             held,
             context=context,
             describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=membership()[0]
+                request, cluster_id=config.cluster_id, listener=listener, status=status()
             ),
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
-            kraft_version=lambda: membership()[1],
+            kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
         ),
         peers=Peers(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.core.status import Status
 from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
-from pykraft.types import Listeners, NodeId, VoterSet
 
 _CONTROLLERS: Final = 2
 _ENDPOINT_TYPES: Final = {1: "BROKER", _CONTROLLERS: "CONTROLLER"}
@@ -23,8 +23,7 @@ def describe_cluster(
     *,
     cluster_id: str,
     listener: str,
-    leader: tuple[NodeId, Listeners] | None,
-    voters: VoterSet,
+    status: Status,
 ) -> Body:
     """The nodes reachable on this listener, for ``--bootstrap-controller`` of Kafka's tools: the voters and the leader.
 
@@ -37,12 +36,12 @@ def describe_cluster(
         text = f"this is a CONTROLLER endpoint, the request asks for {known}" if known else f"unknown type {wanted}"
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return _refusal(error, text, wanted, cluster_id)
-    told = {voter.key.id: voter.listeners for voter in voters.voters}
-    if leader is None:
+    told = {voter.key.id: voter.listeners for voter in status.voters.voters}
+    if status.serving_leader is None:
         # Kafka's admin client caches an answer for five minutes, and without a leader it asks nobody, so that the tool
         # hangs. After an error it asks another node.
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
-    leader_id, listeners = leader
+    leader_id, listeners = status.serving_leader
     # A leader that is removing itself is not in the voter set. The leader's own endpoint wins, because its entry may be
     # older than its last move.
     if listeners.get(listener) is not None or leader_id not in told:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
+from pykraft.core.status import LEADER
 from pykraft.errors import ErrorCode
 from pykraft.host.components import Parts
 from pykraft.host.fetch_read import Records
@@ -23,9 +24,6 @@ from pykraft.host.recent_batches import Batch
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.snapshot.catalog import Slice
 from pykraft.types import Instant, Io, Offset, OffsetAndEpoch
-
-LEADER: Final = "leader"
-"""The core's name of the leader role, which proposals and leader changes depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,12 @@ from pykraft.core.events import (
     TransferRequested,
     UpgradeRequested,
 )
-from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
+from pykraft.core.status import Status
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.components import assemble
 from pykraft.host.delivery import Listener, Registration
-from pykraft.host.execute import LEADER, end
+from pykraft.host.execute import end
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.ports import ConnectionId, Ports
@@ -43,7 +43,7 @@ from pykraft.host.stepping import Stepping
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.snapshot.writer import Serializer
-from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, Uuid, VoterSet
+from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, Uuid
 
 R = TypeVar("R")
 
@@ -54,6 +54,7 @@ class Host:
     def __init__(self, ports: Ports, opened: Opened, rng: Random) -> None:
         self._opened = opened
         self._rng = rng
+        self._recovered = opened.status
         self._parts = assemble(
             ports,
             opened.config,
@@ -61,8 +62,7 @@ class Host:
             log=opened.log,
             snapshot_files=opened.snapshot_files,
             view=opened.view,
-            leader=lambda: raft.serving_leader if (raft := self._stepping.raft) else None,
-            membership=lambda: (self.voters, self.kraft_version),
+            status=lambda: self.status,
         )
         self._stepping = Stepping(self._parts)
 
@@ -153,7 +153,7 @@ class Host:
         elif producers.is_overfull:
             most = f"{UNDECIDED_PROPOSALS_MAX} proposals are already waiting for their outcome"
             producers.reject(proposed.handle, BufferFullError(f"{most}: propose again later"))
-            if not is_prepared and epoch == self.epoch:
+            if not is_prepared and epoch == self.status.epoch:
                 # Prepared appends may be all that waits. As in the core, an append that is not prepared schedules
                 # them even if it is refused; otherwise every further one would be refused too.
                 self._put(AppendsScheduled(), now)
@@ -163,9 +163,9 @@ class Host:
 
     def schedule_prepared(self, now: Instant) -> None:
         """Release everything that was prepared. Errors: NotLeaderError."""
-        if self.role != LEADER:
-            leader_id = self.leader_id
-            raise NotLeaderError(None if leader_id == self.node_id else leader_id, self.epoch)
+        status = self.status
+        if not status.leads:
+            raise NotLeaderError(None if status.leader_id == self.node_id else status.leader_id, status.epoch)
         self._put(AppendsScheduled(), now)
 
     def resign(self, epoch: Epoch, now: Instant) -> None:
@@ -176,9 +176,10 @@ class Host:
         """
         if self.node_id is None:
             raise UsageError("a node without an id never leads, and cannot resign")
-        if epoch < 0 or epoch > self.epoch:
-            raise UsageError(f"epoch {epoch} has not begun: the current one is {self.epoch}")
-        if epoch == self.epoch and self.leader_id != self.node_id:
+        status = self.status
+        if epoch < 0 or epoch > status.epoch:
+            raise UsageError(f"epoch {epoch} has not begun: the current one is {status.epoch}")
+        if epoch == status.epoch and status.leader_id != self.node_id:
             raise UsageError(f"this node does not lead epoch {epoch}, and cannot resign from it")
         self._put(ResignRequested(epoch=epoch), now)
 
@@ -338,57 +339,14 @@ class Host:
         return self._opened.directory.directory_id
 
     @property
-    def epoch(self) -> Epoch:
-        """The current epoch; before `start` the one that the disk remembers."""
-        if (raft := self._stepping.raft) is not None:
-            return raft.epoch
-        election = self._opened.election
-        return max(self._opened.view.last_epoch, election.epoch if election else Epoch(0))
-
-    @property
-    def leader_id(self) -> NodeId | None:
-        """Leader of the current epoch if known."""
-        return raft.leader_id if (raft := self._stepping.raft) else None
-
-    @property
-    def voters(self) -> VoterSet:
-        """The voter set in force; before `start` the configured one."""
-        return raft.voters if (raft := self._stepping.raft) else self._opened.config.voters
-
-    @property
-    def kraft_version(self) -> int:
-        """The level of the feature ``kraft.version`` in force; before `start` 0."""
-        return raft.membership.kraft_version if (raft := self._stepping.raft) else 0
-
-    @property
-    def role(self) -> str:
-        """Name of the state as in Kafka's current-state metric; before `start` it is ``unattached``."""
-        return raft.role if (raft := self._stepping.raft) else "unattached"
+    def status(self) -> Status:
+        """The status after the core's last step, from any thread; before `start` what recovery found."""
+        return raft.status if (raft := self._stepping.raft) else self._recovered
 
     @property
     def is_left_gracefully(self) -> bool | None:
         """Whether a shutdown completed before its timeout; None when there was none."""
         return self._parts.ending.is_graceful
-
-    @property
-    def high_watermark(self) -> Offset | None:
-        """Exclusive end of the committed records; None while unknown."""
-        return raft.high_watermark if (raft := self._stepping.raft) else None
-
-    @property
-    def quarantine(self) -> Quarantine | None:
-        """Set while this node has not fetched again a damaged part of its log."""
-        return self._opened.view.quarantine
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """End of the log (exclusive), including records that are still being written."""
-        return self._opened.view.end_offset
-
-    @property
-    def log_start_offset(self) -> Offset:
-        """First offset that the log can hold."""
-        return self._opened.view.start_offset
 
     def _put(self, event: Event, now: Instant) -> None:
         self._parts.inbox.put(event)

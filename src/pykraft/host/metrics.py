@@ -23,6 +23,7 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.leader.voter_change import Addition, Removal
 from pykraft.core.raft import Raft
 from pykraft.core.state import Leader
+from pykraft.core.status import LEADER, RESIGNED
 from pykraft.host.sensors import Sensor
 from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
 
@@ -40,10 +41,8 @@ STATES: Final = (
     "unattached",
 )
 """Values of ``current-state``."""
-_RESIGNED: Final = "resigned"
 _NOMINEES: Final = frozenset({"prospective", "prospective-voted", "candidate"})
 _ELECTED: Final = frozenset({"leader", "follower", "observer"})
-_LEADER: Final = "leader"
 
 
 class Kind(Enum):
@@ -160,7 +159,7 @@ class Measurements:
 
     def role_changed(self, role: str, now: Instant) -> None:
         """The role changed: a nomination starts an election, a known leader ends it."""
-        if role != _LEADER:
+        if role != LEADER:
             self._uncommitted.clear()
         if role in _NOMINEES:
             self._nominated_ms = now.mono_ms
@@ -192,21 +191,22 @@ def read_metrics(
 ) -> dict[str, int | float | str]:
     """The current values of `HOST_METRICS`; leader metrics only on a leader."""
     now_ms = now.mono_ms
-    role, state, voted = raft.role, raft.state, raft.voted
+    status, state = raft.status, raft.state
+    voted, quarantine = status.voted, status.quarantine
     vote_id, vote_directory_id = (voted.id, voted.directory_id) if voted else (None, None)
     if isinstance(state, Leader):
         vote_id, vote_directory_id = node_id, directory_id
     values: dict[str, int | float | str] = {
-        "current-state": "unattached" if role == _RESIGNED else role,
-        "current-leader": _or_unknown(raft.leader_id),
+        "current-state": "unattached" if status.role == RESIGNED else status.role,
+        "current-leader": _or_unknown(status.leader_id),
         "current-vote": _or_unknown(vote_id),
         "current-vote-directory-id": uuid_text(vote_directory_id or ZERO_UUID),
-        "current-epoch": raft.epoch,
-        "high-watermark": _or_unknown(raft.high_watermark),
-        "log-end-offset": raft.log.end_offset,
+        "current-epoch": status.epoch,
+        "high-watermark": _or_unknown(status.high_watermark),
+        "log-end-offset": status.log_end_offset,
         "log-end-epoch": raft.log.last_epoch,
         "number-unknown-voter-connections": 0,
-        "number-of-voters": len(raft.voters),
+        "number-of-voters": len(status.voters),
         "ignored-static-voters": int(raft.membership.ignores_static),
     }
     if isinstance(state, Leader):
@@ -224,9 +224,8 @@ def read_metrics(
     values["fetch-records-rate"] = measured.fetched_records.rate_per_s(now_ms)
     values["append-records-rate"] = measured.appended_records.rate_per_s(now_ms)
     values["storage-unflushed-jobs"] = raft.log.unflushed_count
-    quarantine = raft.log.quarantine
     values["quarantined"] = 0 if quarantine is None else 1
-    values["unproven"] = 0 if raft.survey is None else 1
+    values["unproven"] = int(not status.is_proven)
     values["damaged-places"] = 0 if quarantine is None else len(quarantine.damages)
     values["scrubbed-bytes-total"] = scrubbed_bytes
     values["undecided-proposals"] = undecided_proposals

@@ -31,6 +31,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
+from pykraft.core.status import Status
 from pykraft.core.voter_history import Membership
 from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.directory_proof import DirectoryProof
@@ -46,7 +47,7 @@ from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.snapshot.retention import Retention
-from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
+from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,21 @@ class Opened:
     def key(self) -> ReplicaKey | None:
         """Id and directory id; None without an id."""
         return None if self.node_id is None else ReplicaKey(self.node_id, self.directory.directory_id)
+
+    @property
+    def status(self) -> Status:
+        """What recovery found: the node's status until the core takes its first step."""
+        view, membership = self.view, self.membership
+        return Status(
+            epoch=max(view.last_epoch, self.election.epoch if self.election else EPOCH_ZERO),
+            log_start_offset=view.start_offset,
+            log_end_offset=view.end_offset,
+            committed_end_offset=view.committed_end_offset,
+            voters=membership.voters,
+            kraft_version=membership.kraft_version,
+            quarantine=view.quarantine,
+            is_proven=self.node_id is None or self.proving.proof.is_complete,
+        )
 
     def raft(self, rng: Random, now: Instant) -> Raft:
         """Build the core of this node; its timers start at ``now``. Errors: UsageError."""

@@ -15,7 +15,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.events import AnswersProgressed
 from pykraft.core.raft import Raft
 from pykraft.host.components import Parts
-from pykraft.host.execute import LEADER, Step, execute
+from pykraft.host.execute import Step, execute
 from pykraft.host.inbox import Arrival
 from pykraft.types import Instant
 
@@ -81,6 +81,7 @@ class Stepping:
             # The node has ended: no effect follows.
             if self._parts.inbox.is_closed:
                 break
-        self._parts.producers.lost(raft.epoch if raft.role == LEADER else None)
-        self._parts.standing.look(raft.membership, now)
+        status = raft.status
+        self._parts.producers.lost(status.epoch if status.leads else None)
+        self._parts.standing.look(status, now)
         self._is_running = False

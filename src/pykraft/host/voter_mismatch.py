@@ -10,7 +10,7 @@ Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetc
 from __future__ import annotations
 
 from pykraft.config import NodeConfig
-from pykraft.core.voter_history import Membership
+from pykraft.core.status import Status
 from pykraft.host.ports import Ports
 from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
 
@@ -27,9 +27,9 @@ class Standing:
         """When to report a mismatch with the voter set that was seen last (mono ms); None without one to report."""
         self._told: str | None = None
 
-    def look(self, membership: Membership, now: Instant) -> None:
+    def look(self, status: Status, now: Instant) -> None:
         """Compare the node with the voter set in force: report a match at once, a mismatch after a fetch timeout."""
-        voters = membership.voters
+        voters = status.voters
         if self._key is None:
             return
         # A voter set is immutable, so another set is another object.
@@ -42,7 +42,7 @@ class Standing:
         if self._due_ms is None or now.mono_ms < self._due_ms:
             return
         self._due_ms = None
-        told, self._told = self._told, self._mismatch(membership, self._key)
+        told, self._told = self._told, self._mismatch(status, self._key)
         if self._told == told:
             return
         if self._told is None:
@@ -50,8 +50,8 @@ class Standing:
         else:
             self._ports.report(self._told, is_alarm=voters.get(self._key.id) is not None)
 
-    def _mismatch(self, membership: Membership, key: ReplicaKey) -> str | None:
-        voters = membership.voters
+    def _mismatch(self, status: Status, key: ReplicaKey) -> str | None:
+        voters = status.voters
         entry = voters.get(key.id)
         if not len(voters) or voters.is_voter(key):
             return None
@@ -60,7 +60,7 @@ class Standing:
         if entry is not None:
             return self._replaced(entry, key, f"{command} remove-controller", add)
         what = f"node {key.id} is not among the voters {', '.join(map(str, voters.ids))}: it only observes"
-        if membership.kraft_version < 1:
+        if status.kraft_version < 1:
             return f"{what}; to make it one, name it in controller.quorum.voters of all nodes"
         if self._config.raft.auto_join:
             return f"{what} until it has joined by itself"

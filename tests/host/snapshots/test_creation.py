@@ -23,7 +23,7 @@ def committed(cluster: Cluster) -> tuple[Machine, Epoch]:
     for _ in range(4):
         machine.propose(b"a", b"b")
         cluster.settle()
-    return machine, machine.running.epoch
+    return machine, machine.running.status.epoch
 
 
 def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> TakenSnapshot | Exception | None:
@@ -77,7 +77,7 @@ def test_what_is_only_in_files_is_looked_up_there() -> None:
     machine, epoch = committed(cluster)
     machine.crash()
     machine.start()
-    cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
+    cluster.run_until(lambda: machine.running.status.high_watermark == machine.running.status.log_end_offset)
     assert isinstance(begin(cluster, machine, 4, epoch), UsageError)
     assert isinstance(begin(cluster, machine, 5, epoch), TakenSnapshot)
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_in_files_is_not_taken() -> None:
     machine, _ = committed(cluster)
     machine.crash()
     machine.start()
-    cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
+    cluster.run_until(lambda: machine.running.status.high_watermark == machine.running.status.log_end_offset)
     path = machine.config.partition_directory / f"{0:020d}.log"
     log = machine.fs.read(path)
     machine.fs.write(path, log[:16] + b"\0" + log[17:])  # the magic byte of the first batch

@@ -129,7 +129,7 @@ def test_both_repairs_that_the_error_names_work(repair: str) -> None:
     leader, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
-    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    cluster.run_until(lambda: away.running.status.log_start_offset == snapshot_id.offset)
     leader.propose(b"behind")
     cluster.run_until_committed(snapshot_id.offset + 1, away)
     away.leave()
@@ -140,16 +140,16 @@ def test_both_repairs_that_the_error_names_work(repair: str) -> None:
     if repair == "copied":
         away.fs.write(path, leader.fs.read(checkpoint_path(leader.config.partition_directory, snapshot_id)))
         away.start()
-        assert away.running.quarantine is None
-        assert away.running.log_end_offset == snapshot_id.offset + 1
+        assert away.running.status.quarantine is None
+        assert away.running.status.log_end_offset == snapshot_id.offset + 1
     else:
         for name in away.fs.listdir(path.parent):
             if name.startswith("0"):
                 away.fs.remove(path.parent / name)
         away.start()
-        assert away.running.quarantine is not None
-        cluster.run_until(lambda: away.running.quarantine is None)
-        assert away.running.log_start_offset == snapshot_id.offset
+        assert away.running.status.quarantine is not None
+        cluster.run_until(lambda: away.running.status.quarantine is None)
+        assert away.running.status.log_start_offset == snapshot_id.offset
     leader.propose(b"after")
     cluster.run_until_committed(snapshot_id.offset + 2, away)
 

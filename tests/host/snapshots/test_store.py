@@ -32,9 +32,9 @@ def committed(cluster: Cluster, machine: Machine, count: int) -> OffsetAndEpoch:
     for number in range(count):
         machine.propose(b"record %d" % number)
         cluster.settle()
-    high_watermark = machine.running.high_watermark
+    high_watermark = machine.running.status.high_watermark
     assert high_watermark is not None
-    return OffsetAndEpoch(high_watermark, machine.running.epoch)
+    return OffsetAndEpoch(high_watermark, machine.running.status.epoch)
 
 
 def take(cluster: Cluster, machine: Machine, snapshot_id: OffsetAndEpoch, *values: bytes) -> None:
@@ -83,8 +83,8 @@ def test_who_was_away_gets_the_snapshot_and_what_follows(slice_size_bytes: int) 
     leader, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
-    cluster.run_until(lambda: away.running.log_end_offset == leader.running.log_end_offset)
-    assert away.running.log_start_offset == snapshot_id.offset
+    cluster.run_until(lambda: away.running.status.log_end_offset == leader.running.status.log_end_offset)
+    assert away.running.status.log_start_offset == snapshot_id.offset
     assert snapshots_of(away) == [snapshot_id]
     assert values_in(away, snapshot_id) == [b"state " * 30, b"more"]
     leader.propose(b"after")
@@ -98,11 +98,14 @@ def test_after_a_restart_the_log_begins_at_the_snapshot() -> None:
     leader, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
-    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    cluster.run_until(lambda: away.running.status.log_start_offset == snapshot_id.offset)
     cluster.settle()
     away.crash()
     away.start()
-    assert (away.running.log_start_offset, away.running.log_end_offset) == (snapshot_id.offset, snapshot_id.offset)
+    assert (away.running.status.log_start_offset, away.running.status.log_end_offset) == (
+        snapshot_id.offset,
+        snapshot_id.offset,
+    )
     leader.propose(b"after")
     cluster.run_until_committed(snapshot_id.offset + 1, away)
 
@@ -113,11 +116,11 @@ def test_an_install_that_was_cut_short_is_finished_at_the_next_start() -> None:
     _, away, snapshot_id = lagging(cluster)
     away.fs = type(away.fs)()
     away.start()
-    cluster.run_until(lambda: away.running.log_end_offset > 0 or snapshots_of(away) != [])
+    cluster.run_until(lambda: away.running.status.log_end_offset > 0 or snapshots_of(away) != [])
     assert snapshots_of(away) == [snapshot_id]
     away.crash()
     away.start()
-    assert away.running.log_start_offset == away.running.log_end_offset == snapshot_id.offset
+    assert away.running.status.log_start_offset == away.running.status.log_end_offset == snapshot_id.offset
     assert any(
         report.startswith(f"the snapshot up to offset {snapshot_id.offset} of epoch {snapshot_id.epoch} is ahead of")
         for report in away.reports
@@ -139,7 +142,7 @@ def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
     for _ in range(2):
         cluster.run(300)
     assert snapshots_of(leader) == [snapshot_id]
-    assert leader.running.log_start_offset == snapshot_id.offset
+    assert leader.running.status.log_start_offset == snapshot_id.offset
     cluster.run(5_000)
     assert len(deleted_of(leader)) == 1
     cluster.run(6_000)
@@ -157,7 +160,7 @@ def test_the_log_that_a_snapshot_replaced_lingers_too() -> None:
     take(cluster, leader, snapshot_id, b"state")
     leader.running.raft.log.begin_at(snapshot_id)  # type: ignore[union-attr]
     away.start()
-    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    cluster.run_until(lambda: away.running.status.log_start_offset == snapshot_id.offset)
     cluster.settle()
     assert f"{0:020d}.log.deleted" in deleted_of(away)
 
@@ -186,7 +189,7 @@ def test_a_snapshot_is_of_the_committed_log(offset: int, epoch: int) -> None:
     committed(cluster, machine, 4)
     for each in cluster.machines.values():
         answers: list[object] = []
-        wanted = OffsetAndEpoch(Offset(offset), Epoch(epoch + machine.running.epoch - 1))
+        wanted = OffsetAndEpoch(Offset(offset), Epoch(epoch + machine.running.status.epoch - 1))
         each.running.create_snapshot(wanted, bytes_serde, answers.append)
         cluster.settle()
         assert isinstance(answers[0], UsageError) or (offset < 0 and answers[0] is None)
@@ -221,7 +224,7 @@ def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> No
     leader.running._parts.snapshots.retire_before(OffsetAndEpoch(Offset(5), snapshot_id.epoch))
     cluster.settle()
     assert snapshots_of(leader) == before
-    assert leader.running.log_start_offset == 0
+    assert leader.running.status.log_start_offset == 0
 
 
 def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None:

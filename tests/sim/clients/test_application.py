@@ -32,8 +32,8 @@ def test_a_read_finds_what_was_written_before_it() -> None:
 
 def test_the_world_hears_of_leaders() -> None:
     world, leader = led_world()
-    application_of(world).on_leader_change(Epoch(leader.host.epoch + 1), None)
-    assert f"hears of epoch {leader.host.epoch + 1}" in world.trace.lines[-1]
+    application_of(world).on_leader_change(Epoch(leader.host.status.epoch + 1), None)
+    assert f"hears of epoch {leader.host.status.epoch + 1}" in world.trace.lines[-1]
 
 
 def test_a_process_that_starts_again_loads_its_newest_snapshot_and_goes_on_behind_it() -> None:

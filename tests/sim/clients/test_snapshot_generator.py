@@ -25,8 +25,8 @@ def test_snapshots_are_taken_and_the_log_is_cleaned_below_them() -> None:
     assert world.faults.counts["log cleaned"] > 2
     for node in world.nodes.values():
         assert node.host is not None
-        assert node.host.log_start_offset > 0
-        assert world.facts.platters.snapshots(node)[-1].offset >= node.host.log_start_offset
+        assert node.host.status.log_start_offset > 0
+        assert world.facts.platters.snapshots(node)[-1].offset >= node.host.status.log_start_offset
 
 
 def test_what_is_given_up_leaves_nothing() -> None:

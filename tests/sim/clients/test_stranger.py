@@ -34,12 +34,14 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
     stranger.ask(node.node_id, message)
     run_until(world, lambda: bool(asked))
     assert node.host is not None
-    assert (asked[0].epoch, node.host.epoch) == (EPOCH, EPOCH)
+    assert (asked[0].epoch, node.host.status.epoch) == (EPOCH, EPOCH)
     run_until(world, lambda: any("is given up as the leader of epoch 1000" in line for line in world.trace.lines))
     stranger.leave()
     run_until(
         world,
-        lambda: world.facts.newest_leader() is not None and len({host.epoch for host in world.facts.hosts()}) == 1,
+        lambda: (
+            world.facts.newest_leader() is not None and len({host.status.epoch for host in world.facts.hosts()}) == 1
+        ),
     )
 
 
@@ -53,5 +55,5 @@ def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
     stranger.connected(ConnectionId(10_000))
     stranger.closed(ConnectionId(10_000))
     run_for(world, 200_000)
-    assert all(host.epoch < EPOCH for host in world.facts.hosts())
+    assert all(host.status.epoch < EPOCH for host in world.facts.hosts())
     stranger.leave()

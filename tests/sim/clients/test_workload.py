@@ -22,7 +22,7 @@ def test_clients_call_the_leader_and_what_they_are_told_is_kept() -> None:
     assert {operation.node_id for operation in history} == {leader.node_id}
     assert all(operation.answered_us is not None and operation.is_alive() for operation in committed)
     assert world.workload.acknowledged_end_offset == max(operation.end_offset for operation in committed)
-    assert world.workload.acknowledged_end_offset <= (leader.host.high_watermark or 0)
+    assert world.workload.acknowledged_end_offset <= (leader.host.status.high_watermark or 0)
     assert any(operation.is_read and operation.read for operation in committed)
 
 
@@ -32,7 +32,7 @@ def test_a_leader_that_loses_its_place_leaves_outcomes_open() -> None:
         world.network.cut(leader.node_id, other)
         world.network.cut(other, leader.node_id)
     world.workload.begin()
-    run_until(world, lambda: leader.host.role != "leader")
+    run_until(world, lambda: leader.host.status.role != "leader")
     answers = {operation.answer for operation in world.workload.history.operations}
     assert answers == {Answer.UNKNOWN}
 
@@ -53,7 +53,7 @@ def test_nothing_is_acknowledged_without_a_majority() -> None:
             world.network.cut(int(node.node_id), leader.node_id)
     world.workload.begin()
     run_for(world, 300_000)
-    assert leader.host.role == "leader"
+    assert leader.host.status.role == "leader"
     assert world.workload.proposed > 0
     assert not world.workload.acknowledged
 

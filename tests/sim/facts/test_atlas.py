@@ -79,7 +79,7 @@ def test_a_copy_may_be_lost_only_while_a_majority_of_the_others_has_it() -> None
     other.kill()
     world.faults.start = lambda node: None  # type: ignore[method-assign]
     world.workload.begin()
-    run_until(world, lambda: (leader.host.high_watermark or 0) > 1)
+    run_until(world, lambda: (leader.host.status.high_watermark or 0) > 1)
     may_lose = {int(node.node_id): world.facts.atlas.may_lose(node) for node in world.nodes.values()}
     assert may_lose == {int(node.node_id): node is other for node in world.nodes.values()}
 
@@ -101,7 +101,7 @@ def test_who_is_in_quarantine_is_harmed_also_while_it_is_down() -> None:
 def test_a_wiped_voter_waits_until_a_record_of_a_newer_epoch_is_committed() -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
-    epoch = leader.host.epoch
+    epoch = leader.host.status.epoch
     world.facts.atlas.wiped(node, epoch)
     assert world.facts.atlas.waiting == {int(node.node_id): epoch}
     assert not world.facts.atlas.may_return(node)

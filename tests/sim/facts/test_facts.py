@@ -27,7 +27,7 @@ def test_the_newest_leader_is_one_that_runs() -> None:
     run_until(world, lambda: world.facts.newest_leader() is not None)
     newest = world.facts.newest_leader()
     assert newest is not None
-    assert newest.host.epoch > 1
+    assert newest.host.status.epoch > 1
 
 
 def test_no_part_can_be_exchanged() -> None:

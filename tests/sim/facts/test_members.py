@@ -52,7 +52,7 @@ def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
     world.nodes[1].start()
     world.nodes[2].start()
     node.start()
-    run_until(world, lambda: node.host is not None and node.host.role == "observer")
+    run_until(world, lambda: node.host is not None and node.host.status.role == "observer")
 
 
 def test_a_newcomer_to_a_static_quorum_is_configured_with_its_voters() -> None:
@@ -62,7 +62,7 @@ def test_a_newcomer_to_a_static_quorum_is_configured_with_its_voters() -> None:
     assert node.first_voters == world.facts.members.electorate.initial
     node.start()
     assert node.host is not None
-    assert node.host.kraft_version == 0
+    assert node.host.status.kraft_version == 0
 
 
 def test_nodes_join_by_themselves_as_the_scenario_says() -> None:

@@ -15,7 +15,7 @@ def test_each_node_is_asked_for_its_own() -> None:
     platters.joined(node)
     end = platters.end(node)
     assert end.offset == platters.end_offset(node) > 0
-    assert platters.election(node).epoch == leader.host.epoch
+    assert platters.election(node).epoch == leader.host.status.epoch
     entry = platters.entry_at(node, 0)
     assert entry is not None
     assert platters.holds(node, entry)

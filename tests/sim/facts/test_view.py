@@ -20,7 +20,7 @@ def test_a_cluster_at_work() -> None:
     assert {node_id for node_id, each in seen.items() if each.leads} == {leader.node_id}
     assert {node_id for node_id, each in seen.items() if each.has_fetched} == set(seen) - {leader.node_id}
     assert {(each.epoch, each.disk.epoch, each.leader_id, each.is_settled) for each in seen.values()} == {
-        (leader.host.epoch, leader.host.epoch, leader.node_id, True)
+        (leader.host.status.epoch, leader.host.status.epoch, leader.node_id, True)
     }
     assert seen[1] == view_of(world.nodes[1], world.facts.platters.election(world.nodes[1]))
 

@@ -14,7 +14,7 @@ KEY = ReplicaKey(NodeId(2))
 
 def asked(process: Process, *, adds: bool) -> Asked:
     message = (
-        AddVoterRequest(voter=KEY, listeners=process.host.voters.voters[0].listeners, timeout_ms=1)
+        AddVoterRequest(voter=KEY, listeners=process.host.status.voters.voters[0].listeners, timeout_ms=1)
         if adds
         else RemoveVoterRequest(voter=KEY)
     )

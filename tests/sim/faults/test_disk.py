@@ -49,7 +49,7 @@ def test_what_is_asked_of_a_disk_that_stalls_is_done_later() -> None:
     until_us = node.disk.io_errors.stalled_until_us
     assert until_us > world.clock.now_us
     end_offset = world.facts.platters.end_offset(node)
-    leader.host.propose([b"value"], epoch=leader.host.epoch, now=node.clock.instant, on_outcome=lambda _: None)
+    leader.host.propose([b"value"], epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=lambda _: None)
     run_until(world, lambda: world.facts.platters.end_offset(node) > end_offset)
     assert world.clock.now_us >= until_us
     family.stop()

@@ -22,9 +22,9 @@ def answers_to(world: World, manner: str, *, offset: int = 3) -> Answer | None:
     """What the node that leads would be told if it followed the stranger in its epoch."""
     faults, node = made(world), world.nodes[1]
     assert node.host is not None
-    assert node.host.leader_id is not None
-    epoch = Epoch(node.host.epoch)
-    faults._leaders[epoch] = (NodeId(node.host.leader_id), (manner,))
+    assert node.host.status.leader_id is not None
+    epoch = Epoch(node.host.status.epoch)
+    faults._leaders[epoch] = (NodeId(node.host.status.leader_id), (manner,))
     asked = FetchRequest(
         replica=node.key,
         epoch=epoch,

@@ -89,7 +89,7 @@ def test_an_old_fetch_reaches_a_leader_that_its_sender_has_left() -> None:
     world, leader = led_world()
     world.workload.begin()
     harm = harm_to(world)
-    epoch = leader.host.epoch
+    epoch = leader.host.status.epoch
     assert NetworkFaults(harm).kinds["old fetch"]()
     run_until(world, lambda: harm.counts["old fetch"] == 1)
     assert harm.states["old fetch"].total() == 1

@@ -117,7 +117,7 @@ def test_what_was_prepared_is_taken_back() -> None:
 def test_the_leader_resigns() -> None:
     world, leader = led_world()
     assert ProcessFaults(harm_to(world)).kinds["resign"]()
-    assert leader.host.role == "resigned"
+    assert leader.host.status.role == "resigned"
     run_until(world, lambda: world.facts.newest_leader() is not None)
 
 

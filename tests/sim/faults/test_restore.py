@@ -22,13 +22,13 @@ def test_a_node_with_an_older_quorum_state_comes_back_with_its_whole_log() -> No
     run_until(world, RestoreFaults(harm).kinds[OLDER])
     (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]
     epoch, end_offset = world.facts.atlas.waiting[int(node.node_id)], world.facts.platters.end_offset(node)
-    assert epoch >= leader.host.epoch
+    assert epoch >= leader.host.status.epoch
     assert end_offset > 0
     assert told(world, "is given a quorum-state of epoch")
     run_until(world, lambda: node.process is not None)
     assert world.facts.committed.last_epoch > epoch
     assert node.host is not None
-    assert node.host.log_end_offset >= end_offset
+    assert node.host.status.log_end_offset >= end_offset
     assert not node.is_damaged
 
 

@@ -35,7 +35,7 @@ def fall_behind(world: World, node_id: int) -> None:
         world.network.cut(other, node_id)
     host = world.nodes[node_id].host
     assert host is not None
-    end_offset = host.log_end_offset
+    end_offset = host.status.log_end_offset
     run_until(world, lambda: all(world.nodes[other].ledger.begin.offset > end_offset + 50 for other in others))
     world.network.heal()
 

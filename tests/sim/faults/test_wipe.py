@@ -20,7 +20,7 @@ def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everythi
     assert WipeFaults(harm).kinds["wiped disk"]()
     (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]
     epoch = world.facts.atlas.waiting[int(node.node_id)]
-    assert epoch >= leader.host.epoch
+    assert epoch >= leader.host.status.epoch
     assert world.facts.platters.end_offset(node) == 0
     assert told(world, "is given an empty disk")
     run_until(world, lambda: node.process is not None)

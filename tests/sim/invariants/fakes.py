@@ -9,6 +9,7 @@ from typing import Any
 
 from pykraft.config import RaftConfig
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo
+from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
@@ -37,13 +38,20 @@ from pykraft.types import (
 
 
 def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
-    """A node; it runs if anything is said of its host."""
-    running = SimpleNamespace(**{"epoch": 1, "role": "follower", "leader_id": None, **host}) if host else None
-    process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={}, departures=[])) if host else None
+    """A node; it runs if anything is said of its status, or of its core (``raft``)."""
+    raft = host.pop("raft", None)
+    status = Status(**{"epoch": 1, "role": "follower", **host}) if host or raft else None
+    running = SimpleNamespace(status=status, raft=raft) if status else None
+    process = (
+        SimpleNamespace(node_id=node_id, host=running, wiretap=SimpleNamespace(open_fetches={}, departures=[]))
+        if status
+        else None
+    )
     return SimpleNamespace(
         node_id=node_id,
         key=ReplicaKey(NodeId(node_id), directory_of(node_id)),
         host=running,
+        status=status,
         process=process,
         is_damaged=is_damaged,
         disk=SimpleNamespace(is_rotten=is_rotten, explains=lambda error: is_rotten),

@@ -31,4 +31,4 @@ def test_a_replaced_disk_knows_nobody_and_has_another_directory_id() -> None:
     node.start()
     assert node.host is not None
     assert node.host.directory_id == node.key.directory_id
-    assert node.host.role == "unattached"
+    assert node.host.status.role == "unattached"

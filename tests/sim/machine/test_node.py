@@ -31,13 +31,13 @@ def test_a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced(is_kill:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
     run_until(world, lambda: world.facts.platters.end_offset(node) >= 1)
-    end_offset, epoch = world.facts.platters.end_offset(node), leader.host.epoch
+    end_offset, epoch = world.facts.platters.end_offset(node), leader.host.status.epoch
     (node.kill if is_kill else node.lose_power)()
     assert node.process is None
     assert world.facts.platters.end_offset(node) == end_offset
     node.start()
     assert node.host is not None
-    assert (node.host.log_end_offset, node.host.epoch) == (end_offset, epoch)
+    assert (node.host.status.log_end_offset, node.host.status.epoch) == (end_offset, epoch)
 
 
 def test_what_was_planned_for_a_process_does_not_happen_to_the_next() -> None:
@@ -114,7 +114,7 @@ def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
     ends = []
     for value in (b"000000000001w", b"000000000002w"):
         propose(world, leader, value)
-        ends.append(leader.host.log_end_offset)
+        ends.append(leader.host.status.log_end_offset)
     assert ends[0] < ends[1], "this world has no linger"
     run_until(world, lambda: world.facts.platters.end_offset(node) >= ends[0])
     assert world.facts.platters.end_offset(node) == ends[0]
@@ -136,7 +136,7 @@ def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: py
     run_until(world, lambda: world.facts.newest_leader() is not None)
     leader = world.facts.newest_leader()
     assert leader is not None
-    votes = [(node_id, spoken) for node_id, spoken in heard if spoken.epoch == leader.host.epoch]
+    votes = [(node_id, spoken) for node_id, spoken in heard if spoken.epoch == leader.host.status.epoch]
     voters = {node_id for node_id, spoken in votes if spoken.candidate_id == leader.node_id}
     assert leader.node_id in voters
     assert len(voters) >= 2
@@ -190,7 +190,7 @@ def test_an_only_voter_that_starts_again_does_not_hear_that_it_leads_the_epoch_i
 def propose(world: World, leader: Process, value: bytes) -> None:
     """Propose as a client does that no oracle knows."""
     world.watch.proposed(operation(1, value))
-    leader.host.propose([value], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None)
+    leader.host.propose([value], epoch=leader.host.status.epoch, now=world.clock.instant, on_outcome=lambda _: None)
 
 
 def test_what_comes_during_a_pause_is_taken_afterwards_one_by_one() -> None:
@@ -200,16 +200,16 @@ def test_what_comes_during_a_pause_is_taken_afterwards_one_by_one() -> None:
     assert process is not None
     world.workload.begin()
     process.pause(100_000)
-    high_watermark = process.host.high_watermark
+    high_watermark = process.host.status.high_watermark
     with pytest.raises(AssertionError, match="already"):
         process.pause(1)
     until_us = world.clock.now_us + 100_000
-    run_until(world, lambda: (leader.host.high_watermark or 0) > (high_watermark or 0) + 5)
+    run_until(world, lambda: (leader.host.status.high_watermark or 0) > (high_watermark or 0) + 5)
     assert world.clock.now_us < until_us
-    assert process.host.high_watermark == high_watermark
+    assert process.host.status.high_watermark == high_watermark
     run_until(world, lambda: not process.is_paused)
     assert world.clock.now_us >= until_us
-    run_until(world, lambda: (process.host.high_watermark or 0) > (high_watermark or 0) + 5)
+    run_until(world, lambda: (process.host.status.high_watermark or 0) > (high_watermark or 0) + 5)
 
 
 def test_a_process_that_is_killed_in_its_pause_takes_nothing_any_more() -> None:
@@ -244,4 +244,4 @@ def test_what_only_the_page_cache_has_after_a_failed_sync_is_durable_once_the_no
         node.disk.io_errors.mend()
         run_until(world, lambda node=node: node.process is not None)  # type: ignore[misc]
         assert node.host is not None
-        assert world.facts.platters.end_offset(node) == node.host.log_end_offset
+        assert world.facts.platters.end_offset(node) == node.host.status.log_end_offset

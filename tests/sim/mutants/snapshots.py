@@ -80,8 +80,8 @@ def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
     begin = Taking.begin
 
     def misnamed(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
-        vars(creation)["epoch_at"] = lambda *_: raft.epoch
-        begin(self, raft, replace(snapshot_id, epoch=raft.epoch), serializer, then)
+        vars(creation)["epoch_at"] = lambda *_: raft.status.epoch
+        begin(self, raft, replace(snapshot_id, epoch=raft.status.epoch), serializer, then)
 
     patch.setattr(creation, "epoch_at", vars(creation)["epoch_at"])
     patch.setattr(Taking, "begin", misnamed)

@@ -46,12 +46,12 @@ def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
         world.network.cut(int(node.node_id), former.node_id)
 
     def leaders() -> set[int]:
-        return {int(node.node_id) for node in world.nodes.values() if node.host and node.host.role == "leader"}
+        return {int(node.node_id) for node in world.nodes.values() if node.host and node.host.status.role == "leader"}
 
     run_until(world, lambda: bool(leaders() - {former.node_id}))
     newest = world.facts.newest_leader()
     assert newest is not None
-    assert newest.host.epoch > former.host.epoch
+    assert newest.host.status.epoch > former.host.status.epoch
 
 
 def test_a_world_that_does_not_heal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ class Bystander:
         """Register from the log start on."""
         host = self._node.host
         assert host is not None
-        self._witness.listens(self._node, host.log_start_offset)
+        self._witness.listens(self._node, host.status.log_start_offset)
         self._registration = host.register(self, is_held=True, on_skipped=self._skipped)
         self._registration.release()
 

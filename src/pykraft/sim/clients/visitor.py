@@ -60,7 +60,7 @@ class Visitor:
     def _turn(self) -> None:
         self._facts.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
         awake = [node for node in self._facts.nodes.values() if node.process and not node.process.is_paused]
-        leading = [node for node in awake if node.host is not None and node.host.role == "leader"]
+        leading = [node for node in awake if node.status is not None and node.status.leads]
         choice = leading if leading and self._rng.random() < 0.5 else awake
         question = self._rng.choice(list(Question))
         if choice:

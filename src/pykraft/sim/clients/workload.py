@@ -50,7 +50,7 @@ class Workload:
     def _turn(self) -> None:
         for node in self._facts.nodes.values():
             process = node.process
-            if process is not None and process.host.role == "leader" and not process.is_paused:
+            if process is not None and process.host.status.leads and not process.is_paused:
                 # A proposal changes the node's state, so the oracles must look at it after this event.
                 self._witness.touch(node)
                 for _ in range(self._proposals_in_a_row()):
@@ -65,7 +65,7 @@ class Workload:
         operation = Operation(
             number=len(self.history.operations),
             node_id=int(node.node_id),
-            epoch=process.host.epoch,
+            epoch=process.host.status.epoch,
             values=self._next_values(),
             invoked_us=self._facts.clock.now_us,
             invoked_mono_ms=node.clock.instant.mono_ms,
@@ -83,7 +83,7 @@ class Workload:
 
         process.host.propose(
             operation.values,
-            epoch=process.host.epoch,
+            epoch=process.host.status.epoch,
             now=node.clock.instant,
             on_outcome=lambda outcome: self._decided(operation, outcome),
             on_accepted=accepted,

@@ -65,5 +65,5 @@ class Facts:
     def newest_leader(self) -> Process | None:
         """The running leader of the highest epoch."""
         processes = (node.process for node in self.nodes.values() if node.process is not None)
-        leaders = [process for process in processes if process.host.role == "leader"]
-        return max(leaders, key=lambda process: process.host.epoch, default=None)
+        leaders = [process for process in processes if process.host.status.leads]
+        return max(leaders, key=lambda process: process.host.status.epoch, default=None)

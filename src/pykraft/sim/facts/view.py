@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pykraft.core.state import Follower, Resigned
+from pykraft.core.state import Follower
+from pykraft.core.status import RESIGNED
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.machine.node import Node
 from pykraft.types import OffsetAndEpoch, VoterSet
@@ -64,16 +65,16 @@ def view_of(node: Node, disk: DurableElection) -> View:
     if process is None or process.host.raft is None:
         return View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=disk)
     raft = process.host.raft
-    state = raft.state
+    status, state = raft.status, raft.state
     return View(
-        raft.role,
-        raft.epoch,
-        raft.leader_id,
-        raft.log.committed_end_offset or None if isinstance(state, Resigned) else raft.high_watermark,
+        status.role,
+        status.epoch,
+        status.leader_id,
+        status.committed_end_offset or None if status.role == RESIGNED else status.high_watermark,
         isinstance(state, Follower) and state.has_fetched,
         process.is_lane_idle,
         disk,
-        raft.log.start_offset,
+        status.log_start_offset,
         raft.log.snapshots,
-        raft.voters,
+        status.voters,
     )

@@ -55,14 +55,13 @@ class FalseLeader:
         """The answer to a follower that takes this stranger for its leader; None: no answer."""
         node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
-        if node is None or raft is None or node.is_damaged or asked.epoch != raft.epoch:
+        if node is None or raft is None or node.is_damaged or asked.epoch != raft.status.epoch:
             return None  # An unproven replica sends no id, and a replica in quarantine has to believe its leader.
-        leader_id, manners = self._leaders.get(asked.epoch, (raft.leader_id, ANSWERS))
-        if leader_id is None or leader_id != raft.leader_id:
+        leader_id, manners = self._leaders.get(asked.epoch, (raft.status.leader_id, ANSWERS))
+        if leader_id is None or leader_id != raft.status.leader_id:
             return None
         manner = self._rng.choice(manners)
-        known = raft.log.committed_end_offset
-        state = raft.state
+        known, state = raft.status.committed_end_offset, raft.state
         if manner == "diverging" and isinstance(state, Follower) and (known or state.has_agreed):
             end = asked.fetch_offset if state.has_agreed else known
             point = OffsetAndEpoch(Offset(self._rng.randrange(max(end, 1))), asked.last_fetched_epoch)

@@ -82,9 +82,9 @@ class Harm:
         if epoch is None:
             return
         leader = self.facts.newest_leader()
-        if leader is not None and leader.host.epoch <= epoch and not leader.is_paused:
+        if leader is not None and leader.host.status.epoch <= epoch and not leader.is_paused:
             self.world.witness.touch(self.facts.nodes[leader.node_id])
-            leader.host.resign(leader.host.epoch, self.facts.nodes[leader.node_id].clock.instant)
+            leader.host.resign(leader.host.status.epoch, self.facts.nodes[leader.node_id].clock.instant)
         self.move_on(node)
 
     def within(self, limits_us: tuple[int, ...]) -> int:
@@ -107,4 +107,4 @@ class Harm:
 
 def role_of(node: Node) -> str:
     """The present role of the node, or ``down``."""
-    return node.host.role if node.host is not None else DOWN
+    return node.status.role if node.status is not None else DOWN

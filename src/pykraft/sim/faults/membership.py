@@ -73,7 +73,7 @@ class MembershipFaults:
         facts = self._harm.facts
         for node in facts.nodes.values():
             process = node.process
-            is_lost = process is not None and process.host.leader_id is None
+            is_lost = process is not None and process.host.status.leader_id is None
             if is_lost and process is not None and process.bootstrap != facts.members.addresses():
                 self._harm.note(node, "is started anew with the present addresses")
                 node.kill()
@@ -181,13 +181,13 @@ class MembershipFaults:
 
         def told(error: Exception | None) -> None:
             self._harm.note(node, f"is asked for kraft.version 1: {error or 'it is in the log'}")
-            if error is None and leader.host.kraft_version == UPGRADED:
+            if error is None and leader.host.status.kraft_version == UPGRADED:
                 self._harm.happened("upgrade", node)
 
         world.witness.touch(node)
-        if leader.host.kraft_version < UPGRADED:
+        if leader.host.status.kraft_version < UPGRADED:
             leader.host.upgrade_kraft_version(
-                UPGRADED, epoch=leader.host.epoch, now=node.clock.instant, on_outcome=told
+                UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=told
             )
 
     def _begin_to_add(self, kind: str, node: Node) -> None:

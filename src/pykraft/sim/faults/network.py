@@ -213,9 +213,9 @@ class NetworkFaults:
             sender, leader = self._nodes.get(end.station.node_id), self._nodes.get(end.peer.station.node_id)
             if sender is None or leader is None:
                 return False  # One of the ends is not a node.
-            if sender.host is None or leader.host is None or leader.host.role != "leader":
+            if sender.status is None or leader.status is None or not leader.status.leads:
                 return False
-            end.is_held, epoch = True, sender.host.epoch
+            end.is_held, epoch = True, sender.status.epoch
             self._harm.note(sender, f"has a Fetch linger on its way to {leader.node_id}, who is cut off")
             self._cut_off(int(leader.node_id), self._nodes)
             self._harm.later(POLL_US, lambda: self._let_old_fetch_go(end, sender, epoch, POLLS_MAX))

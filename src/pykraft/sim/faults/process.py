@@ -143,7 +143,7 @@ class ProcessFaults:
         node = self._harm.facts.nodes[leader.node_id]
         self._harm.happened("resign", node)
         self._harm.world.witness.touch(node)
-        leader.host.resign(leader.host.epoch, node.clock.instant)
+        leader.host.resign(leader.host.status.epoch, node.clock.instant)
         return True
 
     def _shut_down(self) -> bool:
@@ -164,7 +164,7 @@ class ProcessFaults:
         if leader is None or leader.is_paused:
             return False
         node = world.facts.nodes[leader.node_id]
-        others = [node_id for node_id in leader.host.voters.ids if node_id != leader.node_id]
+        others = [node_id for node_id in leader.host.status.voters.ids if node_id != leader.node_id]
         if not others:
             return False
         target = world.facts.nodes[int(self._harm.rng.choice(others))]
@@ -183,7 +183,7 @@ class ProcessFaults:
         world.witness.touch(node)
         leader.host.transfer_leadership(
             target.node_id,
-            epoch=leader.host.epoch,
+            epoch=leader.host.status.epoch,
             timeout_ms=self._harm.pace.shutdown_ms,
             now=node.clock.instant,
             on_outcome=told,

@@ -47,7 +47,7 @@ class RestoreFaults:
         directory = node.disk.directory(node.config.partition_directory)
         if world.facts.atlas.waiting or not world.facts.atlas.may_damage(node) or directory is None:
             return False
-        epoch = max(world.facts.platters.election(node).epoch, node.host.epoch if node.host is not None else 0)
+        epoch = max(world.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
         self._harm.happened(OLDER, node)
         node.kill()
         world.facts.atlas.wiped(node, epoch)

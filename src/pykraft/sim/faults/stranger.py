@@ -162,9 +162,9 @@ class StrangerFaults:
     def _forge_fetches(self) -> bool:
         """Send Fetches under a follower's id with another directory id: the leader must not count them."""
         leader, facts = self._harm.facts.newest_leader(), self._harm.facts
-        if leader is None or leader.host.kraft_version < 1 or leader.host.raft is None:
+        if leader is None or leader.host.status.kraft_version < 1:
             return False
-        others = [voter_id for voter_id in leader.host.voters.ids if voter_id != leader.node_id]
+        others = [voter_id for voter_id in leader.host.status.voters.ids if voter_id != leader.node_id]
         if not others:
             return False
         key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
@@ -178,7 +178,7 @@ class StrangerFaults:
         """Each of these Fetches claims to hold everything that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
-            self._present.ask(node.node_id, self._fetch(key, node.host.epoch, at=end))
+            self._present.ask(node.node_id, self._fetch(key, node.host.status.epoch, at=end))
             self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
 
     def _forge_endpoint(self) -> bool:
@@ -187,13 +187,13 @@ class StrangerFaults:
         if leader is None:
             return False
         node = self._harm.facts.nodes[leader.node_id]
-        voter = self.rng.choice(leader.host.voters.voters)
+        voter = self.rng.choice(leader.host.status.voters.voters)
         port = self.rng.choice((int(voter.key.id), STRANGER_ID))
         nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
-        self._harm.facts.claims.epochs.add(leader.host.epoch)
+        self._harm.facts.claims.epochs.add(leader.host.status.epoch)
         if self.rng.random() < 0.5:
             message: Request = UpdateVoterRequest(
-                epoch=Epoch(leader.host.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
+                epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
             )
             self._harm.happened("forged endpoint", node)
             self._harm.note(node, f"is told that {voter.key.id} is at an invalid host")
@@ -214,7 +214,7 @@ class StrangerFaults:
         node = self._harm.facts.nodes[leader.node_id]
         self._harm.happened("abandoned fetch", node)
         self._harm.note(node, "is asked to wait by observers that go")
-        epoch, end = leader.host.epoch, leader.host.raft.log.end
+        epoch, end = leader.host.status.epoch, leader.host.raft.log.end
         self._harm.facts.claims.epochs.add(epoch)
         for _ in range(self.rng.randint(1, 20)):
             key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
@@ -253,7 +253,7 @@ class StrangerFaults:
         """The highest epoch that any replica has reached."""
         facts = self._harm.facts
         reached = [facts.platters.election(node).epoch for node in facts.nodes.values()]
-        reached += [host.epoch for host in facts.hosts()]
+        reached += [host.status.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
     def _fresh_epoch(self) -> Epoch:

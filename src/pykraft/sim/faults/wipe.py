@@ -86,7 +86,7 @@ class WipeFaults:
     def _exchange(self, node: Node) -> None:
         world = self._harm.world
         self._harm.note(node, "is given an empty disk")
-        epoch = max(world.facts.platters.election(node).epoch, node.host.epoch if node.host is not None else 0)
+        epoch = max(world.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
         world.facts.atlas.wiped(node, epoch)
         world.watch.wiped(node)
         if world.facts.members.is_at_level_one:

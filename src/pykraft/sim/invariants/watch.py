@@ -211,11 +211,11 @@ class Watch:
 
     def _voters_appended(self, node: Node, record: VoterRecord) -> None:
         """If a leader appends this voter set, tell the oracles; it may resign in the same event."""
-        host = node.host
-        if host is None or host.raft is None or host.leader_id != node.node_id:
+        status = node.status
+        if status is None or status.leader_id != node.node_id:
             return
         self._on_voters_appended(node)
-        self.voters_written(node, record, min(host.raft.log.committed_end_offset, record.entry.base_offset))
+        self.voters_written(node, record, min(status.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: Node, high_watermark: int) -> None:
         """Add what a leader newly counts as committed."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.core.effects import EnterQuarantine, InstallSnapshot
+from pykraft.core.status import Status
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
@@ -162,7 +163,7 @@ class Process:
         if told is not None:
             told(parts)
             return
-        is_epoch_durable = self.host.epoch <= self._observer.durable_epoch(self._node)
+        is_epoch_durable = self.host.status.epoch <= self._observer.durable_epoch(self._node)
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:
             self._observer.before_send(self._node, spoken)
@@ -190,7 +191,7 @@ class Process:
         ledger = self._node.ledger
         ledger.submitted(job)
         if isinstance(job, EnterQuarantine):
-            ledger.cut(self.host.log_end_offset)
+            ledger.cut(self.host.status.log_end_offset)
         elif isinstance(job, InstallSnapshot) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
         self._ordered.submit(job)
@@ -298,6 +299,11 @@ class Node:
         """The host of the running process."""
         return self.process.host if self.process is not None else None
 
+    @property
+    def status(self) -> Status | None:
+        """The status of the running process."""
+        return self.process.host.status if self.process is not None else None
+
     def start(self) -> None:
         """Start a process from what the disk holds. It may end during recovery; a stalled disk delays the start."""
         assert self.process is None
@@ -355,7 +361,7 @@ class Node:
     @property
     def is_damaged(self) -> bool:
         """True while the process knows that part of its log is lost."""
-        return self.host is not None and self.host.quarantine is not None
+        return (status := self.status) is not None and status.quarantine is not None
 
     def was_paused_since(self, at_us: int) -> bool:
         """True when the process stood still at any time since then."""
@@ -387,7 +393,7 @@ class Node:
         """End the process, or a start that did not get through its recovery."""
         self.observer.touch(self)
         if self.process is not None:
-            self.last_role = self.process.host.role
+            self.last_role = self.process.host.status.role
             self.process.end(is_silent=is_silent)
             self.process = None
         self.observer.ended(self)

@@ -71,10 +71,10 @@ class Reporter:
         node_id = int(node.node_id)
         self.ends[node_id] = 0
         self.facts.atlas.started(node)
-        quarantine = node.host.quarantine
+        quarantine = node.host.status.quarantine
         keeps_damage = quarantine is not None and not quarantine.is_cut
         node.ledger = self.facts.platters.recovered(node, keeps_damage=keeps_damage)
-        node.ledger.cut(node.host.log_end_offset)
+        node.ledger.cut(node.host.status.log_end_offset)
         if self.facts.atlas.has_lost(node):
             self.watch.lost(node)
         self.watch.started(node)

@@ -176,7 +176,7 @@ class World:
             observers=self.observer_count,
             committed=self._committed(),
             acknowledged=self.workload.acknowledged,
-            epochs=max((host.epoch for host in self.facts.hosts()), default=0),
+            epochs=max((host.status.epoch for host in self.facts.hosts()), default=0),
             faults=dict(sorted(self.faults.counts.items())),
             states=self.faults.states,
             digest=self.trace.digest,
@@ -218,16 +218,16 @@ class World:
         if self.recorder is None:
             return
         for node in nodes:
-            host, election = node.host, self.facts.platters.election(node)
+            status, election = node.status, self.facts.platters.election(node)
             state = NodeState(
-                role=host.role if host is not None else "down",
-                epoch=host.epoch if host is not None else election.epoch,
-                leader_id=host.leader_id if host is not None else None,
+                role=status.role if status is not None else "down",
+                epoch=status.epoch if status is not None else election.epoch,
+                leader_id=status.leader_id if status is not None else None,
                 vote=election.voted_id,
                 disk_epoch=election.epoch,
-                log_end=host.log_end_offset if host is not None else None,
+                log_end=status.log_end_offset if status is not None else None,
                 flushed=self.facts.platters.end(node).offset,
-                high_watermark=host.high_watermark if host is not None else None,
+                high_watermark=status.high_watermark if status is not None else None,
                 is_damaged=node.is_damaged,
             )
             self.recorder.state(self.clock.now_us, node.node_id, state)
@@ -268,9 +268,9 @@ class World:
     def _is_misled(self, node_id: int) -> bool:
         """True for a node that a stranger moved to an epoch beyond the leader's, and that cannot campaign."""
         node, leader = self.nodes[node_id], self.facts.newest_leader()
-        if node.host is None or leader is None or node.host.epoch <= leader.host.epoch:
+        status = node.status
+        if status is None or leader is None or status.epoch <= leader.host.status.epoch:
             return False
-        raft = node.host.raft
         # It must wait until the voters reach its epoch, because the leader answers its Fetches with
         # UNKNOWN_LEADER_EPOCH (docs/trust.md).
-        return raft is None or raft.role == "observer" or node.is_damaged or node not in self.facts.voters()
+        return status.role == "observer" or node.is_damaged or node not in self.facts.voters()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.sim.invariants.fakes import batch, node, world
 
 
 def cleaned(start_offset: int) -> Any:
-    return SimpleNamespace(node_id=1, host=SimpleNamespace(log_start_offset=start_offset))
+    return node(log_start_offset=start_offset)
 
 
 def test_it_begins_at_the_log_start_and_goes_on_there() -> None:
@@ -28,7 +27,7 @@ def test_it_begins_at_the_log_start_and_goes_on_there() -> None:
 def test_a_process_that_is_gone_is_believed() -> None:
     made = PlainListenerMissesOnlyTheCleaned(world())
     made.listens(node(), 0)
-    made.skipped(SimpleNamespace(node_id=1, host=None), 0, 5)  # type: ignore[arg-type]
+    made.skipped(node(), 0, 5)
     made.overheard(node(), [batch(5, b"a")])
 
 

@@ -109,7 +109,7 @@ def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
     case.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS
     case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
-    case.nodes[4].host = None
+    case.nodes[4].status = None
     case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from pykraft.sim.machine.spoken import Departure
 from tests.sim.invariants.fakes import node, view, world
 
 
-def told(*departures: Departure, is_leaving: bool = False, survey: object = None, **more: Any) -> Any:
+def told(*departures: Departure, is_leaving: bool = False, is_proven: bool = True, **more: Any) -> Any:
     """A node that was sent these goodbyes."""
-    made = node(1, raft=SimpleNamespace(survey=survey), **more)
+    made = node(1, is_proven=is_proven, **more)
     made.process.wiretap.departures = list(departures)
     made.process.is_leaving = is_leaving
     return made
@@ -46,7 +45,7 @@ def test_who_campaigns_or_may_not_is_in_order() -> None:
     made.after_event(told(goodbye()), view("prospective"))
     for excused in (
         told(goodbye(), is_leaving=True),
-        told(goodbye(), survey=object()),
+        told(goodbye(), is_proven=False),
         told(goodbye(), is_damaged=True),
     ):
         GoodbyesAreHeeded(world()).after_event(excused, FOLLOWS)

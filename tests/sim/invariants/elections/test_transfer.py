@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from pykraft.sim.invariants import ViolationError
@@ -20,7 +18,7 @@ def resigned(fetched: LogEnd, committed: int) -> None:
     made = TransferLeavesNothing(where)
     made.before_send(node(3), Spoken(epoch=fetched.epoch, fetched=fetched))
     made.before_send(node(3), Spoken(epoch=2))
-    leader = node(raft=SimpleNamespace(log=SimpleNamespace(committed_end_offset=committed)))
+    leader = node(committed_end_offset=committed)
     made.reported(leader, "resigning from epoch 2: the application asked for it")
     made.reported(leader, SAID)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def test_a_quorum_that_commits_is_accepted_and_one_that_is_disturbed() -> None:
 @pytest.mark.parametrize("leads", [False, True])
 def test_one_that_stands_still_is_found(leads: bool) -> None:
     where = calm_world()
-    process = SimpleNamespace(node_id=2, host=SimpleNamespace(epoch=27, log_end_offset=1))
+    process = node(2, epoch=27, log_end_offset=1).process
     where.newest_leader = lambda: process if leads else None
     made = CalmQuorumCommits(where)
     look(made, where, 0)
@@ -44,7 +43,7 @@ def test_one_that_stands_still_is_found(leads: bool) -> None:
 
 def test_where_there_is_nothing_to_commit_nothing_has_to_be() -> None:
     where = calm_world()
-    where.newest_leader = lambda: SimpleNamespace(node_id=2, host=SimpleNamespace(epoch=27, log_end_offset=0))
+    where.newest_leader = lambda: node(2, epoch=27, log_end_offset=0).process
     made = CalmQuorumCommits(where)
     for number in range(5):
         look(made, where, number * made.bound_us)

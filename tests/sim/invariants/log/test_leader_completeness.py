@@ -38,7 +38,7 @@ def test_it_is_found_when_an_older_leader_learns_of_the_commit_later() -> None:
     was = view("leader", 1)
     with pytest.raises(ViolationError, match="leader 2 of epoch 2"):
         made.changed(node(1), was, view("leader", 1, high_watermark=2))
-    newest.host.role = "resigned"
+    newest.status = newest.status._replace(role="resigned")
     made.changed(node(1), was, view("leader", 1, high_watermark=2))
 
 

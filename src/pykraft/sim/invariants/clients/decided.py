@@ -54,16 +54,16 @@ class EveryProposalIsDecided(Invariant):
 
     def _overdue(self, operation: Operation) -> str | None:
         """Why this open operation should have an outcome, or None. The process that accepted it still runs."""
-        scenario, host = self.facts.scenario, self.facts.nodes[operation.node_id].host
-        assert host is not None
-        if host.role != "leader" or host.epoch != operation.epoch:
+        scenario, status = self.facts.scenario, self.facts.nodes[operation.node_id].status
+        assert status is not None
+        if not status.leads or status.epoch != operation.epoch:
             # The step that ends a leadership gives all waiting clients their outcome.
             return f"the node does not lead epoch {operation.epoch} any more"
         since_us, seen = operation.invoked_us, "it has had no offset"
         if operation.base_offset is not None:
-            if operation.end_offset <= (host.high_watermark or 0):
+            if operation.end_offset <= (status.high_watermark or 0):
                 # The step that raises the high watermark gives all clients below it their outcome.
-                return f"the high watermark is {host.high_watermark}, beyond its end {operation.end_offset}"
+                return f"the high watermark is {status.high_watermark}, beyond its end {operation.end_offset}"
             # While the high watermark rises, fewer records are left before this operation. The protocol sets no pace:
             # it depends on disks, links and clients, and nothing bounds the leader's log above the high watermark.
             since_us = max(since_us, self._rose_us.get(operation.node_id, 0))

@@ -38,7 +38,7 @@ class PlainListenerMissesOnlyTheCleaned(Invariant):
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
         """Compare the gap with the listener's position and the log start."""
         expected = self._next[int(node.node_id)]
-        log_start_offset = node.host.log_start_offset if node.host is not None else start_offset
+        log_start_offset = node.status.log_start_offset if node.status is not None else start_offset
         if next_offset != expected or not expected < start_offset <= log_start_offset:
             seen = f"node {node.node_id} tells of a gap from {next_offset} to {start_offset}"
             raise self.violated(f"{seen}; {expected} is next, and the log begins at {log_start_offset}")

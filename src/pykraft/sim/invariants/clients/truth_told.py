@@ -88,9 +88,10 @@ class ClientsAreToldTheTruth(Invariant):
                 raise self.violated(f"node {node.node_id} has not answered {visit.question.name} in {waited_us} us")
 
     def _known(self, node: Node) -> _Known:
-        host = node.host
-        assert host is not None
-        return _Known(host.epoch, self.facts.members.voters_of(node).ids, host.leader_id, host.log_end_offset)
+        status = node.status
+        assert status is not None
+        voters = self.facts.members.voters_of(node).ids
+        return _Known(status.epoch, voters, status.leader_id, status.log_end_offset)
 
     def _look_at_quorum(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
         partition = answer["topics"][0]["partitions"][0]
@@ -126,12 +127,12 @@ class ClientsAreToldTheTruth(Invariant):
 
     def _must_be_listed(self, other: Node, leader: Node, listed: set[int]) -> bool:
         """True for a follower that the list lacks although this leader has answered its Fetches."""
-        host, other_id = other.host, int(other.node_id)
-        assert leader.host is not None
-        process, answered = self._first.get((other_id, leader.host.epoch, int(leader.node_id)), (None, 0))
-        if host is None or process is None or process is not other.process or other_id in listed:
+        status, other_id = other.status, int(other.node_id)
+        assert leader.status is not None
+        process, answered = self._first.get((other_id, leader.status.epoch, int(leader.node_id)), (None, 0))
+        if status is None or process is None or process is not other.process or other_id in listed:
             return False
-        is_its = (host.epoch, host.leader_id) == (leader.host.epoch, leader.node_id)
+        is_its = (status.epoch, status.leader_id) == (leader.status.epoch, leader.node_id)
         return is_its and process.wiretap.answers[int(leader.node_id)] > answered + OTHER_ANSWERS
 
     def _look_at_cluster(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:

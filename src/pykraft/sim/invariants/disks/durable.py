@@ -21,9 +21,9 @@ class PersistedIsDurable(Invariant):
 
     def persisted(self, node: Node) -> None:
         """Compare the platter with the node's own view."""
-        assert node.host is not None
+        assert node.status is not None
         if node.is_damaged or self.facts.platters.has_news(node):
             return
-        durable, told = self.facts.platters.end_offset(node), node.host.log_end_offset
+        durable, told = self.facts.platters.end_offset(node), node.status.log_end_offset
         if durable != told:
             raise self.violated(f"the log of node {node.node_id} ends at {told}, on the platter at {durable}")

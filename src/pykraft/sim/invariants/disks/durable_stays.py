@@ -49,9 +49,9 @@ class AcknowledgedSurvivesRestart(Invariant):
 
     def started(self, node: Node) -> None:
         """Compare with what recovery found."""
-        told, host = self._told.get(int(node.node_id)), node.host
-        if told is None or host is None or node.is_damaged or self.facts.ledger(node).last_epoch > told.epoch:
+        told, status = self._told.get(int(node.node_id)), node.status
+        if told is None or status is None or node.is_damaged or self.facts.ledger(node).last_epoch > told.epoch:
             return
-        if host.log_end_offset < told.offset:
+        if status.log_end_offset < told.offset:
             seen = f"node {node.node_id} had told that it holds {told.offset}"
-            raise self.violated(f"{seen}, it begins at {host.log_end_offset}")
+            raise self.violated(f"{seen}, it begins at {status.log_end_offset}")

@@ -37,7 +37,7 @@ class DamageStaysKnown(Invariant):
 
     def persisted(self, node: Node) -> None:
         """Compare the recorded damage with what was recorded before."""
-        node_id, quarantine = int(node.node_id), node.host.quarantine if node.host is not None else None
+        node_id, quarantine = int(node.node_id), node.status.quarantine if node.status is not None else None
         if quarantine is None:
             self._known.pop(node_id, None)
             return

@@ -61,9 +61,9 @@ class DamagedReturnsWhole(Invariant):
 
     def _owes(self, node: Node) -> None:
         """Remember what the platter holds beyond the end of the log; nothing of it has been cut off yet."""
-        assert node.host is not None
+        assert node.status is not None
         owed = self._owed.setdefault(int(node.node_id), {})
-        offset, end_offset = int(node.host.log_end_offset), self.facts.platters.end_offset(node)
+        offset, end_offset = int(node.status.log_end_offset), self.facts.platters.end_offset(node)
         while offset < end_offset:
             entry = self.facts.platters.entry_at(node, offset)
             if entry is None:

@@ -32,9 +32,9 @@ class GoodbyesAreHeeded(Invariant):
         known, self._departures[node_id] = self._departures.get(node_id, 0), len(departures)
         if len(departures) <= known:
             return
-        told, raft = departures[-1], process.host.raft if process is not None else None
+        told, status = departures[-1], node.status
         is_of_leader = (told.epoch, told.leader_id) == (now.epoch, now.leader_id) and now.role == "follower"
-        is_fit = raft is not None and raft.survey is None and not node.is_damaged
+        is_fit = status is not None and status.is_proven and not node.is_damaged
         may_campaign = is_fit and process is not None and not process.is_leaving
         if is_of_leader and may_campaign and not told.has_successors and told.leader_id in now.voters.ids:
             seen = f"node {node_id} waits, though {told.leader_id} leads epoch {told.epoch} no more"

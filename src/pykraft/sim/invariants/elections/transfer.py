@@ -36,14 +36,14 @@ class TransferLeavesNothing(Invariant):
     def reported(self, node: Node, text: str) -> None:
         """Check the target's last Fetch, and what is committed."""
         said = SAID.match(text)
-        if said is None or node.host is None or node.host.raft is None:
+        if said is None or node.status is None:
             return
         epoch, target_id = int(said[1]), int(said[2])
         voter = self.facts.members.voters_of(node).voters
         keys = [each.key for each in voter if each.key.id == target_id]
         known = next((offset for key, offset in self._asked.items() if any(each.matches(key) for each in keys)), (0, 0))
         end_offset = self.facts.ledger(node).end_offset
-        committed = node.host.raft.log.committed_end_offset
+        committed = node.status.committed_end_offset
         if known != (epoch, end_offset) or committed != end_offset:
             seen = f"leader {node.node_id} of epoch {epoch} resigns for {target_id} at {end_offset}"
             raise self.violated(f"{seen}, of which that one has {known[1]}, and {committed} is committed")

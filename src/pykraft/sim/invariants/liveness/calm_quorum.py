@@ -50,10 +50,10 @@ class CalmQuorumCommits(Invariant):
         still_us = min(calm_us, now_us - self._moved_us)
         if still_us > self.bound_us:
             leader = self.facts.newest_leader()
-            if leader is not None and leader.host.log_end_offset <= end_offset:
+            if leader is not None and leader.host.status.log_end_offset <= end_offset:
                 self._moved_us = now_us  # Nothing waits to be committed.
                 return
-            who = "nobody leads" if leader is None else f"node {leader.node_id} leads epoch {leader.host.epoch}"
+            who = "nobody leads" if leader is None else f"node {leader.node_id} leads epoch {leader.host.status.epoch}"
             seen = (
                 f"nothing was committed beyond {end_offset} for {still_us} us, though nothing stood in the way: {who}"
             )

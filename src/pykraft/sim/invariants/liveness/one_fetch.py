@@ -44,11 +44,11 @@ class OneFetchInFlight(Invariant):
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Check whether the former Fetch is still open."""
-        process, host, node_id = node.process, node.host, int(node.node_id)
-        if spoken.fetched is None or process is None or host is None or spoken.target_id != host.leader_id:
+        process, status, node_id = node.process, node.status, int(node.node_id)
+        if spoken.fetched is None or process is None or status is None or spoken.target_id != status.leader_id:
             return
         now_us = self.facts.clock.now_us
-        state = (process, self._news[node_id], host.role, host.epoch, host.leader_id)
+        state = (process, self._news[node_id], status.role, status.epoch, status.leader_id)
         known, sent_us = self._sent.get(node_id, (None, 0))
         is_open = sent_us in process.wiretap.open_fetches.values()
         if known == state and is_open and now_us - sent_us < node.config.raft.retry_backoff_ms * HALF_MS_US:

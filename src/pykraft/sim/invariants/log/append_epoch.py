@@ -18,10 +18,10 @@ class AppendedEpochIsKnown(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Compare the batches with the node's epoch."""
-        host = node.host
-        if not isinstance(job, AppendBytes) or host is None:
+        status = node.status
+        if not isinstance(job, AppendBytes) or status is None:
             return
         for header, _ in job.batches:
-            if header.epoch > host.epoch or (host.role == "leader" and header.epoch != host.epoch):
-                seen = f"node {node.node_id}, {host.role} in epoch {host.epoch}, appends at offset {header.base_offset}"
-                raise self.violated(f"{seen} a batch of epoch {header.epoch}")
+            if header.epoch > status.epoch or (status.leads and header.epoch != status.epoch):
+                seen = f"node {node.node_id}, {status.role} in epoch {status.epoch}, appends"
+                raise self.violated(f"{seen} at offset {header.base_offset} a batch of epoch {header.epoch}")

@@ -21,7 +21,7 @@ class BatchesFitAnswers(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check what a leader appends."""
-        if not isinstance(job, AppendBytes) or node.host is None or node.host.role != "leader":
+        if not isinstance(job, AppendBytes) or node.status is None or not node.status.leads:
             return
         most = node.config.raft.fetch_size_bytes_max
         for header, data in job.batches:

@@ -19,13 +19,13 @@ class FetchIsDurableFirst(Invariant):
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the Fetch with the platter."""
-        fetched, host = spoken.fetched, node.host
+        fetched, status = spoken.fetched, node.status
         if (
             fetched is None
-            or host is None
+            or status is None
             or node.is_damaged
             or self.facts.platters.has_news(node)
-            or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id)
+            or (spoken.epoch, spoken.target_id) != (status.epoch, status.leader_id)
         ):
             return
         end = self.facts.platters.end(node)

@@ -31,8 +31,8 @@ class LeaderCompleteness(Invariant):
             self._look(now.epoch, node)
         elif self._newest is not None and now.epoch < self._newest[0] and now.high_watermark != was.high_watermark:
             epoch, newest = self._newest
-            host = newest.host
-            if host is not None and host.role == "leader" and host.epoch == epoch:
+            status = newest.status
+            if status is not None and status.leads and status.epoch == epoch:
                 self._look(epoch, newest)
 
     def _look(self, epoch: int, leader: Node) -> None:

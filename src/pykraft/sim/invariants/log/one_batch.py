@@ -21,7 +21,7 @@ class OneBatchAStep(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Check what a leader appends."""
-        if not isinstance(job, AppendBytes) or node.host is None or node.host.role != "leader":
+        if not isinstance(job, AppendBytes) or node.status is None or not node.status.leads:
             return
         control = sum(header.is_control for header, _ in job.batches)
         count = len(job.batches) - control

@@ -63,9 +63,9 @@ class SaveIsAskedInTime(Invariant):
             is_enough
             and given.due is None
             and int(node.node_id) in self.facts.history.asked_node_ids
-            and node.host is not None
+            and node.status is not None
         ):
-            given.due = (max(given.end_offset, node.host.high_watermark or 0), self.facts.clock.now_us)
+            given.due = (max(given.end_offset, node.status.high_watermark or 0), self.facts.clock.now_us)
 
     def after_event(self, node: Node, now: View) -> None:
         """Check whether the host is late."""

@@ -27,5 +27,5 @@ class CleanedIsInSnapshot(Invariant):
         if not any(each.offset == job.snapshot_id.offset for each in durable):
             seen = f"node {node.node_id} lets its log begin at {job.snapshot_id.offset}"
             raise self.violated(f"{seen}, its snapshots are {list(durable)}")
-        if isinstance(job, InstallSnapshot) and node.host is not None and node.host.role == "leader":
+        if isinstance(job, InstallSnapshot) and node.status is not None and node.status.leads:
             raise self.violated(f"node {node.node_id} leads, and puts a snapshot into the place of its log")

@@ -30,6 +30,6 @@ class LeaderNeverLoadsSnapshot(Invariant):
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
         """Check what the listener was told last, and whether that still holds."""
-        epoch, host = self._leads.get(int(node.node_id)), node.host
-        if epoch is not None and host is not None and (host.role, host.epoch) == ("leader", epoch):
+        epoch, status = self._leads.get(int(node.node_id)), node.status
+        if epoch is not None and status is not None and status.leads and status.epoch == epoch:
             raise self.violated(f"node {node.node_id} leads epoch {epoch}, and is given the snapshot {snapshot_id}")

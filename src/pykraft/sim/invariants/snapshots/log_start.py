@@ -23,8 +23,8 @@ class LogStartIsSnapshot(Invariant):
 
     def started(self, node: Node) -> None:
         """Check what recovery found."""
-        assert node.host is not None
-        start_offset = self._found[int(node.node_id)] = node.host.log_start_offset
+        assert node.status is not None
+        start_offset = self._found[int(node.node_id)] = node.status.log_start_offset
         if start_offset and not any(each.offset >= start_offset for each in self.facts.platters.snapshots(node)):
             raise self.violated(f"the log of node {node.node_id} starts at {start_offset}, without a snapshot")
 

@@ -20,8 +20,8 @@ class NextSliceFollows(Invariant):
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the position with the size of the partial snapshot; requests to a former leader do not count."""
-        asked, host = spoken.sliced, node.host
-        if asked is None or host is None or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id):
+        asked, status = spoken.sliced, node.status
+        if asked is None or status is None or (spoken.epoch, spoken.target_id) != (status.epoch, status.leader_id):
             return
         path = part_path(node.config.partition_directory, asked.snapshot_id, leader_epoch=Epoch(spoken.epoch))
         directory = node.disk.directory(path.parent)
