@@ -1,4 +1,4 @@
-"""A node that answers Fetch as the test decides, on a real socket."""
+"""A node that answers Fetch as a test says, on a real socket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, encode_response
+from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
 from pykraft.protocol.frame import frame
-from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.rpc import api_versions
 
 Answer = Callable[[Body], Body | None]
 """From the partition that was asked about to the one that answers; None hangs up."""
@@ -39,19 +38,14 @@ def voter(answer: Answer, *, correlation_shift: int = 0, partitions: int = 1) ->
                 data = self.rfile.read(struct.unpack(">i", size)[0])
                 header = decode_request_header(data)
                 body = decode_request_body(header, data)
-                if header.api_key == ApiKey.API_VERSIONS:
-                    self.answer(header, api_versions.response_to_wire(header.api_version, API_VERSIONS, None))
-                    continue
                 answered = answer(body["topics"][0]["partitions"][0])
                 if answered is None:
                     return
                 topic = {"topic_id": body["topics"][0]["topic_id"], "partitions": [answered] * partitions}
                 response = {"throttle_time_ms": 0, "error_code": 0, "session_id": 0, "responses": [topic]}
-                self.answer(header, response, shift=correlation_shift)
-
-        def answer(self, header: RequestHeader, body: Body, *, shift: int = 0) -> None:
-            parts = encode_response(header.api_key, header.api_version, header.correlation_id + shift, body)
-            self.wfile.write(b"".join(frame(parts)))
+                correlation_id = header.correlation_id + correlation_shift
+                parts = encode_response(ApiKey.FETCH, header.api_version, correlation_id, response)
+                self.wfile.write(b"".join(frame(parts)))
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
