@@ -174,6 +174,14 @@ def test_only_a_follower_takes_records() -> None:
     assert made.log.end_offset == Offset(10)
 
 
+def test_records_in_the_answer_that_first_names_the_leader_come_with_the_next_fetch() -> None:
+    """A difference from Kafka (ADR 031)."""
+    made = replica(prospective())
+    answer(made, fetched(batch(10, 11, 5)))
+    assert (state_of(made).leader_id, state_of(made).has_fetched) == (2, False)
+    assert made.log.end_offset == Offset(10)
+
+
 @pytest.mark.conformance(43, "H72")
 @pytest.mark.parametrize(
     ("state", "message"),
