@@ -63,8 +63,8 @@ def test_a_lookup_finds_the_last_entry_at_or_before_an_offset() -> None:
     index, positions = built(5)
     assert index.offsets_count == 4
     for delta in range(12):
-        expected = max((at for last, at in positions.items() if last - 100 <= delta and at > 0), default=0)
-        assert index.lookup.position_before(delta) == expected
+        entries = [(at, last - 100) for last, at in positions.items() if last - 100 <= delta and at > 0]
+        assert index.lookup.entry_before(delta) == (entries[-1] if entries else (0, None))
 
 
 def test_no_entry_before_more_than_the_interval() -> None:
@@ -89,7 +89,7 @@ def test_truncation_drops_entries_and_leaves_readers_theirs() -> None:
     assert kept_position == positions[Offset(103)]
     assert OFFSET_ENTRY.unpack(index.offset_bytes()) == (3, positions[Offset(103)])
     assert index.times_count == 1
-    assert before.position_before(11) == positions[Offset(111)]
+    assert before.entry_before(11) == (positions[Offset(111)], 11)
     assert index.truncate_to(Offset(100)) == 0
     assert (index.offset_bytes(), index.time_bytes()) == (b"", b"")
 

@@ -5,6 +5,8 @@ Source: Kafka's ``LogSegment.read``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,10 +20,11 @@ from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, ru
 from tests.log.page_cache_fs import PageCacheFs
 
 
-def view_of(batches: list[Batch], *, base_offset: int = 10) -> tuple[PageCacheFs, SegmentView]:
+def view_of(batches: list[Batch], *, index_interval_bytes: int = 200) -> tuple[PageCacheFs, SegmentView]:
     fs = PageCacheFs()
     fs.mkdir(DIRECTORY)
-    segment = Segment(fs, OpenFiles(fs), DIRECTORY, SegmentContent(Offset(base_offset), SMALL), SMALL)
+    config = replace(SMALL, index_interval_bytes=index_interval_bytes)
+    segment = Segment(fs, OpenFiles(fs), DIRECTORY, SegmentContent(Offset(10), config), config)
     for header, data in batches:
         segment.stage(header, data)
     segment.write()
@@ -56,16 +59,17 @@ def test_where_a_segment_is_cut() -> None:
     assert cuts == [(0, 10)] * 4 + [(half, 13)] * 3 + [(2 * half, 16)] * 2
 
 
+@pytest.mark.parametrize("bit", range(8))
 @pytest.mark.parametrize("offset", range(10, 14))
-def test_a_changed_byte_is_never_served(offset: int) -> None:
-    """But for a changed epoch, which no CRC covers: the log compares epochs when it is opened."""
-    batches = run_of(10, 4)
+def test_a_changed_byte_is_never_served(offset: int, bit: int) -> None:
+    """Not even a changed offset or epoch, which no CRC covers."""
+    batches = [batch(at, fill=at) for at in range(10, 14)]
     fs, view = view_of(batches)
     whole = fs.read(view.path)
     size_bytes = len(batches[0][1])
-    for position in (at for at in range(len(whole)) if not 12 <= at % size_bytes < 16):
+    for position in range(len(whole)):
         changed = bytearray(whole)
-        changed[position] ^= 0x10
+        changed[position] ^= 1 << bit
         fs.write(view.path, bytes(changed))
         try:
             found = view.read(Offset(offset), 1000)
@@ -96,7 +100,7 @@ def test_a_hole_is_corrupt() -> None:
         view.read(Offset(12), 1)
     assert view.read(Offset(10), 1000) == b"".join(bytes_of(batches[:2]))
     fs.write(view.path, b"".join(bytes_of(run_of(10, 2) + run_of(10, 1))))
-    with pytest.raises(CorruptionError, match="expected offset 12, found the end of the segment"):
+    with pytest.raises(CorruptionError, match="expected offset 12, found offset 10"):
         view.read(Offset(12), 1)
 
 
@@ -120,6 +124,31 @@ def test_an_epoch_that_was_not_written_there_is_damage_although_no_crc_says_so()
     assert view.read(Offset(10), 1000) == b"".join(bytes_of(batches[:2]))
     with pytest.raises(CorruptionError, match="expected epoch 1, found epoch 2"):
         view.read(Offset(12), 1000)
+
+
+@pytest.mark.parametrize(("at", "changed_to"), [(10, 11), (10, 12), (11, 13), (12, 10)])
+def test_an_offset_that_was_not_written_there_is_damage_although_no_crc_says_so(at: int, changed_to: int) -> None:
+    """Else another record would be served at this offset, and a cut would remove acknowledged ones."""
+    fs, view = view_of(run_of(10, 5), index_interval_bytes=10_000)
+    changed = bytearray(fs.read(view.path))
+    position = (at - 10) * view.size_bytes // 5
+    changed[position : position + 8] = changed_to.to_bytes(8, "big")
+    fs.write(view.path, bytes(changed))
+    said = f"expected offset {at}, found offset {changed_to}"
+    with pytest.raises(CorruptionError, match=said):
+        view.read(Offset(max(at, changed_to)), 1)
+    with pytest.raises(CorruptionError, match=said):
+        view.find_end(Offset(max(at, changed_to) + 1))
+
+
+def test_an_offset_that_was_not_written_where_the_index_leads_is_damage() -> None:
+    fs, view = view_of([batch(10, count=3), batch(13, count=3), batch(16, count=3)], index_interval_bytes=0)
+    changed = bytearray(fs.read(view.path))
+    changed[view.size_bytes // 3 + 7] = 14
+    fs.write(view.path, bytes(changed))
+    with pytest.raises(CorruptionError, match="expected offset 13, found offset 14"):
+        view.read(Offset(15), 1)
+    assert view.read(Offset(18), 1) == batch(16, count=3)[1]
 
 
 @pytest.mark.parametrize("cut", range(10, 15))

@@ -105,7 +105,7 @@ class Replica:
         self.told_role: tuple[str, Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
         self.refused_by: set[int] = set()
-        """Peers that refused the last connection, noted during a shutdown only: no process listens there."""
+        """Peers that refused the last connection, and since a shutdown began: no process listens there."""
         self.transfer: Transfer | None = None
         # A replica without an id is in no voter set, so it has nothing to prove.
         is_unproven = local.id is not None and not local.proof.is_complete
@@ -256,13 +256,20 @@ class Replica:
         return Peer(id=node_id, endpoint=endpoint) if endpoint else None
 
     def bootstrap_peers(self) -> tuple[Peer, ...]:
-        """Peers to ask for the leader: the bootstrap servers, or the other static voters if there are none."""
-        if self._bootstrap:
-            return tuple(
-                Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self._bootstrap)
-            )
+        """Peers to ask for the leader: the bootstrap servers, or the other voters if there are none.
+
+        An observer whose leader is gone asks both.
+        """
+        servers = tuple(
+            Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self._bootstrap)
+        )
+        # A voter campaigns when it finds no leader. An observer cannot, and its bootstrap servers may have moved, or be
+        # observers that know no more: so it also asks the voters that its log names. Kafka's does not (ADR 048).
+        if servers and (self.is_voter or self.leader_id not in self.refused_by):
+            return servers
+        known = {peer.endpoint for peer in servers}
         others = (self.voter_peer(node_id) for node_id in self.voters.ids if node_id != self.local.id)
-        return tuple(peer for peer in others if peer is not None)
+        return (*servers, *(peer for peer in others if peer is not None and peer.endpoint not in known))
 
     def listeners_of(self, node_id: NodeId | None, told: Listeners) -> Listeners:
         """Endpoints of a leader: those it sent, or else those in the voter set."""

@@ -42,10 +42,13 @@ class Lookup:
     last_deltas: array[int]
     positions: array[int]
 
-    def position_before(self, delta: int) -> int:
-        """Position of a batch at or before the one that contains the offset ``base + delta``."""
+    def entry_before(self, delta: int) -> tuple[int, int | None]:
+        """A batch at or before the one that contains the offset ``base + delta``: its position, and its last delta.
+
+        The last delta is None for the first batch of the segment, which has no entry.
+        """
         at = bisect_right(self.last_deltas, delta)
-        return self.positions[at - 1] if at else 0
+        return (self.positions[at - 1], self.last_deltas[at - 1]) if at else (0, None)
 
 
 class SegmentIndex:

@@ -38,12 +38,18 @@ class SegmentView:
 
     def find(self, offset: Offset) -> tuple[int, BatchHeader]:
         """Position and header of the batch that contains an offset of this segment. Errors: CorruptionError."""
-        start = self.lookup.position_before(offset - self.base_offset)
+        start, last_delta = self.lookup.entry_before(offset - self.base_offset)
+        expected_offset = self.base_offset if last_delta is None else None
         for position, header in scan_headers(self.path, self.file, start, self.size_bytes):
+            if expected_offset is None:
+                assert last_delta is not None
+                expected_offset = Offset(self.base_offset + last_delta - (header.last_offset - header.base_offset))
+            # No CRC covers a base offset. If one on the way has changed, that batch could pass for the one we look for.
+            if header.base_offset != expected_offset:
+                raise self._corruption(position, f"offset {expected_offset}", f"offset {header.base_offset}")
             if header.end_offset > offset:
-                if header.base_offset > offset:
-                    raise self._corruption(position, f"offset {offset}", f"offset {header.base_offset}")
                 return position, header
+            expected_offset = header.end_offset
         raise self._corruption(self.size_bytes, f"offset {offset}", "the end of the segment")
 
     def find_end(self, offset: Offset) -> tuple[int, Offset]:

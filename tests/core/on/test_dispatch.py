@@ -10,8 +10,9 @@ from typing import get_args
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.events import SendFailed
+from pykraft.core.events import SendFailed, ShutdownRequested
 from pykraft.core.on.dispatch import REQUEST_HANDLERS, RESPONSE_HANDLERS, on_send_failed
+from pykraft.core.on.propose import on_shutdown_requested
 from pykraft.core.state import Candidate, Prospective
 from pykraft.errors import ErrorCode, ProtocolError
 from tests.core.replicas import NOW, answer, prospective, replica
@@ -45,14 +46,13 @@ def test_only_missing_support_for_pre_votes_says_something(error: int, falls_bac
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-@pytest.mark.parametrize("is_shutting_down", [False, True])
-def test_who_shuts_down_notes_who_refuses_connections_until_they_answer(
-    is_refused: bool, is_shutting_down: bool
-) -> None:
+def test_peers_that_refuse_connections_are_noted_until_they_answer_or_a_shutdown_begins(is_refused: bool) -> None:
     made = replica(prospective())
-    made.shutdown_deadline_ms = NOW.mono_ms + 9 if is_shutting_down else None
     failure = SendFailed(peer_id=2, correlation_id=0, error=ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
     on_send_failed(made, failure, NOW)
-    assert made.refused_by == ({2} if is_refused and is_shutting_down else set())
+    assert made.refused_by == ({2} if is_refused else set())
     answer(made, messages.TopLevelError(error=ErrorCode.BROKER_NOT_AVAILABLE))
+    assert made.refused_by == set()
+    made.refused_by.add(3)
+    on_shutdown_requested(made, ShutdownRequested(timeout_ms=9), NOW)
     assert made.refused_by == set()

@@ -20,12 +20,15 @@ from pykraft.core.on.send_requests import (
     send_fetch_to_bootstrap,
     send_fetch_to_leader,
 )
+from pykraft.core.on.timer import poll
+from pykraft.core.proof import Survey
 from pykraft.core.state import Candidate, Prospective
 from pykraft.core.transitions import write_election
 from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, Offset, Voter, VoterSet
 from tests.core.replicas import (
     END,
     EPOCH,
+    LISTENER,
     NOW,
     candidate,
     done,
@@ -190,3 +193,15 @@ def test_a_replica_that_knows_no_high_watermark_says_so() -> None:
     (message,) = messages_of(done(made))
     assert isinstance(message, messages.FetchRequest)
     assert (message.replica, message.high_watermark) == (None, -1)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_unproven_replica_asks_its_leader_where_it_fetches_from_it(is_known: bool) -> None:
+    """The voter set may have an endpoint from before the leader moved; asking there would end the other connection."""
+    moved = listeners(9) if is_known else Listeners((("OTHER", Endpoint("n9", 9_009)),))
+    made = replica(replace(follower(), leader_listeners=moved))
+    made.survey = Survey(has_fresh_id=False)
+    poll(made, NOW)
+    asked = [each for each in done(made) if isinstance(each, Send) and isinstance(each.message, messages.VoteRequest)]
+    expected = (moved if is_known else listeners(2)).get(LISTENER)
+    assert {each.peer.id: each.peer.endpoint for each in asked} == {2: expected, 3: listeners(3).get(LISTENER)}

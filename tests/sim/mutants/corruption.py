@@ -9,9 +9,11 @@ from pykraft.core.messages import FetchResponse, VoteRequest
 from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
 from pykraft.log import segment_view
+from pykraft.log.scan import scan_headers
+from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.quarantine_file import QuarantineFile
-from pykraft.protocol.batch import scan
-from pykraft.types import Buffer
+from pykraft.protocol.batch import BatchHeader, scan
+from pykraft.types import Buffer, Offset
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -63,6 +65,20 @@ def damage_is_served(patch: Patch) -> None:
     patch.setattr(segment_view, "scan", blind)
 
 
+def changed_offsets_are_believed(patch: Patch) -> None:
+    """A node takes the first batch that seems to contain an offset, though a bit of that batch's offset has flipped."""
+
+    def find(view: SegmentView, offset: Offset) -> tuple[int, BatchHeader]:
+        start, _ = view.lookup.entry_before(offset - view.base_offset)
+        headers = scan_headers(view.path, view.file, start, view.size_bytes)
+        position, header = next(found for found in headers if found[1].end_offset > offset)
+        if header.base_offset > offset:
+            raise vars(SegmentView)["_corruption"](view, position, f"offset {offset}", f"offset {header.base_offset}")
+        return position, header
+
+    patch.setattr(SegmentView, "find", find)
+
+
 MUTANTS = (
     Mutant(
         plant=damaged_nodes_vote,
@@ -84,5 +100,10 @@ MUTANTS = (
         plant=damage_is_served,
         source="Redundancy Does Not Imply Fault Tolerance (FAST 2017): damage that spreads to other nodes",
         scenario="silent",
+    ),
+    Mutant(
+        plant=changed_offsets_are_believed,
+        source="ours, until a world of all noticed it",
+        scenario="changed_offsets",
     ),
 )

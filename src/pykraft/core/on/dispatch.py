@@ -74,7 +74,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
 def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
     """No response will come. The peer is backing off already."""
-    if event.is_refused and replica.is_shutting_down:
+    if event.is_refused:
         replica.refused_by.add(event.peer_id)
     _on_error(replica, event.peer_id, event.error, now)
 

@@ -164,11 +164,23 @@ def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Inst
 
     Effects: Send.
     """
-    peer = replica.voter_peer(node_id)
+    peer = _where(replica, node_id)
     if peer is None or not replica.connections.is_ready(peer.id):
         return False
     send(replica, peer, message, now, Relies.ELECTION, is_aside=is_aside)
     return True
+
+
+def _where(replica: Replica, node_id: NodeId) -> Peer | None:
+    """Where this voter is: for the leader that this replica follows, where it fetches from it."""
+    state = replica.state
+    if isinstance(state, Follower) and state.leader_id == node_id:
+        endpoint = state.leader_listeners.get(replica.local.default_listener)
+        # The voter set may have the endpoint from before the leader moved. A request to that one would end the
+        # connection over which this replica fetches, again and again.
+        if endpoint is not None:
+            return Peer(id=node_id, endpoint=endpoint)
+    return replica.voter_peer(node_id)
 
 
 def send(

@@ -15,6 +15,7 @@ def test_a_leader_names_itself_when_its_disk_knows() -> None:
     made.before_send(node(1), Spoken(epoch=3, leader_id=1))
     made.before_send(node(2), Spoken(epoch=3, leader_id=1))
     made.before_send(node(2), Spoken(epoch=3))
+    LeaderIsDurableFirst(world(epoch=4, leader_id=None)).before_send(node(1), Spoken(epoch=3, leader_id=1))
 
 
 def test_one_that_is_too_early_is_found() -> None:

@@ -46,6 +46,18 @@ def test_what_is_committed_is_given_first() -> None:
     look(*told(high_watermark=3))
 
 
+def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
+    where, saver, made = told(high_watermark=0)
+    made.reported(saver, ASKED)
+    made.after_event(saver, view(high_watermark=5))
+    for offset in (2, 3):
+        made.delivered(saver, [batch(offset, b"c")])
+    look(where, saver, made)
+    made.delivered(saver, [batch(4, b"c")])
+    with pytest.raises(ViolationError, match="has not asked"):
+        look(where, saver, made)
+
+
 def test_who_is_not_asked_is_found() -> None:
     with pytest.raises(ViolationError, match="bytes to its application, where 100 are enough, and has not asked"):
         look(*told())

@@ -21,6 +21,7 @@ class LeaderIsDurableFirst(Invariant):
         if spoken.leader_id != int(node.node_id):
             return
         durable = self.facts.platters.election(node)
-        if (durable.epoch, durable.leader_id) != (spoken.epoch, spoken.leader_id):
+        # In a later epoch it can lead the one it names no more, so nobody can follow another leader there.
+        if durable.epoch <= spoken.epoch and (durable.epoch, durable.leader_id) != (spoken.epoch, spoken.leader_id):
             seen = f"node {node.node_id} says that it leads epoch {spoken.epoch}"
             raise self.violated(f"{seen}, its disk knows leader {durable.leader_id} of epoch {durable.epoch}")

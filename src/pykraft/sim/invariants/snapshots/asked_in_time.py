@@ -30,6 +30,12 @@ class _Given:
     size_bytes: int = 0
     end_offset: int = 0
     due: tuple[int, int] | None = None
+    high_watermark: int = 0
+    """The highest that the host has known: one that has resigned, or not heard its new leader, reports none."""
+
+    def begin_anew(self) -> None:
+        """Count from here on."""
+        self.size_bytes, self.due = 0, None
 
 
 class SaveIsAskedInTime(Invariant):
@@ -46,12 +52,12 @@ class SaveIsAskedInTime(Invariant):
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
         """The application has loaded a snapshot."""
         del snapshot_id
-        self._given[int(node.node_id)] = _Given()
+        self._given[int(node.node_id)].begin_anew()
 
     def reported(self, node: Node, text: str) -> None:
         """The host asks for a snapshot."""
         if text.startswith(ASKED):
-            self._given[int(node.node_id)] = _Given()
+            self._given[int(node.node_id)].begin_anew()
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """Count the delivered bytes."""
@@ -65,12 +71,13 @@ class SaveIsAskedInTime(Invariant):
             and int(node.node_id) in self.facts.history.asked_node_ids
             and node.status is not None
         ):
-            given.due = (max(given.end_offset, node.status.high_watermark or 0), self.facts.clock.now_us)
+            high_watermark = max(given.high_watermark, node.status.high_watermark or 0)
+            given.due = (max(given.end_offset, high_watermark), self.facts.clock.now_us)
 
     def after_event(self, node: Node, now: View) -> None:
         """Check whether the host is late."""
-        del now
         given = self._given[int(node.node_id)]
+        given.high_watermark = max(given.high_watermark, now.high_watermark or 0)
         if given.due is None or node.process is None:
             return
         until_offset, since_us = given.due
