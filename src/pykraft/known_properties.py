@@ -55,7 +55,7 @@ SIMILARITY_MIN: Final = 0.8
 """How similar an unknown name must be to a known one to be suggested (1: equal)."""
 
 
-class Effect(Enum):
+class PropertyEffect(Enum):
     """The effect of a property."""
 
     PRESENT = "yes"
@@ -70,7 +70,7 @@ class Known:
     default: str
     allowed: str
     meaning: str
-    effect: Effect = Effect.PRESENT
+    effect: PropertyEffect = PropertyEffect.PRESENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Idle:
             default=str(self.default),
             allowed=self.number.allowed,
             meaning=self.meaning,
-            effect=Effect.NONE,
+            effect=PropertyEffect.NONE,
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pykraft.bench.contender import Quorum, Task, Usage, Watermark
-from pykraft.bench.measure import Clock
+from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
+from pykraft.bench.measure import MonotonicClock
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 
@@ -22,8 +22,8 @@ class VirtualTime:
         self.now_s += seconds
 
     @property
-    def clock(self) -> Clock:
-        return Clock(now_s=lambda: self.now_s, pause=self.pause)
+    def clock(self) -> MonotonicClock:
+        return MonotonicClock(now_s=lambda: self.now_s, pause=self.pause)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +80,6 @@ class FakeContender:
     time: VirtualTime = field(default_factory=VirtualTime)
     tasks: list[Task] = field(default_factory=list)
 
-    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+    def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         self.tasks.append(task)
         return FakeQuorum(time=self.time, task=task, most=self.most, breaks=self.breaks_when_overloaded)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pykraft.bench.contender import Task
-from pykraft.bench.measure import Limits, Run, measure
+from pykraft.bench.measure import Run, RunLimits, measure
 from tests.bench.fakes import FakeQuorum, VirtualTime
 
-LIMITS = Limits(warm_up_s=2.0, window_s=4.0, size_bytes_max=10**9)
+LIMITS = RunLimits(warm_up_s=2.0, window_s=4.0, size_bytes_max=10**9)
 TASK = Task(nodes=3, record_size_bytes=100, records_per_s=1_000, linger_ms=25)
 
 
@@ -34,7 +34,7 @@ def test_the_rate_is_what_was_committed_in_the_window() -> None:
 def test_a_fast_quorum_does_not_fill_the_folder() -> None:
     time = VirtualTime()
     quorum = FakeQuorum(time=time, task=TASK, most=1_000)
-    run = measure(quorum, TASK, Limits(warm_up_s=100, window_s=100, size_bytes_max=3_000_000), time.clock)
+    run = measure(quorum, TASK, RunLimits(warm_up_s=100, window_s=100, size_bytes_max=3_000_000), time.clock)
     assert run.failure is None
     assert quorum.window_s == pytest.approx(104.0)  # 40 % of ten thousand records
     assert quorum.committed == 10_000

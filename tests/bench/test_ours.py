@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.bench.contender import Task
-from pykraft.bench.measure import Limits, measure
+from pykraft.bench.measure import RunLimits, measure
 from pykraft.bench.ours import Ours, percentiles
 from pykraft.client.journal import Acknowledged, parse_event
 from pykraft.local.child import Children
@@ -31,7 +31,7 @@ def test_a_percentile_counts_records() -> None:
 @pytest.mark.processes
 def test_a_quorum_of_ours_is_measured(tmp_path: Path) -> None:
     task = Task(nodes=3, record_size_bytes=100, records_per_s=1_000, linger_ms=5)
-    limits = Limits(warm_up_s=0.5, window_s=1.5, size_bytes_max=10**9)
+    limits = RunLimits(warm_up_s=0.5, window_s=1.5, size_bytes_max=10**9)
     with Children() as children:
         run = measure(Ours().quorum(children, tmp_path, task), task, limits)
     assert run.failure is None

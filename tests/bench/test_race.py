@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from pykraft.bench.contender import Contender, Task
-from pykraft.bench.measure import Limits, Run, measure
+from pykraft.bench.measure import Run, RunLimits, measure
 from pykraft.bench.options import BenchOptions
 from pykraft.bench.race import FIRST_RATE_MAX, RATE_UP, TRIES_MAX, Race, run_in_folder
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from tests.bench.fakes import FakeContender
 
-Measure = Callable[[Contender, Path, Task, Limits], Run]
+Measure = Callable[[Contender, Path, Task, RunLimits], Run]
 
 
 class Told:
@@ -28,7 +28,7 @@ class Told:
             self.lines.append(text)
 
 
-def measure_fake(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
+def measure_fake(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
     assert isinstance(contender, FakeContender)
     with Children() as children:
         return measure(contender.quorum(children, folder, task), task, limits, contender.time.clock)
@@ -66,7 +66,7 @@ def test_only_who_breaks_is_searched_for_a_rate(tmp_path: Path) -> None:
 def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> None:
     brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
 
-    def slows_down(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
+    def slows_down(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
         brittle.most = 290_000 if len(brittle.tasks) < 5 else 150_000
         return measure_fake(contender, folder, task, limits)
 
@@ -78,7 +78,7 @@ def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> N
 def test_who_always_breaks_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
     brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
 
-    def ends(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
+    def ends(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
         brittle.most = 290_000 if len(brittle.tasks) < 5 else 0
         return measure_fake(contender, folder, task, limits)
 
@@ -97,6 +97,6 @@ def test_a_run_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     contender = FakeContender(name="a")
     monkeypatch.setattr("pykraft.bench.race.measure", partial(measure, clock=contender.time.clock))
     task = Task(nodes=3, record_size_bytes=100, records_per_s=500, linger_ms=25)
-    run = run_in_folder(contender, tmp_path, task, Limits(warm_up_s=1, window_s=1, size_bytes_max=10**9))
+    run = run_in_folder(contender, tmp_path, task, RunLimits(warm_up_s=1, window_s=1, size_bytes_max=10**9))
     assert run.records_per_s == pytest.approx(500)
     assert list(tmp_path.iterdir()) == []

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.chaos.faults import STORAGE_FAILED, Faults
+from pykraft.chaos.faults import STORAGE_FAILED, FaultInjector
 from pykraft.chaos.ground import Ground
 from pykraft.chaos.network import Wire
-from pykraft.chaos.plan import Fault, Kind, Role
+from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import PykraftNode
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
@@ -104,7 +104,7 @@ class Scene:
     def __init__(self) -> None:
         self.cluster, self.network, self.disks = FakeCluster(), FakeNetwork(), FakeDisks()
         made: Any = Ground
-        self.faults = Faults(
+        self.faults = FaultInjector(
             made(
                 cluster=self.cluster,
                 network=self.network,
@@ -124,32 +124,32 @@ def scene() -> Scene:
     return Scene()
 
 
-def fault(kind: Kind, role: Role = Role.LEADER, nth: int = 0, **more: Any) -> Fault:
+def fault(kind: FaultKind, role: FaultTarget = FaultTarget.LEADER, nth: int = 0, **more: Any) -> Fault:
     return Fault(kind=kind, role=role, nth=nth, begins_s=0.0, lasts_s=1.0, **more)
 
 
 @pytest.mark.parametrize(
     ("kind", "role", "nth", "node_id"),
     [
-        (Kind.KILL, Role.LEADER, 1, 2),
-        (Kind.KILL, Role.FOLLOWER, 0, 1),
-        (Kind.KILL, Role.FOLLOWER, 1, 3),
-        (Kind.KILL, Role.FOLLOWER, 2, 1),
-        (Kind.FULL_DISK, Role.LEADER, 1, 3),
-        (Kind.FULL_DISK, Role.FOLLOWER, 0, 1),
+        (FaultKind.KILL, FaultTarget.LEADER, 1, 2),
+        (FaultKind.KILL, FaultTarget.FOLLOWER, 0, 1),
+        (FaultKind.KILL, FaultTarget.FOLLOWER, 1, 3),
+        (FaultKind.KILL, FaultTarget.FOLLOWER, 2, 1),
+        (FaultKind.FULL_DISK, FaultTarget.LEADER, 1, 3),
+        (FaultKind.FULL_DISK, FaultTarget.FOLLOWER, 0, 1),
     ],
 )
 def test_a_fault_is_for_a_role_among_those_that_can_have_it(
-    scene: Scene, kind: Kind, role: Role, nth: int, node_id: int
+    scene: Scene, kind: FaultKind, role: FaultTarget, nth: int, node_id: int
 ) -> None:
     assert scene.faults.target(fault(kind, role, nth)).node_id == node_id
 
 
 def test_a_guest_is_spared_what_is_done_to_directories_and_descriptors(scene: Scene) -> None:
     scene.cluster.guests[3] = scene.cluster.nodes.pop(3)
-    assert scene.faults.target(fault(Kind.PAUSE, Role.FOLLOWER, 1)).node_id == 3
-    for kind in (Kind.WIPE, Kind.WIPE_AND_LAG, Kind.FEW_DESCRIPTORS):
-        assert scene.faults.target(fault(kind, Role.FOLLOWER, 1)).node_id == 1
+    assert scene.faults.target(fault(FaultKind.PAUSE, FaultTarget.FOLLOWER, 1)).node_id == 3
+    for kind in (FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.FEW_DESCRIPTORS):
+        assert scene.faults.target(fault(kind, FaultTarget.FOLLOWER, 1)).node_id == 1
     scene.cluster.guests[3].process.status = 1
     with pytest.raises(LocalQuorumError, match="node 3 ended with 1"):
         scene.faults.require_life()
@@ -173,7 +173,7 @@ def test_a_guest_that_leads_starts_anew_once_an_epoch(scene: Scene, tmp_path: Pa
 
 def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:
     scene.faults.require_life()
-    undo = scene.faults.begin(fault(Kind.KILL), scene.node(2))
+    undo = scene.faults.begin(fault(FaultKind.KILL), scene.node(2))
     scene.faults.require_life()
     undo()
     undo()
@@ -184,7 +184,7 @@ def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:
 
 
 def test_a_full_disk_ends_a_node_with_its_own_status_only(scene: Scene) -> None:
-    undo = scene.faults.begin(fault(Kind.FULL_DISK), scene.node(3))
+    undo = scene.faults.begin(fault(FaultKind.FULL_DISK), scene.node(3))
     assert scene.disks.full == {1}
     scene.cluster.nodes[3].process.status = STORAGE_FAILED
     scene.faults.require_life()
@@ -201,7 +201,7 @@ def test_a_full_disk_ends_a_node_with_its_own_status_only(scene: Scene) -> None:
 
 
 def test_a_node_on_a_disk_that_was_full_may_need_a_second_start(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.faults.begin(fault(Kind.FULL_DISK), scene.node(3))
+    scene.faults.begin(fault(FaultKind.FULL_DISK), scene.node(3))
     node, others = scene.cluster.nodes[3], scene.cluster.nodes[1]
     original = scene.cluster.journal.wait_for_started
 
@@ -217,7 +217,12 @@ def test_a_node_on_a_disk_that_was_full_may_need_a_second_start(scene: Scene, mo
 
 
 def test_healing_ends_whatever_is_in_force(scene: Scene) -> None:
-    for kind, node_id in [(Kind.KILL, 1), (Kind.FREEZE, 2), (Kind.FULL_DISK, 3), (Kind.PARTITION, 2)]:
+    for kind, node_id in [
+        (FaultKind.KILL, 1),
+        (FaultKind.FREEZE, 2),
+        (FaultKind.FULL_DISK, 3),
+        (FaultKind.PARTITION, 2),
+    ]:
         scene.faults.begin(fault(kind), scene.node(node_id))
     assert all(wire.is_cut for wire in scene.network.wires.values())
     scene.faults.heal()
@@ -229,24 +234,24 @@ def test_healing_ends_whatever_is_in_force(scene: Scene) -> None:
 
 def test_wires_are_changed_and_healed(scene: Scene) -> None:
     wires = scene.network.wires
-    slow = fault(Kind.SLOW_LINK, bandwidth=1_000, latency_ms=50)
+    slow = fault(FaultKind.SLOW_LINK, bandwidth=1_000, latency_ms=50)
     undo = scene.faults.begin(slow, scene.node(2))
     assert {(wire.bandwidth, wire.latency_s) for wire in wires.values()} == {(1_000.0, 0.05)}
     undo()
-    undo = scene.faults.begin(fault(Kind.RESETS), scene.node(1))
+    undo = scene.faults.begin(fault(FaultKind.RESETS), scene.node(1))
     assert [pair for pair, wire in wires.items() if wire.reset_share] == [(1, 2), (2, 1)]
     undo()
-    undo = scene.faults.begin(fault(Kind.ONE_WAY_CUT, is_inbound=True), scene.node(2))
+    undo = scene.faults.begin(fault(FaultKind.ONE_WAY_CUT, is_inbound=True), scene.node(2))
     assert [pair for pair, wire in wires.items() if wire.is_cut] == [(1, 2), (3, 2)]
     undo()
-    undo = scene.faults.begin(fault(Kind.ONE_WAY_CUT), scene.node(2))
+    undo = scene.faults.begin(fault(FaultKind.ONE_WAY_CUT), scene.node(2))
     assert [pair for pair, wire in wires.items() if wire.is_cut] == [(2, 1), (2, 3)]
     undo()
     assert all(wire == Wire() for wire in wires.values())
 
 
 def test_all_are_killed_at_once_and_start_at_once(scene: Scene) -> None:
-    undo = scene.faults.begin(fault(Kind.RESTART_ALL), scene.node(1))
+    undo = scene.faults.begin(fault(FaultKind.RESTART_ALL), scene.node(1))
     assert [node.process.status for node in scene.cluster.nodes.values()] == [-9] * 3
     scene.faults.require_life()
     undo()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft.chaos.ground import ChaosOptions, laid_out
-from pykraft.chaos.plan import Kind
+from pykraft.chaos.plan import FaultKind
 from pykraft.errors import UsageError
 from pykraft.properties import parse_properties
 
@@ -24,17 +24,17 @@ from pykraft.properties import parse_properties
     ],
 )
 def test_wrong_options_are_refused(wrong: Mapping[str, Any], problem: str) -> None:
-    right: dict[str, Any] = {"seed": 1, "seconds": 1, "kinds": (Kind.KILL,)}
+    right: dict[str, Any] = {"seed": 1, "seconds": 1, "kinds": (FaultKind.KILL,)}
     with pytest.raises(UsageError, match=problem):
         ChaosOptions(**{**right, **wrong})
 
 
 def test_a_plan_ends_where_it_should() -> None:
-    assert len(list(ChaosOptions(seed=1, seconds=1, kinds=tuple(Kind), episodes_max=7).plan())) == 7
+    assert len(list(ChaosOptions(seed=1, seconds=1, kinds=tuple(FaultKind), episodes_max=7).plan())) == 7
 
 
 def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
-    with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(Kind.KILL,)), tmp_path) as ground:
+    with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.KILL,)), tmp_path) as ground:
         assert ground.disks is None
         assert sorted(ground.cluster.nodes) == [1, 2, 3]
         for node_id, node in ground.cluster.nodes.items():
@@ -48,7 +48,7 @@ def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
 @pytest.mark.processes
 def test_what_is_on_small_disks_outlives_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
-        with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(Kind.FULL_DISK,)), tmp_path) as ground:
+        with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.FULL_DISK,)), tmp_path) as ground:
             assert ground.disk_indexes == {1: 0, 3: 1}
             (ground.cluster.nodes[3].partition.parent / "file").write_text("what it wrote")
             raise InterruptedError

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pykraft.chaos.network import OUTSIDER, Network, Wire
+from pykraft.chaos.network import OUTSIDER, ProxyNetwork, Wire
 from pykraft.local.ports import HOST, free_ports
 
 TIMEOUT_S = 20.0
@@ -59,9 +59,9 @@ def fronts() -> dict[int, tuple[int, int]]:
 
 
 @pytest.fixture
-def network(fronts: dict[int, tuple[int, int]]) -> Iterator[Network]:
+def network(fronts: dict[int, tuple[int, int]]) -> Iterator[ProxyNetwork]:
     node = EchoNode(fronts[1][1])
-    with Network(fronts, Random(1)) as network:
+    with ProxyNetwork(fronts, Random(1)) as network:
         yield network
     node.close()
 
@@ -79,14 +79,14 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def test_bytes_pass_both_ways(network: Network, fronts: dict[int, tuple[int, int]]) -> None:
+def test_bytes_pass_both_ways(network: ProxyNetwork, fronts: dict[int, tuple[int, int]]) -> None:
     data = words_of(b"raft-client-2", Random(2).randbytes(300_000))
     with dial(fronts) as connection:
         threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
         assert exactly(connection, len(data)) == data
 
 
-def test_a_node_that_is_down_resets_its_clients(network: Network, fronts: dict[int, tuple[int, int]]) -> None:
+def test_a_node_that_is_down_resets_its_clients(network: ProxyNetwork, fronts: dict[int, tuple[int, int]]) -> None:
     def speak() -> None:
         with dial(fronts, 2) as connection:
             connection.recv(1)
@@ -97,7 +97,7 @@ def test_a_node_that_is_down_resets_its_clients(network: Network, fronts: dict[i
 
 @pytest.mark.parametrize("pair", [(2, 1), (1, 2)])
 def test_a_wire_that_is_cut_holds_back_one_direction(
-    network: Network, fronts: dict[int, tuple[int, int]], pair: tuple[int, int]
+    network: ProxyNetwork, fronts: dict[int, tuple[int, int]], pair: tuple[int, int]
 ) -> None:
     network.wire(*pair).is_cut = True
     data = words_of(b"raft-client-2")
@@ -111,7 +111,7 @@ def test_a_wire_that_is_cut_holds_back_one_direction(
         assert exactly(connection, len(data)) == data
 
 
-def test_a_slow_wire_takes_its_time(network: Network, fronts: dict[int, tuple[int, int]]) -> None:
+def test_a_slow_wire_takes_its_time(network: ProxyNetwork, fronts: dict[int, tuple[int, int]]) -> None:
     wire = network.wire(2, 1)
     wire.bandwidth, wire.latency_s = 100_000.0, 0.1
     data = words_of(b"raft-client-2", bytes(40_000))
@@ -122,7 +122,7 @@ def test_a_slow_wire_takes_its_time(network: Network, fronts: dict[int, tuple[in
         assert time.monotonic() - begun_s >= 0.5
 
 
-def test_a_reset_comes_within_what_is_sent(network: Network, fronts: dict[int, tuple[int, int]]) -> None:
+def test_a_reset_comes_within_what_is_sent(network: ProxyNetwork, fronts: dict[int, tuple[int, int]]) -> None:
     network.wire(1, 2).reset_share = 1.0
     data = words_of(b"raft-client-2", bytes(1_000))
     with dial(fronts) as connection:
@@ -132,7 +132,7 @@ def test_a_reset_comes_within_what_is_sent(network: Network, fronts: dict[int, t
 
 
 @pytest.mark.parametrize("name", [b"pykraft-admin", b"", b"x" * 300])
-def test_outsiders_pass_freely(network: Network, fronts: dict[int, tuple[int, int]], name: bytes) -> None:
+def test_outsiders_pass_freely(network: ProxyNetwork, fronts: dict[int, tuple[int, int]], name: bytes) -> None:
     for wire in network.wires_of(1):
         wire.is_cut = True
     assert network.wire(OUTSIDER, 1) not in network.wires_of(1)
@@ -142,7 +142,7 @@ def test_outsiders_pass_freely(network: Network, fronts: dict[int, tuple[int, in
         assert exactly(connection, len(data)) == data
 
 
-def test_wires_of_a_node_are_those_to_and_from_all_others(network: Network) -> None:
+def test_wires_of_a_node_are_those_to_and_from_all_others(network: ProxyNetwork) -> None:
     assert len(network.wires_of(1)) == 2
     assert network.wires_of(1) == [network.wire(1, 2), network.wire(2, 1)]
 
@@ -155,6 +155,6 @@ def test_a_healed_wire_is_as_new() -> None:
 
 def test_a_client_that_says_nothing_holds_nothing_up(fronts: dict[int, tuple[int, int]]) -> None:
     node = EchoNode(fronts[1][1])
-    with Network(fronts, Random(1)), dial(fronts), dial(fronts) as other:
+    with ProxyNetwork(fronts, Random(1)), dial(fronts), dial(fronts) as other:
         other.sendall(b"xx")
     node.close()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykraft.chaos.outcome import Done, Outcome, Row, failover_ms, longest_pause_ms, rows
+from pykraft.chaos.outcome import ChaosOutcome, Done, FaultRow, failover_ms, longest_pause_ms, rows
 from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import Verdict
+from pykraft.client.journal_check import JournalVerdict
 from pykraft.types import Epoch, NodeId, Offset
 
 
@@ -54,13 +54,13 @@ def test_kinds_are_summed_up() -> None:
         done("cut", pause_ms=3),
     )
     assert rows(faults) == [
-        Row(kind="cut", count=1, on_leader=1, failover_median_ms=None, failover_max_ms=None, pause_max_ms=3),
-        Row(kind="kill", count=3, on_leader=2, failover_median_ms=200, failover_max_ms=301, pause_max_ms=9),
+        FaultRow(kind="cut", count=1, on_leader=1, failover_median_ms=None, failover_max_ms=None, pause_max_ms=3),
+        FaultRow(kind="kill", count=3, on_leader=2, failover_median_ms=200, failover_max_ms=301, pause_max_ms=9),
     ]
 
 
 def test_an_outcome_is_json_with_its_kinds() -> None:
-    outcome = Outcome(
+    outcome = ChaosOutcome(
         seed=1,
         nodes=3,
         is_dynamic=False,
@@ -69,7 +69,7 @@ def test_an_outcome_is_json_with_its_kinds() -> None:
         elections=2,
         memory_max_bytes=3,
         faults=(done(failover_ms=100),),
-        verdict=Verdict(acknowledged=5, found=5),
+        verdict=JournalVerdict(acknowledged=5, found=5),
     )
     document = outcome.as_json()
     assert document["kinds"][0]["failover_max_ms"] == 100

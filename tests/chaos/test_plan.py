@@ -6,12 +6,12 @@ from itertools import islice
 
 import pytest
 
-from pykraft.chaos.plan import ALONE, LASTS_S, MEANINGS, Fault, Kind, Role, episodes
+from pykraft.chaos.plan import ALONE, LASTS_S, MEANINGS, Fault, FaultKind, FaultTarget, episodes
 
-EVERY = tuple(Kind)
+EVERY = tuple(FaultKind)
 
 
-def first(seed: int, count: int, kinds: tuple[Kind, ...] = EVERY, nodes: int = 3) -> list[tuple[Fault, ...]]:
+def first(seed: int, count: int, kinds: tuple[FaultKind, ...] = EVERY, nodes: int = 3) -> list[tuple[Fault, ...]]:
     return list(islice(episodes(seed, kinds, nodes=nodes), count))
 
 
@@ -28,9 +28,9 @@ def test_each_kind_comes_before_one_comes_again() -> None:
 
 
 def test_only_the_given_kinds_are_drawn() -> None:
-    kinds = (Kind.KILL, Kind.WIPE)
+    kinds = (FaultKind.KILL, FaultKind.WIPE)
     assert {fault.kind for episode in first(1, 50, kinds) for fault in episode} == set(kinds)
-    assert all(len(episode) == 1 for episode in first(1, 50, (Kind.WIPE,)))
+    assert all(len(episode) == 1 for episode in first(1, 50, (FaultKind.WIPE,)))
 
 
 def test_faults_overlap_but_for_those_that_no_quorum_survives_together() -> None:
@@ -48,21 +48,35 @@ def test_faults_overlap_but_for_those_that_no_quorum_survives_together() -> None
 
 
 def test_every_kind_has_its_meaning_and_its_time() -> None:
-    assert set(MEANINGS) == set(LASTS_S) == set(Kind)
+    assert set(MEANINGS) == set(LASTS_S) == set(FaultKind)
 
 
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (Fault(kind=Kind.KILL, role=Role.LEADER, nth=1, begins_s=0, lasts_s=2), "kill of the leader for 2.0 s"),
-        (Fault(kind=Kind.PAUSE, role=Role.FOLLOWER, nth=1, begins_s=0, lasts_s=2), "pause of the follower 2 for 2.0 s"),
-        (Fault(kind=Kind.RESTART_ALL, role=Role.LEADER, nth=0, begins_s=0, lasts_s=0), "restart-all"),
         (
-            Fault(kind=Kind.SLOW_LINK, role=Role.LEADER, nth=0, begins_s=0, lasts_s=3, bandwidth=250_000, latency_ms=9),
+            Fault(kind=FaultKind.KILL, role=FaultTarget.LEADER, nth=1, begins_s=0, lasts_s=2),
+            "kill of the leader for 2.0 s",
+        ),
+        (
+            Fault(kind=FaultKind.PAUSE, role=FaultTarget.FOLLOWER, nth=1, begins_s=0, lasts_s=2),
+            "pause of the follower 2 for 2.0 s",
+        ),
+        (Fault(kind=FaultKind.RESTART_ALL, role=FaultTarget.LEADER, nth=0, begins_s=0, lasts_s=0), "restart-all"),
+        (
+            Fault(
+                kind=FaultKind.SLOW_LINK,
+                role=FaultTarget.LEADER,
+                nth=0,
+                begins_s=0,
+                lasts_s=3,
+                bandwidth=250_000,
+                latency_ms=9,
+            ),
             "slow-link of the leader for 3.0 s, 250 kB/s, 9 ms",
         ),
         (
-            Fault(kind=Kind.ONE_WAY_CUT, role=Role.LEADER, nth=0, begins_s=0, lasts_s=3, is_inbound=True),
+            Fault(kind=FaultKind.ONE_WAY_CUT, role=FaultTarget.LEADER, nth=0, begins_s=0, lasts_s=3, is_inbound=True),
             "one-way-cut of the leader for 3.0 s, inbound",
         ),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.chaos.ground import ChaosOptions
 from pykraft.chaos.outcome import Done
-from pykraft.chaos.plan import Kind
+from pykraft.chaos.plan import FaultKind
 from pykraft.chaos.run import _peak_bytes, run_chaos
 
 
@@ -31,7 +31,7 @@ class Heard:
 @pytest.mark.processes
 def test_an_episode_is_done_told_and_checked(tmp_path: Path) -> None:
     heard = Heard()
-    outcome = run_chaos(ChaosOptions(seed=2, seconds=60, kinds=(Kind.KILL,), episodes_max=1), tmp_path, heard)
+    outcome = run_chaos(ChaosOptions(seed=2, seconds=60, kinds=(FaultKind.KILL,), episodes_max=1), tmp_path, heard)
     assert outcome.episodes == 1
     assert outcome.verdict.is_clean
     assert outcome.verdict.acknowledged >= 200

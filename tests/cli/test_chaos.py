@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pykraft.chaos.ground import ChaosOptions
-from pykraft.chaos.outcome import Done, Outcome
-from pykraft.chaos.plan import Kind
+from pykraft.chaos.outcome import ChaosOutcome, Done
+from pykraft.chaos.plan import FaultKind
 from pykraft.cli.main import main
-from pykraft.client.journal_check import Verdict
+from pykraft.client.journal_check import JournalVerdict
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.kafka.java import Kafka
 from tests.chaos.test_outcome import done
@@ -31,7 +31,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
     """Nothing is started; these faults come of it, or this is raised."""
     seen: list[ChaosOptions] = []
 
-    def run_chaos(options: ChaosOptions, folder: Path, watcher: Any) -> Outcome:
+    def run_chaos(options: ChaosOptions, folder: Path, watcher: Any) -> ChaosOutcome:
         seen.append(options)
         (folder / "journal.jsonl").touch()
         watcher.passing("starting the nodes", 0.0)
@@ -39,7 +39,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
             watcher.done(fault)
         if error is not None:
             raise error
-        return Outcome(
+        return ChaosOutcome(
             seed=options.seed,
             nodes=options.nodes,
             is_dynamic=options.is_dynamic,
@@ -48,7 +48,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
             elections=3,
             memory_max_bytes=50 * 1024 * 1024,
             faults=faults,
-            verdict=Verdict(acknowledged=12_345, found=12_345),
+            verdict=JournalVerdict(acknowledged=12_345, found=12_345),
         )
 
     monkeypatch.setattr("pykraft.chaos.run.run_chaos", run_chaos)
@@ -143,7 +143,7 @@ def test_figures_are_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     document = json.loads(capsys.readouterr().out)
     assert document["seed"] == seen[0].seed
     assert document["kinds"][0]["kind"] == "kill"
-    assert set(seen[0].kinds) == set(Kind) - {Kind.WIPE}
+    assert set(seen[0].kinds) == set(FaultKind) - {FaultKind.WIPE}
 
 
 def test_the_seed_decides_what_voters_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

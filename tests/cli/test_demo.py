@@ -15,8 +15,8 @@ import pytest
 
 from pykraft.cli.main import main
 from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.local.progress import ReportProgress
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.progress import Tell
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -60,7 +60,7 @@ class Stages:
     def _as_json() -> dict[str, object]:
         return {"acknowledged": 90}
 
-    def __call__(self, options: DemoOptions, folder: Path, tell: Tell) -> Any:
+    def __call__(self, options: DemoOptions, folder: Path, tell: ReportProgress) -> Any:
         self.options, self.folder = options, folder
         (folder / "n1").mkdir()
         tell("node [1] started")

@@ -125,7 +125,7 @@ def test_a_call_that_the_host_got_and_nobody_answered_is_in_doubt(tmp_path: Path
 
         def forget(host: Host, answer: object) -> None:
             del host, answer
-            node.place.to_application(got.set)
+            node.loops.to_application(got.set)
 
         life: Life = node._life
         in_doubt: asyncio.Task[None] = asyncio.create_task(life.ask(forget, doubt="it may be done"))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pykraft.client.journal import Acknowledged, Claim, Led, Resigned, Started, Stopped, parse_event
+from pykraft.client.journal import Acknowledged, Claim, LeadershipEnded, Led, Started, Stopped, parse_event
 from pykraft.errors import ProtocolError
 from pykraft.types import Epoch, NodeId, Offset
 
@@ -32,7 +32,7 @@ def test_each_kind_of_line_becomes_its_event() -> None:
     assert parse_event(json.dumps({"event": "leader", "node": 1, "run": RUN, "epoch": 3})) == Led(
         node=node, run=run, epoch=epoch
     )
-    assert parse_event('{"event":"resigned","node":1,"epoch":3}') == Resigned(node=node, epoch=epoch)
+    assert parse_event('{"event":"resigned","node":1,"epoch":3}') == LeadershipEnded(node=node, epoch=epoch)
     assert parse_event(b'{"event":"stopped","node":1}\n') == Stopped(node=node)
     acknowledged = parse_event(json.dumps(ACK))
     assert acknowledged == Acknowledged(

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.client.journal import Acknowledged, Claim
-from pykraft.client.journal_check import PROBLEMS_MAX, Stretch, Verdict, check_journal, stretches
+from pykraft.client.journal_check import (
+    PROBLEMS_MAX,
+    JournalVerdict,
+    RecordSpan,
+    check_journal,
+    record_spans,
+)
 from pykraft.errors import ProtocolError
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
@@ -48,22 +54,22 @@ def said(first_sequence: int, count: int, base_offset: int, claim: Claim = CLAIM
     )
 
 
-def stretch(first_sequence: int, count: int, base_offset: int, claim: Claim = CLAIM) -> Stretch:
-    return Stretch(claim=claim, first_sequence=first_sequence, base_offset=Offset(base_offset), count=count)
+def span(first_sequence: int, count: int, base_offset: int, claim: Claim = CLAIM) -> RecordSpan:
+    return RecordSpan(claim=claim, first_sequence=first_sequence, base_offset=Offset(base_offset), count=count)
 
 
 SAID = [said(0, 4, 1), said(4, 4, 5), said(8, 2, 9)]
 BATCHES = [leader_change(0, 1), batch(1, range(4)), batch(5, range(4, 8)), batch(9, range(8, 10))]
 
 
-def verdict_on(*parts: bytes) -> Verdict:
-    return check_journal(SAID, stretches(b"".join(parts)))
+def verdict_on(*parts: bytes) -> JournalVerdict:
+    return check_journal(SAID, record_spans(b"".join(parts)))
 
 
 def test_a_log_that_holds_what_was_acknowledged_is_clean() -> None:
     verdict = verdict_on(*BATCHES)
     assert verdict.is_clean
-    assert verdict == Verdict(acknowledged=10, found=10)
+    assert verdict == JournalVerdict(acknowledged=10, found=10)
 
 
 def test_records_that_nobody_acknowledged_are_allowed() -> None:
@@ -127,7 +133,7 @@ def test_a_record_of_another_claim_at_the_same_offset_is_not_the_record() -> Non
 
 
 def test_what_is_acknowledged_twice_is_found() -> None:
-    verdict = check_journal([*SAID, said(2, 4, 3)], stretches(b"".join(BATCHES)))
+    verdict = check_journal([*SAID, said(2, 4, 3)], record_spans(b"".join(BATCHES)))
     assert not verdict.is_clean
     assert (verdict.acknowledged, verdict.acknowledged_twice, verdict.found) == (10, 4, 10)
 
@@ -144,15 +150,17 @@ def test_a_verdict_tells_of_many_faults_but_counts_all() -> None:
     assert verdict.missing == 100
 
 
-def test_stretches_join_batches_and_end_at_control_batches_and_foreign_values() -> None:
+def test_spans_join_batches_and_end_at_control_batches_and_foreign_values() -> None:
     foreign = encode_batch([bytes(64), b"short"], base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1).data
     parts = [batch(0, [0, 1]), batch(2, [2]), leader_change(3, 1), batch(4, [3]), foreign, batch(7, [4]), batch(8, [5])]
-    assert list(stretches(b"".join(parts))) == [stretch(0, 3, 0), stretch(3, 1, 4), stretch(4, 2, 7)]
+    assert list(record_spans(b"".join(parts))) == [span(0, 3, 0), span(3, 1, 4), span(4, 2, 7)]
 
 
-def test_an_empty_log_has_no_stretches() -> None:
-    assert list(stretches(b"")) == []
-    assert list(stretches(encode_batch([bytes(20)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)) == []
+def test_an_empty_log_has_no_spans() -> None:
+    assert list(record_spans(b"")) == []
+    assert (
+        list(record_spans(encode_batch([bytes(20)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)) == []
+    )
 
 
 CLAIMS = st.sampled_from([CLAIM, replace(CLAIM, epoch=Epoch(2))])
@@ -166,7 +174,7 @@ def test_it_counts_like_a_check_that_looks_at_each_record(
 ) -> None:
     offset, in_log = 0, []
     for claim, first, count in log:
-        in_log.append(stretch(first, count, offset, claim))
+        in_log.append(span(first, count, offset, claim))
         offset += count
     spoken = [said(first, count, base_offset, claim) for claim, first, count, base_offset in journal]
 

@@ -14,7 +14,7 @@ from pykraft.client import ClaimAdapter, Node, StateReader, configure, text_serd
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.raft import Raft
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.host.snapshots.creation import Taking
+from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.bootstrap import write_bootstrap
 from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, run, voters_of
@@ -308,11 +308,13 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
     answer: UsageError | None,
     is_told: bool,
 ) -> None:
-    def begin(self: Taking, raft: Raft, snapshot_id: object, serializer: object, then: Callable[..., None]) -> None:
+    def begin(
+        self: SnapshotCreation, raft: Raft, snapshot_id: object, serializer: object, then: Callable[..., None]
+    ) -> None:
         then(answer)
 
     async def main() -> None:
-        monkeypatch.setattr(Taking, "begin", begin)
+        monkeypatch.setattr(SnapshotCreation, "begin", begin)
         async with Node(often(tmp_path), text_serde) as node:
             saving = Saving()
             node.register(saving)

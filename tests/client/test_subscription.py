@@ -8,7 +8,7 @@ from typing import Any
 
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
-from pykraft.client.thread import Place, SameLoop
+from pykraft.client.thread import NodeLoops, SameLoop
 from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.loading import Loader, OnSkipped
@@ -56,7 +56,7 @@ class Owner:
     """Calls the host at once, and notes failures."""
 
     def __init__(self) -> None:
-        self.place: Place = SameLoop()
+        self.loops: NodeLoops = SameLoop()
         self.host: Any = Registered()
         self.failures: list[BaseException] = []
 

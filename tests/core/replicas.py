@@ -20,7 +20,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.on.dispatch import on_request, on_response
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.types import (
     Endpoint,
     Epoch,
@@ -192,7 +192,7 @@ def replica(
             listeners=listeners(local_id or 0),
             default_listener=LISTENER,
         ),
-        membership=Membership(voters or voter_set(1, 2, 3)),
+        voter_history=VoterHistory(voters or voter_set(1, 2, 3)),
         bootstrap=bootstrap,
         log=log or log_to_10(),
         rng=Random(1),

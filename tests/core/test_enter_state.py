@@ -15,7 +15,7 @@ from pykraft.core.effects import AppendBatches, RejectProposal, WriteElectionSta
 from pykraft.core.election import NEVER_MS
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import NotLeaderError
 from pykraft.types import (
     KRAFT_VERSIONS,
@@ -169,7 +169,7 @@ def opening(voters: VoterSet, *, level: int = 1) -> tuple[ControlRecord, ...]:
         (Offset(4), KRaftVersion(1)),
         (Offset(5), KRaftVoters(voters)),
     ]
-    made.membership = Membership(voters, records if level else [])
+    made.voter_history = VoterHistory(voters, records if level else [])
     enter_state.to_leader(made, NOW)
     (batch,) = only(done(made), AppendBatches).batches
     return batch.control

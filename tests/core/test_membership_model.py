@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory
 from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import key, voter_set
 
@@ -56,7 +56,7 @@ def steps_of(truth: Truth) -> Iterator[Step]:
     yield from (("snapshot", end) for end in range(truth.snapshot_end + 1, truth.end + 1))
 
 
-def after(truth: Truth, known: Membership, step: Step) -> Truth:
+def after(truth: Truth, known: VoterHistory, step: Step) -> Truth:
     """Do the step in both."""
     what, number = step
     end = Offset(truth.end)
@@ -82,7 +82,7 @@ def after(truth: Truth, known: Membership, step: Step) -> Truth:
             return Truth(((number - 1, SETS[1]),), ((number - 1, 1),), number, number)
 
 
-def copied(known: Membership) -> Membership:
+def copied(known: VoterHistory) -> VoterHistory:
     """The same history, to be changed on its own."""
     made = copy(known)
     made._sets, made._levels = copy(known._sets), copy(known._levels)
@@ -92,7 +92,7 @@ def copied(known: Membership) -> Membership:
     return made
 
 
-def compare(truth: Truth, known: Membership, story: tuple[Step, ...]) -> None:
+def compare(truth: Truth, known: VoterHistory, story: tuple[Step, ...]) -> None:
     """Ask everything that may still be asked."""
     assert known.voters == (truth.voters_at(truth.end) or STATIC), story
     assert known.kraft_version == truth.level_at(truth.end), story
@@ -104,7 +104,7 @@ def compare(truth: Truth, known: Membership, story: tuple[Step, ...]) -> None:
         compare_doubt(truth, known, committed_end, story)
 
 
-def compare_doubt(truth: Truth, known: Membership, committed_end: int, story: tuple[Step, ...]) -> None:
+def compare_doubt(truth: Truth, known: VoterHistory, committed_end: int, story: tuple[Step, ...]) -> None:
     """Who is on its way out of a set that may not be committed."""
     is_in_doubt = bool(truth.sets) and truth.sets[-1][0] >= committed_end
     former = truth.voters_at(truth.sets[-1][0] - 1) or STATIC if is_in_doubt else VoterSet()
@@ -117,15 +117,15 @@ def compare_doubt(truth: Truth, known: Membership, committed_end: int, story: tu
 
 @pytest.mark.parametrize("is_formatted", [False, True])
 def test_no_order_of_steps_makes_the_history_forget_what_is_still_asked_for(*, is_formatted: bool) -> None:
-    truth, known = Truth(), Membership(STATIC)
+    truth, known = Truth(), VoterHistory(STATIC)
     if is_formatted:
-        known = Membership(STATIC, [(BOOTSTRAP_OFFSET, KRaftVersion(1)), (BOOTSTRAP_OFFSET, KRaftVoters(SETS[0]))])
+        known = VoterHistory(STATIC, [(BOOTSTRAP_OFFSET, KRaftVersion(1)), (BOOTSTRAP_OFFSET, KRaftVoters(SETS[0]))])
         truth = Truth(((BOOTSTRAP_OFFSET, SETS[0]),), ((BOOTSTRAP_OFFSET, 1),))
     compare(truth, known, ())
-    frontier: list[tuple[Truth, Membership, tuple[Step, ...]]] = [(truth, known, ())]
+    frontier: list[tuple[Truth, VoterHistory, tuple[Step, ...]]] = [(truth, known, ())]
     seen: set[object] = set()
     for _ in range(DEPTH):
-        reached: list[tuple[Truth, Membership, tuple[Step, ...]]] = []
+        reached: list[tuple[Truth, VoterHistory, tuple[Step, ...]]] = []
         for truth, known, story in frontier:
             for step in steps_of(truth):
                 changed = copied(known)

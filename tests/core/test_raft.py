@@ -22,7 +22,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned, State, Unattached
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.types import EPOCH_MAX, Election, Epoch, Io, NodeId, Offset, VersionRange, VoterSet
 from tests.core.replicas import (
@@ -79,7 +79,7 @@ def raft(
             listeners=listeners(1),
             default_listener=LISTENER,
         ),
-        membership=Membership(voters or voter_set(1, 2, 3)),
+        voter_history=VoterHistory(voters or voter_set(1, 2, 3)),
         election=election,
         log=log or log_to_10(),
         rng=Random(1),
@@ -363,7 +363,7 @@ def test_after_the_shutdown_nothing_happens_any_more() -> None:
 
 def test_what_the_host_may_look_at() -> None:
     made = raft(unattached(leader_id=2))
-    assert (made.log.end, made.membership.voters) == (END, voter_set(1, 2, 3))
+    assert (made.log.end, made.voter_history.voters) == (END, voter_set(1, 2, 3))
     assert not isinstance(made.state, Prospective)
 
 

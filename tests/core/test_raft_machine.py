@@ -24,7 +24,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     EPOCH_MAX,
@@ -203,7 +203,7 @@ class Life:
             local=LocalReplica(
                 id=self.local_id, directory_id=directory(1), listeners=listeners(1), default_listener=LISTENER
             ),
-            membership=Membership(self.voters),
+            voter_history=VoterHistory(self.voters),
             bootstrap=(Endpoint("b", 1),),
             election=self.disk.election,
             log=LogView(start_offset=Offset(0), end_offset=Offset(len(records)), epochs=starts),

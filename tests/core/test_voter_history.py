@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory
 from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import voter_set
 
@@ -15,8 +15,8 @@ STATIC = voter_set(1, 2, 3)
 TWO, FOUR = voter_set(1, 2), voter_set(1, 2, 3, 4)
 
 
-def grown() -> Membership:
-    return Membership(
+def grown() -> VoterHistory:
+    return VoterHistory(
         STATIC,
         [
             (Offset(5), KRaftVersion(1)),
@@ -29,13 +29,13 @@ def grown() -> Membership:
 
 @pytest.mark.conformance(140)
 def test_the_configured_set_counts_until_the_log_has_one() -> None:
-    made = Membership(STATIC)
+    made = VoterHistory(STATIC)
     assert (made.voters, made.kraft_version, made.voters_offset, made.ignores_static) == (STATIC, 0, None, False)
     made.record(Offset(3), KRaftVoters(FOUR))
     assert (made.voters, made.kraft_version, made.voters_offset, made.ignores_static) == (FOUR, 0, 3, True)
     made.record(Offset(4), KRaftVersion(1))
     assert made.kraft_version == 1
-    assert not Membership(VoterSet(), [(BOOTSTRAP_OFFSET, KRaftVoters(TWO))]).ignores_static
+    assert not VoterHistory(VoterSet(), [(BOOTSTRAP_OFFSET, KRaftVoters(TWO))]).ignores_static
 
 
 @pytest.mark.conformance(140)
@@ -75,7 +75,7 @@ def test_what_was_lost_and_a_snapshot_holds_still_counts_where_nothing_else_is_l
 
 
 def test_what_a_snapshot_said_holds_for_a_log_of_which_nothing_is_left() -> None:
-    made = Membership(VoterSet(), [(Offset(9), KRaftVersion(1)), (Offset(9), KRaftVoters(TWO))])
+    made = VoterHistory(VoterSet(), [(Offset(9), KRaftVersion(1)), (Offset(9), KRaftVoters(TWO))])
     made.lose_from(Offset(0), Offset(10))
     assert (made.voters, made.kraft_version, made.voters_offset) == (TWO, 1, BOOTSTRAP_OFFSET)
 
@@ -85,13 +85,13 @@ def test_the_newest_snapshot_speaks_for_older_ones_that_were_not_read(
     static: VoterSet, voters: VoterSet, version: int
 ) -> None:
     """A node whose log was damaged before its oldest snapshot had no voters any more (simulated seed 3088)."""
-    made = Membership(static, [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
+    made = VoterHistory(static, [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
     made.lose_from(Offset(257), Offset(320))
     assert (made.voters, made.kraft_version) == (voters, version)
 
 
 def test_where_no_snapshot_reaches_further_what_is_lost_says_nothing() -> None:
-    made = Membership(VoterSet(), [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
+    made = VoterHistory(VoterSet(), [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
     made.lose_from(Offset(257), Offset(257))
     assert (made.voters, made.kraft_version) == (VoterSet(), 0)
 
@@ -110,7 +110,7 @@ def test_records_come_in_the_order_of_the_log() -> None:
     with pytest.raises(AssertionError, match="order of the log"):
         grown().record(Offset(20), KRaftVoters(TWO))
     with pytest.raises(AssertionError):
-        Membership(STATIC).record(Offset(-2), KRaftVersion(1))
+        VoterHistory(STATIC).record(Offset(-2), KRaftVersion(1))
 
 
 @pytest.mark.conformance(139, 140)
@@ -130,6 +130,6 @@ def test_who_the_newest_set_has_removed_is_leaving_while_that_is_in_doubt(
 ) -> None:
     key = voter_set(node_id).voters[0].key
     assert grown().is_leaving(key, Offset(committed_end)) is is_leaving
-    assert not Membership(STATIC).is_leaving(key, Offset(0))
-    first = Membership(STATIC, [(Offset(6), KRaftVoters(TWO))])
+    assert not VoterHistory(STATIC).is_leaving(key, Offset(0))
+    first = VoterHistory(STATIC, [(Offset(6), KRaftVoters(TWO))])
     assert first.is_leaving(key, Offset(6)) is (node_id == 3)

@@ -18,7 +18,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.effects import InstallSnapshot, TruncateTo, WriteElectionState
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.host.producers import Outcome
+from pykraft.host.producers import ProposalOutcome
 from pykraft.log.format import format_directories
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
@@ -117,9 +117,9 @@ class Machine(FakePorts):
                 self._note_durable(job)
             self.running.on_io(io, self.cluster.now)
 
-    def propose(self, *values: bytes) -> list[Outcome]:
+    def propose(self, *values: bytes) -> list[ProposalOutcome]:
         """Propose in the present epoch; the outcome will be in the list."""
-        outcomes: list[Outcome] = []
+        outcomes: list[ProposalOutcome] = []
         host = self.running
         host.propose(values, epoch=host.status.epoch, now=self.cluster.now, on_outcome=outcomes.append)
         return outcomes

@@ -10,7 +10,7 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.ports import ConnectionId
-from pykraft.host.recent_batches import Batch
+from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
@@ -82,7 +82,7 @@ def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
     )
 
 
-def batch(base_offset: int, *values: bytes, epoch: int = 1) -> Batch:
+def batch(base_offset: int, *values: bytes, epoch: int = 1) -> HeaderAndBytes:
     """One batch of these values; of one value that names the offset when there are none."""
     return encode_batch(
         values or (b"value %d" % base_offset,), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=5
@@ -99,7 +99,7 @@ def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None, has_bootstrap: b
     )
 
 
-def joined(batches: Sequence[Batch]) -> bytes:
+def joined(batches: Sequence[HeaderAndBytes]) -> bytes:
     """The bytes of these batches."""
     return b"".join(bytes(data) for _, data in batches)
 
@@ -109,7 +109,7 @@ class FakeLog:
 
     generation = 0
 
-    def __init__(self, batches: Sequence[Batch] = ()) -> None:
+    def __init__(self, batches: Sequence[HeaderAndBytes] = ()) -> None:
         self.batches = list(batches)
         self.asked: list[Offset] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host import producers
-from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.host.producers import Committed, ProposalOutcome, Rejected
 from pykraft.types import Epoch, NodeId, Offset
 from tests.host.cluster import Cluster
 from tests.host.fakes import config
@@ -39,7 +39,7 @@ def test_appends_that_are_prepared_become_visible_together() -> None:
     node = cluster[1]
     node.flush()
     accepted: list[Offset] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[ProposalOutcome] = []
     for value in (b"a", b"b"):
         node.running.propose(
             [value, value],
@@ -62,7 +62,7 @@ def test_an_append_goes_through_when_prepared_ones_fill_the_buffer() -> None:
     cluster = Cluster(voters=1, batch_size_bytes_max=1_024, accumulated_batches_max=2)
     node = cluster[1]
     node.flush()
-    prepared: list[Outcome] = []
+    prepared: list[ProposalOutcome] = []
     for number in range(4):
         node.running.propose(
             [b"%d" % number * 600],
@@ -86,7 +86,7 @@ def test_an_append_that_is_one_too_many_schedules_the_prepared_ones_before_it(mo
     cluster = Cluster(voters=1)
     node = cluster[1]
     node.flush()
-    prepared: list[Outcome] = []
+    prepared: list[ProposalOutcome] = []
     for _ in range(2):
         node.running.propose(
             [b"a"], epoch=node.running.status.epoch, now=cluster.now, on_outcome=prepared.append, is_prepared=True

@@ -17,12 +17,12 @@ from pykraft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnap
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host import execute as module
-from pykraft.host.components import Parts, assemble
+from pykraft.host.components import Components, assemble
 from pykraft.host.execute import Step, execute, stop
 from pykraft.host.inbox import Arrival
 from pykraft.host.ports import ConnectionId
-from pykraft.host.producers import Outcome, Rejected
-from pykraft.host.recent_batches import Batch
+from pykraft.host.producers import ProposalOutcome, Rejected
+from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey
@@ -60,7 +60,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.ports = FakePorts()
-        self.parts: Parts = assemble(
+        self.components: Components = assemble(
             self.ports,
             config(1),
             key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
@@ -69,13 +69,13 @@ class Desk:
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
             status=Status,
         )
-        self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
+        self.components.inbound.on_accepted(ConnectionId(1), LISTENER)
 
-    def do(self, *done: Effect, fetched: tuple[Batch, ...] = (), slice_data: bytes = b"") -> None:
+    def do(self, *done: Effect, fetched: tuple[HeaderAndBytes, ...] = (), slice_data: bytes = b"") -> None:
         arrival = Arrival(TimerDue(), fetched, slice_data)
         step = Step(now=at(0), flushed_end_offset=Offset(5), arrival=arrival)
         for effect in done:
-            execute(self.parts, effect, step)
+            execute(self.components, effect, step)
 
     def asked(self, api_key: ApiKey) -> int:
         """Let a request arrive; its id."""
@@ -85,8 +85,8 @@ class Desk:
             ApiKey.FETCH_SNAPSHOT: (fetch_snapshot_body(), 1),
         }[api_key]
         parts = encode_request(api_key, version, 5, None, body)
-        self.parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in parts))
-        arrival = self.parts.inbox.take()
+        self.components.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in parts))
+        arrival = self.components.inbox.take()
         assert arrival is not None
         assert isinstance(arrival.event, RequestReceived)
         return arrival.event.request_id
@@ -134,7 +134,7 @@ def test_every_effect_of_the_core_is_carried_out() -> None:
 def test_storage_effects_become_jobs_in_their_order() -> None:
     desk = Desk()
     election = Election(epoch=Epoch(1), leader_id=NodeId(1))
-    proposed = desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=lambda _: None)
+    proposed = desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=lambda _: None)
     fetched = (batch(6), batch(7), batch(8))
     desk.do(
         effects.WriteElectionState(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0),
@@ -149,7 +149,7 @@ def test_storage_effects_become_jobs_in_their_order() -> None:
     assert [(header.base_offset, header.end_offset) for header, _ in second.batches] == [(5, 6)]
     assert third == AppendBytes(io=Io(3), batches=fetched[:2])
     assert last == effects.TruncateTo(io=Io(4), end_offset=Offset(6))
-    assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (5, 6)
+    assert (desk.components.recent.start_offset, desk.components.recent.end_offset) == (5, 6)
 
 
 def test_an_append_of_other_batches_than_the_core_counted_is_our_own_bug() -> None:
@@ -162,15 +162,15 @@ def test_a_reply_waits_for_its_write() -> None:
     desk = Desk()
     response = VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
     desk.do(effects.Reply(after=Io(2), request_id=desk.asked(ApiKey.VOTE), message=response))
-    desk.parts.held.persisted(Io(1))
+    desk.components.held.persisted(Io(1))
     assert desk.ports.sent == []
-    desk.parts.held.persisted(Io(2))
+    desk.components.held.persisted(Io(2))
     assert len(desk.ports.sent) == 1
 
 
 def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later() -> None:
     desk = Desk()
-    desk.parts.recent.append([batch(5)])
+    desk.components.recent.append([batch(5)])
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 5, 6))
     assert desk.fetch_answer() == (0, [5])
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 6))
@@ -184,7 +184,7 @@ def test_a_fetch_answer_waits_for_its_write_too() -> None:
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5, after=Io(3)))
     desk.ports.finish_read()
     assert desk.ports.sent == []
-    desk.parts.held.persisted(Io(3))
+    desk.components.held.persisted(Io(3))
     assert desk.fetch_answer() == (0, [2, 3, 4])
 
 
@@ -218,8 +218,8 @@ def test_a_requester_is_closed() -> None:
 
 def test_proposals_are_rejected() -> None:
     desk = Desk()
-    outcomes: list[Outcome] = []
-    proposed = desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
+    outcomes: list[ProposalOutcome] = []
+    proposed = desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
     error = UsageError("no")
     desk.do(
         effects.AcceptProposal(handle=proposed.handle, base_offset=Offset(5), epoch=Epoch(1)),
@@ -231,8 +231,8 @@ def test_proposals_are_rejected() -> None:
 def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_over() -> None:
     desk = Desk()
     listener = FakeListener()
-    desk.parts.delivery.register(listener)
-    desk.parts.recent.append([batch(5)])
+    desk.components.delivery.register(listener)
+    desk.components.recent.append([batch(5)])
     desk.do(effects.NotifyRole(role="leader", epoch=Epoch(2)), leads(2, leader_id=1, epoch_start_offset=5))
     desk.do(effects.NotifyRole(role="resigned", epoch=Epoch(2)), effects.NotifyHighWatermark(high_watermark=Offset(6)))
     while desk.ports.reads:
@@ -254,15 +254,15 @@ def test_the_end_of_a_shutdown_stops_the_node_without_an_error(*, graceful: bool
     desk = Desk()
     desk.do(effects.CompleteShutdown(graceful=graceful))
     assert desk.ports.stops == [None]
-    assert desk.parts.inbox.is_closed
+    assert desk.components.inbox.is_closed
     assert len(desk.ports.reports) == 1
 
 
 def test_the_end_decides_every_proposal() -> None:
     desk = Desk()
-    outcomes: list[Outcome] = []
-    desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
-    stop(desk.parts, None)
+    outcomes: list[ProposalOutcome] = []
+    desk.components.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
+    stop(desk.components, None)
     assert len(outcomes) == 1
 
 
@@ -274,8 +274,8 @@ def test_a_snapshot_takes_the_place_of_the_log() -> None:
     desk = Desk()
     desk.do(effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9)))
     assert desk.ports.jobs == [effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9))]
-    assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (9, 9)
-    assert (desk.parts.delivery.start_offset, desk.parts.delivery.high_watermark) == (9, 9)
+    assert (desk.components.recent.start_offset, desk.components.recent.end_offset) == (9, 9)
+    assert (desk.components.delivery.start_offset, desk.components.delivery.high_watermark) == (9, 9)
 
 
 def test_a_log_start_that_moves_makes_reads_before_it_stale() -> None:
@@ -315,7 +315,7 @@ def test_a_slice_is_read_and_then_waits_for_its_write(found: Slice | ErrorCode, 
     _, then = desk.ports.reads.pop()
     then(found)
     assert desk.ports.sent == []
-    desk.parts.held.persisted(Io(4))
+    desk.components.held.persisted(Io(4))
     _, body = decode_response(ApiKey.FETCH_SNAPSHOT, 1, desk.ports.sent[-1][1])
     partition = body["topics"][0]["partitions"][0]
     told = (partition["error_code"], partition["position"], partition["size"], bytes(partition["unaligned_records"]))

@@ -17,15 +17,15 @@ def peer(peer_id: int) -> MessageKey:
 
 def test_a_message_that_relies_on_nothing_leaves_at_once() -> None:
     left: list[str] = []
-    HeldMessages().leave(peer(1), NO_IO, lambda: left.append("a"))
+    HeldMessages().send_when_durable(peer(1), NO_IO, lambda: left.append("a"))
     assert left == ["a"]
 
 
 def test_messages_wait_for_their_own_job_and_leave_in_the_order_in_which_they_came() -> None:
     held, left = HeldMessages(), list[str]()
-    held.leave(peer(1), Io(5), lambda: left.append("five"))
-    held.leave(peer(2), Io(3), lambda: left.append("three"))
-    held.leave(peer(3), Io(4), lambda: left.append("four"))
+    held.send_when_durable(peer(1), Io(5), lambda: left.append("five"))
+    held.send_when_durable(peer(2), Io(3), lambda: left.append("three"))
+    held.send_when_durable(peer(3), Io(4), lambda: left.append("four"))
     held.persisted(Io(2))
     assert left == []
     held.persisted(Io(4))
@@ -38,22 +38,22 @@ def test_messages_wait_for_their_own_job_and_leave_in_the_order_in_which_they_ca
 def test_what_is_durable_already_does_not_wait() -> None:
     held, left = HeldMessages(), list[str]()
     held.persisted(Io(4))
-    held.leave(peer(1), Io(4), lambda: left.append("a"))
+    held.send_when_durable(peer(1), Io(4), lambda: left.append("a"))
     assert left == ["a"]
 
 
 def test_a_newer_request_to_a_peer_replaces_one_that_has_not_left() -> None:
     held, left = HeldMessages(), list[str]()
-    held.leave(peer(1), Io(1), lambda: left.append("old"))
-    held.leave(peer(1), Io(2), lambda: left.append("new"))
+    held.send_when_durable(peer(1), Io(1), lambda: left.append("old"))
+    held.send_when_durable(peer(1), Io(2), lambda: left.append("new"))
     held.persisted(Io(2))
     assert left == ["new"]
 
 
 def test_a_newer_request_that_need_not_wait_makes_the_older_one_void_too() -> None:
     held, left = HeldMessages(), list[str]()
-    held.leave(peer(1), Io(1), lambda: left.append("old"))
-    held.leave(peer(1), NO_IO, lambda: left.append("new"))
+    held.send_when_durable(peer(1), Io(1), lambda: left.append("old"))
+    held.send_when_durable(peer(1), NO_IO, lambda: left.append("new"))
     held.persisted(Io(1))
     assert left == ["new"]
 
@@ -61,15 +61,15 @@ def test_a_newer_request_that_need_not_wait_makes_the_older_one_void_too() -> No
 @pytest.mark.conformance("H28")
 def test_requests_and_replies_of_one_number_are_different_messages() -> None:
     held, left = HeldMessages(), list[str]()
-    held.leave(("request to peer", 7), Io(1), lambda: left.append("request"))
-    held.leave(("reply to request", 7), Io(1), lambda: left.append("reply"))
+    held.send_when_durable(("request to peer", 7), Io(1), lambda: left.append("request"))
+    held.send_when_durable(("reply to request", 7), Io(1), lambda: left.append("reply"))
     held.persisted(Io(1))
     assert left == ["request", "reply"]
 
 
 def test_a_dropped_message_never_leaves() -> None:
     held, left = HeldMessages(), list[str]()
-    held.leave(peer(1), Io(1), lambda: left.append("a"))
+    held.send_when_durable(peer(1), Io(1), lambda: left.append("a"))
     held.drop(peer(1))
     held.drop(peer(2))
     held.persisted(Io(1))

@@ -13,7 +13,7 @@ from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host import producers
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch, Offset
@@ -22,7 +22,7 @@ from tests.host.fakes import LISTENER, FakeListener, FakePorts
 from tests.log.page_cache_fs import PageCacheFs
 
 
-def committed(outcomes: list[Outcome]) -> Committed:
+def committed(outcomes: list[ProposalOutcome]) -> Committed:
     (outcome,) = outcomes
     assert isinstance(outcome, Committed)
     return outcome

@@ -220,7 +220,7 @@ def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
     desk = Desk()
     desk.vote()
     (event,) = desk.received()
-    desk.held.leave(("reply to request", event.request_id), Io(3), lambda: pytest.fail("it left"))
+    desk.held.send_when_durable(("reply to request", event.request_id), Io(3), lambda: pytest.fail("it left"))
     desk.inbound.on_closed(ONE)
     desk.inbound.on_closed(ONE)
     desk.held.persisted(Io(3))

@@ -13,7 +13,7 @@ import pytest
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.leader.voter_change import Addition, Removal, Upgrade, VoterChange
 from pykraft.core.state import Leader
-from pykraft.host.metrics import HOST_METRICS, STATES, Kind, Measurements, Metrics
+from pykraft.host.metrics import HOST_METRICS, STATES, Measurements, MetricKind, Metrics
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, Voter, uuid_text
 from tests.core.replicas import key
 from tests.host.cluster import Cluster, Machine
@@ -33,7 +33,9 @@ def metrics(machine: Machine) -> Metrics:
     assert told["current-state"] in STATES
     for metric in HOST_METRICS:
         if metric.name in told:
-            assert isinstance(told[metric.name], str) == (metric.kind in (Kind.STATE, Kind.TEXT)), metric.name
+            assert isinstance(told[metric.name], str) == (metric.kind in (MetricKind.STATE, MetricKind.TEXT)), (
+                metric.name
+            )
     return told
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pykraft.core.effects import PlannedBatch
 from pykraft.errors import NotLeaderError, UsageError
 from pykraft.host import producers as module
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Producers, Rejected
+from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
 from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, decode_control, decode_values
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 
@@ -26,10 +26,10 @@ class Application:
 
     def __init__(self) -> None:
         self.producers = Producers(batch_size_bytes_max=BATCH_SIZE_BYTES_MAX)
-        self.outcomes: list[tuple[str, Outcome]] = []
+        self.outcomes: list[tuple[str, ProposalOutcome]] = []
 
     def propose(self, name: str, *values: bytes) -> int:
-        def decided(outcome: Outcome) -> None:
+        def decided(outcome: ProposalOutcome) -> None:
             self.outcomes.append((name, outcome))
 
         return self.producers.propose(values or (name.encode(),), epoch=Epoch(3), on_outcome=decided).handle
@@ -146,7 +146,7 @@ def test_an_outcome_may_lead_to_the_next_proposal() -> None:
     producers = Producers(batch_size_bytes_max=BATCH_SIZE_BYTES_MAX)
     handles: list[int] = []
 
-    def again(outcome: Outcome) -> None:
+    def again(outcome: ProposalOutcome) -> None:
         assert isinstance(outcome, Committed)
         handles.append(producers.propose([b"b"], epoch=Epoch(3), on_outcome=lambda _: None).handle)
 

@@ -12,7 +12,7 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import CorruptionError
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
 from pykraft.log.small_files.quarantine_file import FILE_NAME
 from pykraft.snapshot.files import checkpoint_path
@@ -254,7 +254,7 @@ def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place(
     hurt.running.create_snapshot(snapshot_id, bytes_serde, answers.append)
     cluster.settle()
     taken = answers.pop()
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     taken.append([b"state"], answers.append)
     taken.freeze(answers.append)
     cluster.settle()

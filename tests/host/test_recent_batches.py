@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.host.recent_batches import Batch, RecentBatches
+from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.types import Offset
 from tests.host.fakes import batch
 
@@ -21,7 +21,7 @@ def fresh(*base_offsets: int, size_bytes_max: int = ALL) -> RecentBatches:
     return recent
 
 
-def offsets(batches: list[Batch]) -> list[int]:
+def offsets(batches: list[HeaderAndBytes]) -> list[int]:
     return [header.base_offset for header, _ in batches]
 
 
@@ -94,7 +94,7 @@ def test_letting_go_of_many_keeps_the_rest_in_place() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["append", "append", "append", "truncate", "evict"]), st.integers(0, 600))))
 def test_it_answers_as_a_plain_list_of_everything_would(acts: list[tuple[str, int]]) -> None:
     recent = RecentBatches(end_offset=Offset(0), size_bytes_max=20 * len(batch(0, b"x")[1]))
-    log: list[Batch] = []
+    log: list[HeaderAndBytes] = []
     for act, number in acts:
         if act == "append":
             new = [batch(len(log) + step, b"x") for step in range(number % 40)]

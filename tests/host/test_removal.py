@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.host.removal import Removal, lingering
+from pykraft.host.removal import FileRemoval, lingering
 from pykraft.types import Io
 from tests.host.fakes import FakePorts, at
 from tests.log.page_cache_fs import PageCacheFs
@@ -35,7 +35,7 @@ class Place:
         self.fs.mkdir(DIRECTORY)
         self.ports = FakePorts()
         self.add(*names)
-        self.removal = Removal(self.ports, self.fs, DIRECTORY, delay_ms=delay_ms)
+        self.removal = FileRemoval(self.ports, self.fs, DIRECTORY, delay_ms=delay_ms)
 
     def add(self, *names: str) -> None:
         for name in names:
@@ -68,7 +68,7 @@ def test_nothing_is_looked_for_before_something_was_let_go_durably() -> None:
 
 def test_a_start_may_know_that_something_lingers() -> None:
     place = Place(SEGMENT)
-    removal = Removal(place.ports, place.fs, DIRECTORY, delay_ms=0, is_to_look=True)
+    removal = FileRemoval(place.ports, place.fs, DIRECTORY, delay_ms=0, is_to_look=True)
     removal.poll(at(0))
     place.ports.finish_read()
     removal.poll(at(0))

@@ -9,7 +9,7 @@ from random import Random
 
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.host.producers import Outcome, OutcomeUnknown, Rejected
+from pykraft.host.producers import OutcomeUnknown, ProposalOutcome, Rejected
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch
 from tests.host.cluster import Cluster
@@ -20,7 +20,7 @@ from tests.log.page_cache_fs import PageCacheFs
 def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]
-    outcomes: list[Outcome] = []
+    outcomes: list[ProposalOutcome] = []
 
     def again() -> None:
         if len(node.listener.values) < 5:
@@ -28,7 +28,7 @@ def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
 
     node.listener.on_each = again
 
-    def decided(outcome: Outcome) -> None:
+    def decided(outcome: ProposalOutcome) -> None:
         outcomes.append(outcome)
         node.propose(b"from an outcome")
 

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
 from pykraft.core.status import Status
-from pykraft.host.voter_mismatch import Standing
+from pykraft.host.voter_mismatch import VoterMismatch
 from pykraft.types import (
     NO_LISTENERS,
     Instant,
@@ -50,7 +50,7 @@ def heard(node: NodeConfig, *seen: Status, directory: Uuid = NEW) -> list[tuple[
     """What it reports, and whether that is an alarm, while it sees these sets one after the other."""
     ports = FakePorts()
     key = None if node.node_id is None else ReplicaKey(node.node_id, directory)
-    standing = Standing(ports, node, key)
+    standing = VoterMismatch(ports, node, key)
     for nth, status in enumerate(seen):
         begun_ms = nth * LASTING_MS
         for after_ms in (0, LASTING_MS - 1):
@@ -102,7 +102,7 @@ def test_it_is_told_when_it_votes_again_and_nothing_twice() -> None:
 
 def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
     ports = FakePorts()
-    standing = Standing(ports, own(), ReplicaKey(NodeId(1), NEW))
+    standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
     for at_ms, status in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
         standing.look(status, Instant(mono_ms=at_ms, wall_ms=0))
     standing.look(status, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
@@ -111,7 +111,7 @@ def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
 
 def test_a_mismatch_is_told_when_it_lasts_and_a_match_at_once() -> None:
     ports = FakePorts()
-    standing = Standing(ports, own(), ReplicaKey(NodeId(1), NEW))
+    standing = VoterMismatch(ports, own(), ReplicaKey(NodeId(1), NEW))
     without, with_it = in_log(entry(2)), in_log(entry(1, NEW), entry(2))
     standing.look(without, Instant(mono_ms=0, wall_ms=0))
     standing.look(without, Instant(mono_ms=LASTING_MS - 2, wall_ms=0))

@@ -8,11 +8,11 @@ import pytest
 
 from pykraft.chaos.ground import ChaosOptions
 from pykraft.chaos.outcome import Done
-from pykraft.chaos.plan import Kind
+from pykraft.chaos.plan import FaultKind
 from pykraft.chaos.run import run_chaos
 from pykraft.local.kafka.java import Kafka
 
-KINDS = (Kind.KILL, Kind.FREEZE, Kind.RESETS)
+KINDS = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.RESETS)
 
 
 class Printer:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal_check import check_journal, stretches
+from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
@@ -110,7 +110,7 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
 
     streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
     require_identical(streams, end_offset=caught_up_offset)
-    verdict = check_journal(quorum.journal.acknowledgements(), stretches(streams[f"node {OURS}"].data))
+    verdict = check_journal(quorum.journal.acknowledgements(), record_spans(streams[f"node {OURS}"].data))
     assert verdict.is_clean, verdict
     indexed = sorted(path for path in ours.partition.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
     assert dump_log(kafka, indexed, "--deep-iteration").complaints == []

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.main import pykraft
-from pykraft.client.journal_check import check_journal, stretches
+from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
@@ -64,5 +64,5 @@ def test_kafkas_node_leads_when_it_is_named(kafka: Kafka, children: Children, tm
     partitions = {1: ours[1].partition, 2: ours[2].partition, JAVA: java.partition}
     streams = {f"node {node_id}": read_stream(partition) for node_id, partition in partitions.items()}
     require_identical(streams, end_offset=journal.end_offset)
-    verdict = check_journal(journal.acknowledgements(), stretches(streams["node 1"].data))
+    verdict = check_journal(journal.acknowledgements(), record_spans(streams["node 1"].data))
     assert verdict.is_clean, verdict

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal_check import Verdict
+from pykraft.client.journal_check import JournalVerdict
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, Site
@@ -88,9 +88,9 @@ def test_a_quorum_finishes_well_or_says_why_not(
     cluster = Cluster(children, tmp_path)
     checked: list[int] = []
 
-    def check(*, caught_up_offset: int) -> Verdict:
+    def check(*, caught_up_offset: int) -> JournalVerdict:
         checked.append(caught_up_offset)
-        return Verdict(problems=problems)
+        return JournalVerdict(problems=problems)
 
     monkeypatch.setattr(cluster, "end_load", lambda: None)
     monkeypatch.setattr(cluster, "wait_until_caught_up", lambda: 7)

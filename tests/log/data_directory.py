@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from pykraft.log.config import LogConfig
-from pykraft.log.offline.verify import Report, verify
+from pykraft.log.offline.verify import VerifyReport, verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
 from pykraft.log.small_files.quorum_state import ElectionStore
@@ -34,7 +34,7 @@ def make_node(log_directory: Path) -> Path:
     return directory
 
 
-def look(directory: Path) -> Report:
+def look(directory: Path) -> VerifyReport:
     """What verify says."""
     return verify(OsFs(), directory, on_progress=lambda count: None)
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
-from pykraft.log.directory import Directory
+from pykraft.log.directory import LogDirectory
 from pykraft.log.os_fs import OsFs
 from pykraft.types import NodeId, Uuid, uuid_text
 from tests.log.page_cache_fs import PageCacheFs
@@ -29,8 +29,8 @@ def open_directory(
     cluster_id: str = "cluster",
     directory_id: Uuid | None = None,
     random_uuid: Callable[[], Uuid] = lambda: ID_A,
-) -> Directory:
-    return Directory.open(
+) -> LogDirectory:
+    return LogDirectory.open(
         fs,
         PATH,
         node_id=None if node_id is None else NodeId(node_id),
@@ -100,8 +100,8 @@ def test_a_reserved_directory_id_is_refused() -> None:
 
 
 def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
-    def claim() -> Directory:
-        return Directory.open(
+    def claim() -> LogDirectory:
+        return LogDirectory.open(
             OsFs(), tmp_path, node_id=NodeId(1), cluster_id="c", directory_id=ID_A, random_uuid=lambda: ID_B
         )
 

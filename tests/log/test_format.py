@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
-from pykraft.log.directory import Directory
+from pykraft.log.directory import LogDirectory
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
@@ -42,7 +42,7 @@ def test_each_directory_has_an_id_of_its_own_and_a_start_takes_it(tmp_path: Path
     one, two = tmp_path / "deep/one", tmp_path / "two"
     done = format_all(one, two, given={two: IDS[2]})
     assert [(each.path, each.directory_id, each.is_new) for each in done] == [(one, IDS[0], True), (two, IDS[2], True)]
-    opened = Directory.open(
+    opened = LogDirectory.open(
         OsFs(), two, node_id=NodeId(1), cluster_id="c", directory_id=None, random_uuid=lambda: IDS[1]
     )
     assert opened.directory_id == IDS[2]

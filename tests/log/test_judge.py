@@ -22,7 +22,7 @@ from pykraft.protocol.batch import check_crc
 from pykraft.spark.data_source.file_plan import plan_batch
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.splits import Part, Piece, judged, read_parts
+from pykraft.spark.data_source.splits import Split, SplitChunk, judged, read_chunks
 from pykraft.types import EPOCH_MAX
 from tests.log.damaged_directories import (
     DAMAGED,
@@ -93,9 +93,9 @@ def judged_by_a_query(node: Path, monkeypatch: pytest.MonkeyPatch) -> Verdict:
     with monkeypatch.context() as patch:
         patch.setattr(Evidence, "verdict_on", listen)
         try:
-            for piece in plan_of(node):
-                for part in read_parts(piece):
-                    check_all(part)
+            for split in plan_of(node):
+                for chunk in read_chunks(split):
+                    check_all(chunk)
         except CorruptionError as error:
             assert verdicts[-1] in (UNPROVEN, DAMAGED)
             assert ("without a recovery-point file" in str(error)) == (verdicts[-1] is UNPROVEN)
@@ -107,32 +107,32 @@ def first_offset_without_a_row(node: Path) -> int:
     """Where damage is marked, or the log ends."""
     offset = 0
     try:
-        for piece in plan_of(node, corrupt="mark"):
-            if piece.damage is not None:
-                return piece.start_offset
-            for part in read_parts(piece, size_bytes=1):
-                check_all(part)
-                offset = part.batches[-1][1].end_offset
+        for split in plan_of(node, corrupt="mark"):
+            if split.damage is not None:
+                return split.start_offset
+            for chunk in read_chunks(split, size_bytes=1):
+                check_all(chunk)
+                offset = chunk.batches[-1][1].end_offset
     except CorruptionError:
         pass
     return offset
 
 
-def plan_of(node: Path, **options: str) -> Sequence[Piece]:
+def plan_of(node: Path, **options: str) -> Sequence[Split]:
     parsed = parse_options({"path": str(node)} | options)
     (replica,) = find_replicas(parsed.patterns)
-    return plan_batch(replica, parsed).pieces
+    return plan_batch(replica, parsed).splits
 
 
-def check_all(part: Part) -> None:
+def check_all(chunk: SplitChunk) -> None:
     """The CRC of every batch, as rows are made only of sound ones."""
-    for at, header in part.batches:
+    for at, header in chunk.batches:
         try:
-            check_crc(part.data, at, header)
+            check_crc(chunk.data, at, header)
         except ProtocolError as error:
-            position = part.piece.position + at
-            problem = CorruptionError(part.piece.path, position=position, expected="a sound batch", found=str(error))
-            raise judged(part.piece, problem) from error
+            position = chunk.split.position + at
+            problem = CorruptionError(chunk.split.path, position=position, expected="a sound batch", found=str(error))
+            raise judged(chunk.split, problem) from error
 
 
 @pytest.mark.parametrize("case", TABLE, ids=[each.name for each in TABLE])

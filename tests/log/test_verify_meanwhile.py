@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import StorageError
-from pykraft.log.offline.verify import LOOKS_MAX, Report, verify
+from pykraft.log.offline.verify import LOOKS_MAX, VerifyReport, verify
 from pykraft.log.os_fs import OsFile, OsFs
 from tests.log.data_directory import damage, flip, look, segments
 
@@ -37,7 +37,7 @@ class MeddledFs(OsFs):
         return super().listdir(path)
 
 
-def looked(directory: Path, meddle: Callable[[Path], None]) -> Report:
+def looked(directory: Path, meddle: Callable[[Path], None]) -> VerifyReport:
     return verify(MeddledFs(meddle), directory, on_progress=lambda count: None)
 
 

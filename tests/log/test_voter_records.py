@@ -13,7 +13,7 @@ from pykraft.errors import ProtocolError
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
-from pykraft.log.voter_records import membership_of
+from pykraft.log.voter_records import voter_records_of
 from pykraft.protocol.records import crc_of, encode_batch, encode_control_batch, membership_records, read_header
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, LeaderChange, NodeId, Offset, Uuid
 from tests.core.replicas import voter_set
@@ -39,7 +39,7 @@ def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
     log.close()
     log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogConfig(), topic_id=TOPIC)
     assert recovery.control_offsets == (0, 5)
-    assert list(membership_of(log, recovery.control_offsets)) == [
+    assert list(voter_records_of(log, recovery.control_offsets)) == [
         (1, KRaftVersion(1)),
         (2, KRaftVoters(voter_set(1))),
         (5, KRaftVoters(voter_set(1, 2))),

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Final, TypeAlias
 
 from pykraft.cli.quorum.voters import described_node
-from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import (
     ErrorCode,
@@ -37,7 +37,7 @@ Act: TypeAlias = Callable[[Admin], Awaitable[None]]
 
 NOTHING: Final[Mapping[str, str]] = {}
 ATTEMPTS: Final = 20
-PATIENT: Final = Limits(timeout_ms=20_000, request_timeout_ms=5_000)
+PATIENT: Final = AdminLimits(timeout_ms=20_000, request_timeout_ms=5_000)
 DONE_BEFORE: Final = (ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
 WORTH_ANOTHER_ATTEMPT: Final = (RefusedError, QuorumUnavailableError, OutcomeUnknownError)
 """What an operator gets while a leader dies or has just been elected: each of them asks again."""

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from pykraft.chaos.network import Network
+from pykraft.chaos.network import ProxyNetwork
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster, PykraftNode, Site
 from pykraft.local.ports import free_ports
@@ -130,7 +130,7 @@ def test_large_batches_are_committed_over_a_slow_link(children: Children, tmp_pa
         "controller.quorum.fetch.max.bytes": str(4 * 2**20),
         "controller.quorum.append.linger.ms": "5000",
     }
-    with Network(fronts, Random(1)) as network:
+    with ProxyNetwork(fronts, Random(1)) as network:
         cluster = Cluster(
             children, tmp_path, throughput=20, record_size_bytes=100_000, properties=properties, sites=sites
         )

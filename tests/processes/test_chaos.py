@@ -10,20 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.plan import Kind
+from pykraft.chaos.plan import FaultKind
 from tests.processes.commands import run
 
 KINDS = {
-    "static": (Kind.KILL, Kind.FREEZE, Kind.FULL_DISK, Kind.SLOW_LINK, Kind.ONE_WAY_CUT, Kind.SILENT_READER),
+    "static": (
+        FaultKind.KILL,
+        FaultKind.FREEZE,
+        FaultKind.FULL_DISK,
+        FaultKind.SLOW_LINK,
+        FaultKind.ONE_WAY_CUT,
+        FaultKind.SILENT_READER,
+    ),
     "dynamic": (
-        Kind.STOP,
-        Kind.RESTART_ALL,
-        Kind.PAUSE,
-        Kind.RESETS,
-        Kind.PARTITION,
-        Kind.WIPE,
-        Kind.WIPE_AND_LAG,
-        Kind.FEW_DESCRIPTORS,
+        FaultKind.STOP,
+        FaultKind.RESTART_ALL,
+        FaultKind.PAUSE,
+        FaultKind.RESETS,
+        FaultKind.PARTITION,
+        FaultKind.WIPE,
+        FaultKind.WIPE_AND_LAG,
+        FaultKind.FEW_DESCRIPTORS,
     ),
 }
 
@@ -45,4 +52,4 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, quorum: str) -> None:
 
 
 def test_the_short_form_does_every_kind() -> None:
-    assert {kind for kinds in KINDS.values() for kind in kinds} == set(Kind)
+    assert {kind for kinds in KINDS.values() for kind in kinds} == set(FaultKind)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, STORAGE_FAILED, Faults
+from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, STORAGE_FAILED, FaultInjector
 from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
-from pykraft.chaos.plan import Fault, Kind, Role
-from pykraft.client.journal import Event, Resigned
+from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.client.journal import JournalEvent, LeadershipEnded
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
 from tests.processes.wire import Wire
@@ -33,7 +33,7 @@ class Trouble:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.cluster = ground.cluster
-        self.faults = Faults(ground)
+        self.faults = FaultInjector(ground)
         self.cluster.start()
         self.goes_on()
 
@@ -66,7 +66,7 @@ class Trouble:
 
 
 @contextmanager
-def trouble(folder: Path, kind: Kind, *, nodes: int = 3, record_size_bytes: int = 100) -> Iterator[Trouble]:
+def trouble(folder: Path, kind: FaultKind, *, nodes: int = 3, record_size_bytes: int = 100) -> Iterator[Trouble]:
     options = ChaosOptions(
         seed=1, seconds=1, kinds=(kind,), nodes=nodes, throughput=1_000, record_size_bytes=record_size_bytes
     )
@@ -74,29 +74,29 @@ def trouble(folder: Path, kind: Kind, *, nodes: int = 3, record_size_bytes: int 
         yield Trouble(ground)
 
 
-def of_the_leader(kind: Kind) -> Fault:
-    return Fault(kind=kind, role=Role.LEADER, nth=0, begins_s=0.0, lasts_s=0.0)
+def of_the_leader(kind: FaultKind) -> Fault:
+    return Fault(kind=kind, role=FaultTarget.LEADER, nth=0, begins_s=0.0, lasts_s=0.0)
 
 
 def test_a_frozen_leader_is_succeeded_and_follows_when_it_goes_on(tmp_path: Path) -> None:
-    with trouble(tmp_path, Kind.FREEZE) as quorum:
+    with trouble(tmp_path, FaultKind.FREEZE) as quorum:
         leader = quorum.leader
-        undo = quorum.faults.begin(of_the_leader(Kind.FREEZE), leader)
+        undo = quorum.faults.begin(of_the_leader(FaultKind.FREEZE), leader)
         quorum.goes_on(without=leader)
         mark = quorum.journal.mark()
         assert quorum.leader is not leader
         undo()
 
-        def resigned(events: Sequence[Event]) -> bool:
-            return any(isinstance(event, Resigned) and event.node == leader.node_id for event in events)
+        def resigned(events: Sequence[JournalEvent]) -> bool:
+            return any(isinstance(event, LeadershipEnded) and event.node == leader.node_id for event in events)
 
         quorum.journal.wait_for(resigned, f"node {leader.node_id} to hear of its successor", since=mark)
         quorum.finish()
 
 
 def test_a_disk_that_is_full_ends_a_node_and_it_comes_back_when_there_is_room(tmp_path: Path) -> None:
-    with trouble(tmp_path, Kind.FULL_DISK) as quorum:
-        fault = of_the_leader(Kind.FULL_DISK)
+    with trouble(tmp_path, FaultKind.FULL_DISK) as quorum:
+        fault = of_the_leader(FaultKind.FULL_DISK)
         node = quorum.cluster.nodes[quorum.faults.target(fault).node_id]
         undo = quorum.faults.begin(fault, node)
         assert node.process.wait() == STORAGE_FAILED
@@ -113,11 +113,11 @@ def test_a_disk_that_is_full_ends_a_node_and_it_comes_back_when_there_is_room(tm
 
 def test_a_slow_link_to_the_leader_keeps_nobody_from_committing(tmp_path: Path) -> None:
     """One voter is down to the end, so that every record takes the slow link."""
-    with trouble(tmp_path, Kind.SLOW_LINK, record_size_bytes=200) as quorum:
+    with trouble(tmp_path, FaultKind.SLOW_LINK, record_size_bytes=200) as quorum:
         leader = quorum.leader
         down, _ = (node for node in quorum.cluster.nodes.values() if node is not leader)
-        quorum.faults.begin(of_the_leader(Kind.KILL), down)
-        slow = replace(of_the_leader(Kind.SLOW_LINK), bandwidth=150_000, latency_ms=20)
+        quorum.faults.begin(of_the_leader(FaultKind.KILL), down)
+        slow = replace(of_the_leader(FaultKind.SLOW_LINK), bandwidth=150_000, latency_ms=20)
         undo = quorum.faults.begin(slow, leader)
         quorum.goes_on(records=2 * RECORDS)
         undo()
@@ -125,8 +125,8 @@ def test_a_slow_link_to_the_leader_keeps_nobody_from_committing(tmp_path: Path) 
 
 
 def test_connections_that_are_reset_within_frames_double_nothing(tmp_path: Path) -> None:
-    with trouble(tmp_path, Kind.RESETS) as quorum:
-        undo = quorum.faults.begin(of_the_leader(Kind.RESETS), quorum.leader)
+    with trouble(tmp_path, FaultKind.RESETS) as quorum:
+        undo = quorum.faults.begin(of_the_leader(FaultKind.RESETS), quorum.leader)
         quorum.goes_on(records=5 * RECORDS)
         undo()
         quorum.finish()
@@ -134,18 +134,18 @@ def test_connections_that_are_reset_within_frames_double_nothing(tmp_path: Path)
 
 @pytest.mark.parametrize("is_inbound", [False, True])
 def test_a_leader_that_is_cut_off_in_one_direction_is_succeeded(tmp_path: Path, is_inbound: bool) -> None:
-    with trouble(tmp_path, Kind.ONE_WAY_CUT) as quorum:
+    with trouble(tmp_path, FaultKind.ONE_WAY_CUT) as quorum:
         leader = quorum.leader
-        quorum.faults.begin(replace(of_the_leader(Kind.ONE_WAY_CUT), is_inbound=is_inbound), leader)
+        quorum.faults.begin(replace(of_the_leader(FaultKind.ONE_WAY_CUT), is_inbound=is_inbound), leader)
         quorum.goes_on(without=leader)
         quorum.finish()
 
 
 def test_a_node_with_few_descriptors_stands_many_connections(tmp_path: Path) -> None:
     assert SILENT_CONNECTIONS > DESCRIPTORS_MAX
-    with trouble(tmp_path, Kind.FEW_DESCRIPTORS) as quorum:
+    with trouble(tmp_path, FaultKind.FEW_DESCRIPTORS) as quorum:
         node = quorum.leader
-        undo = quorum.faults.begin(of_the_leader(Kind.FEW_DESCRIPTORS), node)
+        undo = quorum.faults.begin(of_the_leader(FaultKind.FEW_DESCRIPTORS), node)
         limits = Path(f"/proc/{node.process.pid}/limits").read_text(encoding="utf-8")
         assert [line.split()[3:5] for line in limits.splitlines() if "open files" in line] == [["256", "256"]]
         quorum.goes_on()
@@ -157,10 +157,10 @@ def test_a_node_with_few_descriptors_stands_many_connections(tmp_path: Path) -> 
 
 
 def test_readers_that_read_nothing_take_little_memory(tmp_path: Path) -> None:
-    with trouble(tmp_path, Kind.SILENT_READER, record_size_bytes=10_000) as quorum:
+    with trouble(tmp_path, FaultKind.SILENT_READER, record_size_bytes=10_000) as quorum:
         quorum.goes_on(records=1_000)
         leader = quorum.leader
-        undo = quorum.faults.begin(of_the_leader(Kind.SILENT_READER), leader)
+        undo = quorum.faults.begin(of_the_leader(FaultKind.SILENT_READER), leader)
         quorum.goes_on(records=1_000)
         status = Path(f"/proc/{leader.process.pid}/status").read_text(encoding="utf-8")
         (peak_kib,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")]

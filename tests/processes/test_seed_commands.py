@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal_check import stretches
+from pykraft.client.journal_check import record_spans
 from pykraft.local.child import Child, Children
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.ports import free_ports
@@ -131,7 +131,7 @@ def test_three_nodes_elect_a_leader_and_replicate_its_load(
     printed = [command.split()[-1] for command in readme.together if "--replica-directory-id" in command]
     assert ids == printed or (not printed and len(set(ids)) == 3)
     for partition in nodes:
-        assert sum(each.count for each in stretches(read_stream(partition).data)) >= RECORDS - 10
+        assert sum(each.count for each in record_spans(read_stream(partition).data)) >= RECORDS - 10
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.messages import FetchedBatch
-from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory
 from pykraft.types import (
     KRaftVersion,
     KRaftVoters,
@@ -33,26 +33,26 @@ def voter(node_id: int, listeners: Listeners, kraft_version: int) -> Voter:
     return Voter(key=key, listeners=listeners, kraft_version=VersionRange(0, min(1, kraft_version)))
 
 
-def membership(
+def voter_history(
     voters: VoterSet,
     batches: Iterable[FetchedBatch],
     *,
     kraft_version: int,
     is_formatted: bool,
     in_snapshot: Sequence[tuple[Offset, MembershipRecord]] = (),
-) -> Membership:
+) -> VoterHistory:
     """What a node with these batches, and perhaps a snapshot, on its disk knows of voters when it starts."""
     in_log = [*in_snapshot]
     end_offset = in_snapshot[-1][0] if in_snapshot else -1
     in_log += [entry for batch in batches for entry in batch.membership if entry[0] > end_offset]
     is_formatted = is_formatted and not in_snapshot
     if kraft_version == 0:
-        return Membership(voters, in_log)
+        return VoterHistory(voters, in_log)
     formatted: list[tuple[Offset, MembershipRecord]] = [
         (BOOTSTRAP_OFFSET, KRaftVersion(kraft_version)),
         (BOOTSTRAP_OFFSET, KRaftVoters(voters)),
     ]
-    return Membership(VoterSet(), [*(formatted if is_formatted else ()), *in_log])
+    return VoterHistory(VoterSet(), [*(formatted if is_formatted else ()), *in_log])
 
 
 def membership_in(batch: PlannedBatch) -> tuple[tuple[Offset, MembershipRecord], ...]:
@@ -61,7 +61,7 @@ def membership_in(batch: PlannedBatch) -> tuple[tuple[Offset, MembershipRecord],
     return tuple((Offset(at), record) for at, record in records if isinstance(record, KRaftVersion | KRaftVoters))
 
 
-def records_at(known: Membership, offset: Offset) -> tuple[MembershipRecord, ...]:
+def records_at(known: VoterHistory, offset: Offset) -> tuple[MembershipRecord, ...]:
     """What a snapshot whose last offset this is says of voters."""
     level, voters = known.kraft_version_at(offset), known.voters_at(offset)
     records: list[MembershipRecord] = [KRaftVersion(level)] if level else []

@@ -48,7 +48,7 @@ def _news(node_id: int, done: Effect) -> str | None:
             return f"{node_id} accepts a proposal at {done.base_offset}"
         case effects.RejectProposal():
             return f"{node_id} rejects a proposal: {done.error}"
-        case effects.AnswerWish():
+        case effects.CompletePendingRequest():
             return f"{node_id} answers: {done.error or 'done'}"
         case effects.NotifyHighWatermark():
             return f"{node_id} high watermark {done.high_watermark}"
@@ -161,7 +161,7 @@ def _quarantine(quarantine: Quarantine) -> str:
 
 def _voters(raft: Raft) -> str:
     """The set in force, when it is the log's."""
-    offset = raft.membership.voters_offset
+    offset = raft.voter_history.voters_offset
     return "" if offset is None else f" voters={','.join(map(str, raft.status.voters.ids))} since {offset}"
 
 

@@ -37,7 +37,7 @@ from pykraft.types import (
 )
 from tests.scenarios import tell
 from tests.scenarios.disk import Disk, with_slice
-from tests.scenarios.members import directory_id, membership, membership_in, records_at, voter
+from tests.scenarios.members import directory_id, membership_in, records_at, voter, voter_history
 
 LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
@@ -96,7 +96,7 @@ class Node:
                 default_listener=LISTENER,
                 proof=disk.proof,
             ),
-            membership=membership(
+            voter_history=voter_history(
                 world.voters,
                 disk.batches,
                 kraft_version=world.kraft_version,
@@ -150,7 +150,7 @@ class Node:
         """The application has written its state as of this offset; its lane freezes it."""
         epoch = epoch_at(self.raft.log.epochs, Offset(offset - 1))
         assert epoch is not None
-        records = records_at(self.raft.membership, Offset(offset - 1))
+        records = records_at(self.raft.voter_history, Offset(offset - 1))
         self._freeze(OffsetAndEpoch(offset, epoch), records)
 
     def _freeze(self, snapshot_id: OffsetAndEpoch, membership: tuple[MembershipRecord, ...]) -> None:

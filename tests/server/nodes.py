@@ -50,13 +50,13 @@ class Watcher:
         self._changed = asyncio.Event()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.Listener`."""
+        """See `pykraft.host.delivery.HostListener`."""
         for batch in batches:
             self.values += batch.values()
         self._changed.set()
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `pykraft.host.delivery.Listener`."""
+        """See `pykraft.host.delivery.HostListener`."""
         self.leaders.append((epoch, leader_id))
         self._changed.set()
         self.on_news(epoch, leader_id)

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from pykraft.client.journal import Acknowledged, Led, Resigned, Started, Stopped, parse_event
+from pykraft.client.journal import Acknowledged, LeadershipEnded, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
 from pykraft.server import ack_pipe
 from pykraft.server.ack_pipe import PENDING_SIZE_BYTES_MAX, AckPipe
@@ -59,7 +59,7 @@ def test_lines_are_those_of_a_journal(runner: asyncio.Runner, pipe: Pipe) -> Non
     acks.close()
     acks.close()
     events = [parse_event(line) for line in pipe.lines()]
-    assert [type(event) for event in events] == [Started, Led, Acknowledged, Resigned, Stopped]
+    assert [type(event) for event in events] == [Started, Led, Acknowledged, LeadershipEnded, Stopped]
     assert pipe.failures == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, StorageError
-from pykraft.host.producers import Committed, Outcome
+from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.local.ports import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
@@ -53,9 +53,9 @@ class Served:
         self.node.shut_down()
         await self.leave()
 
-    def propose(self, *values: bytes, epoch: Epoch) -> asyncio.Future[Outcome]:
+    def propose(self, *values: bytes, epoch: Epoch) -> asyncio.Future[ProposalOutcome]:
         """Append these values; the future is their outcome."""
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[ProposalOutcome] = asyncio.get_running_loop().create_future()
         self.node.host.propose(values, epoch=epoch, now=now(), on_outcome=outcome.set_result)
         return outcome
 
@@ -84,7 +84,7 @@ def serve(runner: asyncio.Runner) -> Serve:
     return run
 
 
-async def within_time(awaitable: Awaitable[Outcome]) -> Committed:
+async def within_time(awaitable: Awaitable[ProposalOutcome]) -> Committed:
     outcome = await asyncio.wait_for(awaitable, TIMEOUT_S)
     assert isinstance(outcome, Committed)
     return outcome

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykraft.errors import UsageError
-from pykraft.host.metrics import STATES, Kind, Metrics
+from pykraft.host.metrics import STATES, MetricKind, Metrics
 from pykraft.server import prometheus
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.metrics import METRICS
@@ -127,16 +127,16 @@ def test_every_metric_is_rendered_with_its_kind_and_meaning() -> None:
     for metric in METRICS:
         name = "pykraft_raft_" + metric.name.replace("-", "_")
         match metric.kind:
-            case Kind.TEXT:
+            case MetricKind.TEXT:
                 family = families.pop(f"{name}_info")
                 assert [(sample.labels, sample.value) for sample in family.samples] == [
                     ({"uuid": "b8tRS7h4TJ2Vt43Dp85v2A"}, 1)
                 ]
-            case Kind.STATE:
+            case MetricKind.STATE:
                 family = families.pop(name)
                 holds = {sample.labels[name]: sample.value for sample in family.samples}
                 assert holds == {state: float(state == "candidate") for state in STATES}
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 family = families.pop(name.removesuffix("_total"))
                 assert family.type == "counter"
             case _:

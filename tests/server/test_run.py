@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from pykraft.client.journal import Acknowledged, Event, Led, Started, Stopped, parse_event
+from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
 from pykraft.server.run import ServerOptions, loop_factory, serve
 from pykraft.server.workload import Load
@@ -28,7 +28,7 @@ class Starter:
     """Reads a node's journal as whoever started it would, and asks it to end once it acknowledged something."""
 
     def __init__(self, ask: signal.Signals) -> None:
-        self.events: list[Event] = []
+        self.events: list[JournalEvent] = []
         self._ask = ask
         self._reading, self.writing = os.pipe()
         self._thread = Thread(target=self._read, daemon=True)

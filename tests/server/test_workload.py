@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pykraft.errors import BufferFullError, NotLeaderError, UsageError
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
 from pykraft.server.workload import (
     IN_FLIGHT_RECORDS_MAX,
     IN_FLIGHT_SIZE_BYTES_MAX,
@@ -38,7 +38,7 @@ class Proposal:
 
     values: list[bytes]
     epoch: Epoch
-    on_outcome: Callable[[Outcome], None]
+    on_outcome: Callable[[ProposalOutcome], None]
 
     @property
     def first_sequence(self) -> int:
@@ -59,7 +59,7 @@ class FakeHost:
         return [value for proposal in self.proposals for value in proposal.values]
 
     def propose(
-        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[Outcome], None]
+        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[ProposalOutcome], None]
     ) -> int:
         if self.error is not None:
             on_outcome(Rejected(error=self.error))

@@ -13,9 +13,9 @@ from itertools import permutations
 
 import pytest
 
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Membership, Pace, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings, Pace, Scenario
 from tests.sim.worlds import run_for, run_until
 
 pytestmark = pytest.mark.sim
@@ -28,8 +28,8 @@ seeds = pytest.mark.parametrize("seed", [1, 2])
 
 def begun(seed: int, voters: int, observers: int = 0) -> World:
     """No harm but the script's; who goes down stays down. Clients work."""
-    cluster = Cluster(voters=(voters,), observers=(observers,))
-    membership, pace = Membership(formatted_probability=1), Pace(restart_us_max=(NEVER_US,))
+    cluster = ClusterSettings(voters=(voters,), observers=(observers,))
+    membership, pace = MembershipSettings(formatted_probability=1), Pace(restart_us_max=(NEVER_US,))
     world = World(seed, scenario=Scenario(cluster=cluster, membership=membership, pace=pace, faults={}))
     for node in world.nodes.values():
         node.start()
@@ -173,7 +173,7 @@ def test_a_node_loses_its_disk_and_others_elect_a_leader_before_it_returns(seed:
 @pytest.mark.conformance("H1")
 @seeds
 def test_one_leader_in_a_star_from_the_start(seed: int) -> None:
-    cluster, membership = Cluster(voters=(5,), observers=(0,)), Membership(formatted_probability=1)
+    cluster, membership = ClusterSettings(voters=(5,), observers=(0,)), MembershipSettings(formatted_probability=1)
     world = World(seed, scenario=Scenario(cluster=cluster, membership=membership, faults={}))
     cut_all_but(world, STAR)
     for node in world.nodes.values():
@@ -202,7 +202,7 @@ def cut_off(world: World, node_id: int) -> None:
         world.network.cut(other, node_id)
 
 
-def committed_later(world: World, epoch: int, victim: Node) -> bool:
+def committed_later(world: World, epoch: int, victim: SimulatedNode) -> bool:
     """The others have committed a record of an epoch in which the victim had no part."""
     committed = world.facts.committed.entries
     return bool(committed) and committed[-1].epoch > epoch and victim.process is None

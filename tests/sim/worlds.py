@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Membership, Quorum, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings, QuorumSettings, Scenario
 
 SEED_OF_THREE = 8
 THREE = Scenario(
-    cluster=Cluster(voters=(3,), observers=(0,)),
-    membership=Membership(formatted_probability=1),
-    quorum=Quorum(append_linger_ms=(0,)),
+    cluster=ClusterSettings(voters=(3,), observers=(0,)),
+    membership=MembershipSettings(formatted_probability=1),
+    quorum=QuorumSettings(append_linger_ms=(0,)),
 )
 """Worlds of three voters whose leader appends at once, without linger."""
 
@@ -25,8 +25,8 @@ def calm_world(seed: int = SEED_OF_THREE) -> World:
 
 def dynamic_world(seed: int = SEED_OF_THREE, *, observers: int = 0, newcomers: int = 0) -> World:
     """The same, and its three voters are formatted, not configured."""
-    cluster = Cluster(voters=(3,), observers=(observers,))
-    membership = Membership(dynamic_probability=1, newcomers_max=newcomers)
+    cluster = ClusterSettings(voters=(3,), observers=(observers,))
+    membership = MembershipSettings(dynamic_probability=1, newcomers_max=newcomers)
     return World(seed, scenario=replace(THREE, cluster=cluster, membership=membership))
 
 
@@ -56,7 +56,7 @@ def led(world: World) -> tuple[World, Process]:
     return world, leader
 
 
-def committed_nodes(world: World) -> list[Node]:
+def committed_nodes(world: World) -> list[SimulatedNode]:
     return [node for node in world.nodes.values() if node.host is not None and node.host.status.high_watermark]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pykraft.host.producers import Committed, Outcome
+from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
 from pykraft.types import Endpoint, Offset
@@ -35,9 +35,9 @@ class OneNode:
     def append(self, *values: bytes) -> Offset:
         """One batch, committed when this returns; its base offset."""
 
-        async def main() -> Outcome:
+        async def main() -> ProposalOutcome:
             assert self._driver is not None
-            done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[ProposalOutcome] = asyncio.get_running_loop().create_future()
             host = self._driver.host
             host.propose(values, epoch=host.status.epoch, now=now(), on_outcome=done.set_result)
             return await done

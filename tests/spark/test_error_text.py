@@ -12,7 +12,7 @@ from pykraft.errors import (
     StorageError,
     UsageError,
 )
-from pykraft.spark.error_text import reason, told_by
+from pykraft.spark.error_text import error_in, reason
 
 STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 Traceback (most recent call last):
@@ -39,7 +39,7 @@ def test_an_error_of_ours_comes_back(error: PykraftError, kind: type[PykraftErro
         f"pykraft.errors.{type(error).__name__}: {error}",
         f"  x: pykraft.errors.{type(error).__name__}: {error}",
     ):
-        found = told_by(STORY.format(line))
+        found = error_in(STORY.format(line))
         assert type(found) is kind
         assert str(found) == str(error)
         assert reason(STORY.format(line)) == str(error)
@@ -59,5 +59,5 @@ def test_the_last_one_counts() -> None:
     ],
 )
 def test_without_one_the_begin_says_what_it_can(story: str, told: str) -> None:
-    assert told_by(story) is None
+    assert error_in(story) is None
     assert reason(story) == told

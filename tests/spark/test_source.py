@@ -18,7 +18,7 @@ from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.read_split import PiecePartition
+from pykraft.spark.data_source.read_split import SplitPartition
 from pykraft.spark.data_source.schema import RECORDS
 from pykraft.spark.source import FilesReader, PykraftDataSource
 from pykraft.types import Offset
@@ -86,11 +86,11 @@ def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> N
         spark.read.format("pykraft").load(str(tmp_path)).count()
 
 
-def test_a_reader_has_a_partition_for_each_piece_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+def test_a_reader_has_a_partition_for_each_split_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
     reader = FilesReader(parse_options({"path": str(tmp_path)}))
     (partition,) = reader.partitions()
-    assert isinstance(partition, PiecePartition)
+    assert isinstance(partition, SplitPartition)
     for _ in range(2):
         assert sum(group.num_rows for group in reader.read(partition)) == 6
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pykraft.spark.tables.names import TABLES
 from pyspark.sql import SparkSession
 
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.pipeline.names import TABLES
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.session.package import write_package
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset

@@ -42,7 +42,7 @@ class Usage:
     memory_mib: float
 
 
-class Quorum(Protocol):
+class LoadedQuorum(Protocol):
     """A fresh quorum under load, from `start` until its processes are killed by whoever holds them."""
 
     def start(self) -> None:
@@ -87,6 +87,6 @@ class Contender(Protocol):
         """True if it needs a rate that it can sustain, which must be searched for."""
         ...
 
-    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+    def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """A quorum with its files in ``folder`` and its processes among ``children``; not started yet."""
         ...

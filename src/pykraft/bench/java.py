@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
 from pykraft.bench.ours import LINGER
 from pykraft.bench.running import Running
 from pykraft.local.child import Children
@@ -28,7 +28,7 @@ _PRINTED = re.compile(r"Latency \(ms\): ([\d.]+) p75 ([\d.]+) p99 ([\d.]+) p999"
 
 
 class KafkaQuorum:
-    """See `pykraft.bench.contender.Quorum`."""
+    """See `pykraft.bench.contender.LoadedQuorum`."""
 
     def __init__(self, kafka: Kafka, children: Children, folder: Path, task: Task) -> None:
         self._ports = dict(enumerate(free_ports(task.nodes), start=1))
@@ -50,21 +50,21 @@ class KafkaQuorum:
         self._running: Running | None = None
 
     def start(self) -> None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         for node in self._nodes.values():
             node.start()
         self._running = Running(self._ports, {node_id: node.process for node_id, node in self._nodes.items()})
 
     def watermark(self) -> Watermark:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return self._started.watermark()
 
     def usage(self) -> Mapping[int, Usage]:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return self._started.usage()
 
     def failure(self) -> str | None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         said = self._said()
         if LOAD_THREAD_DIED in said:
             return "its load thread died of overload"
@@ -73,15 +73,15 @@ class KafkaQuorum:
         return self._started.ended()
 
     def begin_window(self) -> None:
-        """See `Quorum`; its lines have their own windows."""
+        """See `LoadedQuorum`; its lines have their own windows."""
 
     def latency_ms(self) -> Mapping[str, float]:
-        """See `Quorum`: the last line that was printed."""
+        """See `LoadedQuorum`: the last line that was printed."""
         lines = _PRINTED.findall(self._said())
         return dict(zip(("p75", "p99", "p999"), map(float, lines[-1]), strict=True)) if lines else {}
 
     def close(self) -> None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         if self._running is not None:
             self._running.close()
 
@@ -103,6 +103,6 @@ class Java:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
 
-    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+    def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """See `Contender`."""
         return KafkaQuorum(self._kafka, children, folder, task)

@@ -14,7 +14,7 @@ from statistics import fmean
 from threading import Event
 from typing import Final
 
-from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
 from pykraft.errors import LocalQuorumError
 
 LOOK_INTERVAL_S: Final = 0.25
@@ -25,18 +25,18 @@ SUSTAINED_SHARE: Final = 0.97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class MonotonicClock:
     """Monotonic seconds, and sleeping."""
 
     now_s: Callable[[], float]
     pause: Callable[[float], object]
 
 
-REAL_CLOCK = Clock(now_s=time.monotonic, pause=Event().wait)
+REAL_CLOCK = MonotonicClock(now_s=time.monotonic, pause=Event().wait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RunLimits:
     """How long a run takes, in seconds, and how many bytes all its logs together may take."""
 
     warm_up_s: float
@@ -62,7 +62,7 @@ class Run:
         return self.failure is None and self.records_per_s >= SUSTAINED_SHARE * records_per_s
 
 
-def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOCK) -> Run:
+def measure(quorum: LoadedQuorum, task: Task, limits: RunLimits, clock: MonotonicClock = REAL_CLOCK) -> Run:
     """Start a quorum, let it warm up, and measure it; whoever holds its processes ends it.
 
     A failure of the quorum is part of the result. Errors: anything else.
@@ -89,7 +89,9 @@ def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOC
         quorum.close()
 
 
-def _watch(quorum: Quorum, begin: Watermark, seconds: float, records_max: int, clock: Clock) -> Watermark:
+def _watch(
+    quorum: LoadedQuorum, begin: Watermark, seconds: float, records_max: int, clock: MonotonicClock
+) -> Watermark:
     """Wait until the time is over or this many records are committed. Errors: LocalQuorumError if no more will be."""
     end_s = clock.now_s() + seconds
     at = begin

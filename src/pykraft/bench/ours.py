@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
 from pykraft.bench.running import Running
 from pykraft.client.journal import Acknowledged
 from pykraft.local.child import Children
@@ -20,7 +20,7 @@ LINGER = "controller.quorum.append.linger.ms"
 
 
 class PykraftQuorum:
-    """See `pykraft.bench.contender.Quorum`."""
+    """See `pykraft.bench.contender.LoadedQuorum`."""
 
     def __init__(self, children: Children, folder: Path, task: Task) -> None:
         self._cluster = Cluster(
@@ -35,7 +35,7 @@ class PykraftQuorum:
         self._mark = 0
 
     def start(self) -> None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         nodes = self._cluster.nodes
         for node in nodes.values():
             node.start()
@@ -45,27 +45,27 @@ class PykraftQuorum:
         )
 
     def watermark(self) -> Watermark:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return self._started.watermark()
 
     def usage(self) -> Mapping[int, Usage]:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return self._started.usage()
 
     def failure(self) -> str | None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return self._started.ended()
 
     def begin_window(self) -> None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         self._mark = self._cluster.journal.mark()
 
     def latency_ms(self) -> Mapping[str, float]:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         return percentiles(self._cluster.journal.acknowledgements(since=self._mark))
 
     def close(self) -> None:
-        """See `Quorum`."""
+        """See `LoadedQuorum`."""
         if self._running is not None:
             self._running.close()
 
@@ -81,7 +81,7 @@ class Ours:
     name = "pykraft"
     breaks_when_overloaded = False
 
-    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+    def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """See `Contender`."""
         return PykraftQuorum(children, folder, task)
 

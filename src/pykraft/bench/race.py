@@ -12,14 +12,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from pykraft.bench.contender import Contender, Task
 from pykraft.bench.ladder import highest_sustained
-from pykraft.bench.measure import Limits, Run, measure
+from pykraft.bench.measure import Run, RunLimits, measure
 from pykraft.bench.options import BenchOptions, run_size_bytes
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
+from pykraft.local.progress import ReportProgress
 
 FIRST_RATE_BYTES_PER_S: Final = 10_000_000
 FIRST_RATE_MAX: Final = 100_000
@@ -28,14 +29,6 @@ RATE_UP: Final = 1.1
 RATE_DOWN: Final = 0.85
 TRIES_MAX: Final = 6
 """Most runs in one turn; the rate falls each time."""
-
-
-class Tell(Protocol):
-    """Gets the progress."""
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """Print one line; ``is_passing`` if the next one replaces it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +50,8 @@ class Race:
         self,
         options: BenchOptions,
         contenders: Sequence[Contender],
-        tell: Tell,
-        measure_run: Callable[[Contender, Path, Task, Limits], Run] | None = None,
+        tell: ReportProgress,
+        measure_run: Callable[[Contender, Path, Task, RunLimits], Run] | None = None,
     ) -> None:
         self._options = options
         self._contenders = contenders
@@ -120,7 +113,7 @@ class Race:
         )
 
     def _try(self, contender: Contender, folder: Path, task: Task, rate: int | None, what: str) -> Run:
-        limits = Limits(
+        limits = RunLimits(
             warm_up_s=self._options.warm_up_s, window_s=self._options.seconds, size_bytes_max=run_size_bytes(folder)
         )
         asked = "unthrottled" if rate is None else f"{rate:,} records/s"
@@ -132,7 +125,7 @@ class Race:
         return run
 
 
-def run_in_folder(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
+def run_in_folder(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
     """Run once in a new folder below ``folder``, with processes of its own."""
     with tempfile.TemporaryDirectory(prefix="pykraft-bench-", dir=folder) as place, Children() as children:
         return measure(contender.quorum(children, Path(place), task), task, limits)

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 from pykraft.chaos.crowd import Crowd, greedy_words
 from pykraft.chaos.ground import Ground
 from pykraft.chaos.network import Wire
-from pykraft.chaos.plan import Fault, Kind, Role
-from pykraft.client.remote.admin import Admin, Limits
+from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import Guest, PykraftNode
@@ -39,16 +39,16 @@ RECORDS_OF_MAJORITY: Final = 200
 RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
 SERVE_TIMEOUT_S: Final = 60.0
-LIMITS: Final = Limits(timeout_ms=5_000, request_timeout_ms=2_000)
+LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
 
-OF_OUR_NODES: Final = frozenset({Kind.FEW_DESCRIPTORS, Kind.WIPE, Kind.WIPE_AND_LAG})
+OF_OUR_NODES: Final = frozenset({FaultKind.FEW_DESCRIPTORS, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
 """Faults that are not injected into a guest."""
 
 Undo = Callable[[], None]
-Replica: TypeAlias = PykraftNode | Guest
+ChaosNode: TypeAlias = PykraftNode | Guest
 
 
-class Faults:
+class FaultInjector:
     """Starts faults, and heals them."""
 
     def __init__(self, ground: Ground) -> None:
@@ -60,36 +60,36 @@ class Faults:
         self._crowds: list[Crowd] = []
         self._deposed_epoch = 0
         """The last epoch in which a guest led and was restarted for it."""
-        self._begin: Mapping[Kind, Callable[[Fault, Any], Undo]] = {
-            Kind.KILL: self._kill,
-            Kind.STOP: self._stop,
-            Kind.RESTART_ALL: self._restart_all,
-            Kind.PAUSE: self._freeze,
-            Kind.FREEZE: self._freeze,
-            Kind.FULL_DISK: self._fill_disk,
-            Kind.SLOW_LINK: self._slow_down,
-            Kind.RESETS: self._reset,
-            Kind.ONE_WAY_CUT: self._cut_one_way,
-            Kind.PARTITION: self._cut_off,
-            Kind.WIPE: self._wipe,
-            Kind.WIPE_AND_LAG: self._wipe_beside_laggards,
-            Kind.SILENT_READER: self._read_nothing,
-            Kind.FEW_DESCRIPTORS: self._limit_descriptors,
+        self._begin: Mapping[FaultKind, Callable[[Fault, Any], Undo]] = {
+            FaultKind.KILL: self._kill,
+            FaultKind.STOP: self._stop,
+            FaultKind.RESTART_ALL: self._restart_all,
+            FaultKind.PAUSE: self._freeze,
+            FaultKind.FREEZE: self._freeze,
+            FaultKind.FULL_DISK: self._fill_disk,
+            FaultKind.SLOW_LINK: self._slow_down,
+            FaultKind.RESETS: self._reset,
+            FaultKind.ONE_WAY_CUT: self._cut_one_way,
+            FaultKind.PARTITION: self._cut_off,
+            FaultKind.WIPE: self._wipe,
+            FaultKind.WIPE_AND_LAG: self._wipe_beside_laggards,
+            FaultKind.SILENT_READER: self._read_nothing,
+            FaultKind.FEW_DESCRIPTORS: self._limit_descriptors,
         }
 
-    def target(self, fault: Fault) -> Replica:
+    def target(self, fault: Fault) -> ChaosNode:
         """The node that this fault hits now; the leader is the node that reported a leadership last."""
         nodes = self._cluster.replicas
         leader_id = self._cluster.journal.leader_id()
         able = sorted(self._cluster.nodes if fault.kind in OF_OUR_NODES else nodes)
-        if fault.kind is Kind.FULL_DISK:
+        if fault.kind is FaultKind.FULL_DISK:
             able = sorted(self._ground.disk_indexes)
-        if fault.role is Role.LEADER and leader_id in able:
+        if fault.role is FaultTarget.LEADER and leader_id in able:
             return nodes[leader_id]
         others = [node_id for node_id in able if node_id != leader_id] or able
         return nodes[others[fault.nth % len(others)]]
 
-    def begin(self, fault: Fault, node: Replica) -> Undo:
+    def begin(self, fault: Fault, node: ChaosNode) -> Undo:
         """Inject the fault; returns a function that undoes it, which may be called after `heal`."""
         return self._begin[fault.kind](fault, node)
 
@@ -156,7 +156,7 @@ class Faults:
         except PykraftError:
             return None
 
-    def _is_among(self, voters: Sequence[ReplicaKey], node: Replica) -> bool:
+    def _is_among(self, voters: Sequence[ReplicaKey], node: ChaosNode) -> bool:
         """Static voters are known by id; others also by the directory id in the node's directory."""
         if not self._ground.is_dynamic:
             return node.node_id in [voter.id for voter in voters]
@@ -164,7 +164,7 @@ class Faults:
         meta = parse_meta(file, file.read_bytes())
         return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
 
-    def _revive(self, node: Replica) -> None:
+    def _revive(self, node: ChaosNode) -> None:
         if node.process.status is not None:
             node.start()
         self._down.discard(node.node_id)
@@ -179,12 +179,12 @@ class Faults:
             node.start()
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
 
-    def _kill(self, fault: Fault, node: Replica) -> Undo:
+    def _kill(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         self._lose([node])
         return lambda: self._revive(node)
 
-    def _stop(self, fault: Fault, node: Replica) -> Undo:
+    def _stop(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         self._down.add(node.node_id)
         node.process.terminate()
@@ -197,7 +197,7 @@ class Faults:
 
         return undo
 
-    def _restart_all(self, fault: Fault, node: Replica) -> Undo:
+    def _restart_all(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault, node
         nodes = list(self._cluster.replicas.values())
         self._lose(nodes)
@@ -208,7 +208,7 @@ class Faults:
 
         return undo
 
-    def _freeze(self, fault: Fault, node: Replica) -> Undo:
+    def _freeze(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         node.process.pause()
         return node.process.resume
@@ -230,25 +230,25 @@ class Faults:
         assert self._ground.disks is not None
         self._ground.disks.make_room(self._ground.disk_indexes[node_id])
 
-    def _slow_down(self, fault: Fault, node: Replica) -> Undo:
+    def _slow_down(self, fault: Fault, node: ChaosNode) -> Undo:
         wires = self._network.wires_of(node.node_id)
         for wire in wires:
             wire.bandwidth, wire.latency_s = float(fault.bandwidth), fault.latency_ms / 1_000
         return _healing(wires)
 
-    def _reset(self, fault: Fault, node: Replica) -> Undo:
+    def _reset(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         wires = self._network.wires_of(node.node_id)
         for wire in wires:
             wire.reset_share = RESET_SHARE
         return _healing(wires)
 
-    def _cut_one_way(self, fault: Fault, node: Replica) -> Undo:
+    def _cut_one_way(self, fault: Fault, node: ChaosNode) -> Undo:
         others = [node_id for node_id in self._cluster.replicas if node_id != node.node_id]
         pairs = [(other, node.node_id) if fault.is_inbound else (node.node_id, other) for other in others]
         return self._cut([self._network.wire(*pair) for pair in pairs])
 
-    def _cut_off(self, fault: Fault, node: Replica) -> Undo:
+    def _cut_off(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         return self._cut(self._network.wires_of(node.node_id))
 
@@ -301,7 +301,7 @@ class Faults:
 
         return undo
 
-    def _lose(self, nodes: Sequence[Replica]) -> None:
+    def _lose(self, nodes: Sequence[ChaosNode]) -> None:
         self._down.update(node.node_id for node in nodes)
         for node in nodes:
             node.process.kill()
@@ -316,7 +316,7 @@ class Faults:
         if self._ground.is_dynamic:  # without its directory id it is another voter of a dynamic quorum
             node.format("--no-initial-controllers")
 
-    def _read_nothing(self, fault: Fault, node: Replica) -> Undo:
+    def _read_nothing(self, fault: Fault, node: ChaosNode) -> Undo:
         del fault
         return self._come(Crowd(self._ground.ports[node.node_id], READERS, greedy_words()))
 

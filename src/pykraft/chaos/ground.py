@@ -16,8 +16,8 @@ from random import Random
 from typing import Final
 
 from pykraft.chaos.disks import Disks
-from pykraft.chaos.network import Network
-from pykraft.chaos.plan import Episode, Kind, episodes
+from pykraft.chaos.network import ProxyNetwork
+from pykraft.chaos.plan import Episode, FaultKind, episodes
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
@@ -44,7 +44,7 @@ class ChaosOptions:
 
     seed: int
     seconds: float
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FaultKind, ...]
     episodes_max: int | None = None
     nodes: int = 3
     is_dynamic: bool = False
@@ -73,7 +73,7 @@ class Ground:
     """The target of the faults; ``ports`` are those that nodes listen on, ``disks`` are by node id."""
 
     cluster: Cluster
-    network: Network
+    network: ProxyNetwork
     ports: Mapping[int, int]
     disks: Disks | None
     disk_indexes: Mapping[int, int]
@@ -87,7 +87,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
     guest_ids = [] if options.kafka is None else [options.nodes]
     ours = [node_id for node_id in node_ids if node_id not in guest_ids]
     # Every second node has a small disk, if any has one.
-    on_disks = [node_id for node_id in ours if node_id % 2] if Kind.FULL_DISK in options.kinds else []
+    on_disks = [node_id for node_id in ours if node_id % 2] if FaultKind.FULL_DISK in options.kinds else []
     indexes = {node_id: index for index, node_id in enumerate(on_disks)}
     published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
     with ExitStack() as stack:
@@ -99,7 +99,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
             for path in data.values():
                 path.mkdir()
         fronts = {node_id: (published[node_id], listening[node_id]) for node_id in node_ids}
-        network = stack.enter_context(Network(fronts, Random(options.seed)))
+        network = stack.enter_context(ProxyNetwork(fronts, Random(options.seed)))
         children = stack.enter_context(Children())
         sites = {
             node_id: Site(

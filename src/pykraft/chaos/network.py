@@ -67,7 +67,7 @@ class Wire:
         self.free_at_s = 0.0  # bytes on a slow wire whose connection died delay nothing any more
 
 
-class Network:
+class ProxyNetwork:
     """Proxies for some nodes; use it in ``with``, or call `close`."""
 
     def __init__(self, fronts: Mapping[int, tuple[int, int]], rng: Random) -> None:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import Verdict
+from pykraft.client.journal_check import JournalVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ChaosOutcome:
     """The result of a run that passed."""
 
     seed: int
@@ -49,7 +49,7 @@ class Outcome:
     memory_max_bytes: int
     """The largest resident set size of any node."""
     faults: tuple[Done, ...]
-    verdict: Verdict
+    verdict: JournalVerdict
 
     def as_json(self) -> dict[str, Any]:
         """The result as a JSON document."""
@@ -57,7 +57,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FaultRow:
     """All faults of one kind."""
 
     kind: str
@@ -68,14 +68,14 @@ class Row:
     pause_max_ms: int
 
 
-def rows(faults: Sequence[Done]) -> list[Row]:
+def rows(faults: Sequence[Done]) -> list[FaultRow]:
     """One row for each kind, in alphabetical order."""
     return [_row(kind, [fault for fault in faults if fault.kind == kind]) for kind in sorted({f.kind for f in faults})]
 
 
-def _row(kind: str, faults: Sequence[Done]) -> Row:
+def _row(kind: str, faults: Sequence[Done]) -> FaultRow:
     failovers = [fault.failover_ms for fault in faults if fault.failover_ms is not None]
-    return Row(
+    return FaultRow(
         kind=kind,
         count=len(faults),
         on_leader=sum(fault.hit_leader for fault in faults),

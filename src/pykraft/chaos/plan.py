@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """The kinds of faults; the value is the name in options and tables."""
 
     KILL = "kill"
@@ -36,22 +36,22 @@ class Kind(Enum):
 
 
 MEANINGS: Final = {
-    Kind.KILL: "kill -9 a node and restart it later",
-    Kind.STOP: "SIGTERM to a node, and a restart once it has ended",
-    Kind.RESTART_ALL: "kill -9 all nodes at once and restart all at once",
-    Kind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
-    Kind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
-    Kind.FULL_DISK: "the node's file system is full (ENOSPC), and later has room again",
-    Kind.SLOW_LINK: "all traffic of a node is throttled and delayed",
-    Kind.RESETS: "connections from and to a node are reset within frames",
-    Kind.ONE_WAY_CUT: "what a node sends, or what others send to it, does not arrive",
-    Kind.PARTITION: "a node is cut off in both directions",
-    Kind.WIPE: "kill -9 a node and restart it at once with an empty directory",
-    Kind.WIPE_AND_LAG: "as wipe, while other nodes lag behind and those with everything are down",
-    Kind.SILENT_READER: "clients request the whole log again and again and read no answer",
-    Kind.FEW_DESCRIPTORS: "restart the node with ulimit -n 256 and open 400 silent connections",
+    FaultKind.KILL: "kill -9 a node and restart it later",
+    FaultKind.STOP: "SIGTERM to a node, and a restart once it has ended",
+    FaultKind.RESTART_ALL: "kill -9 all nodes at once and restart all at once",
+    FaultKind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
+    FaultKind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
+    FaultKind.FULL_DISK: "the node's file system is full (ENOSPC), and later has room again",
+    FaultKind.SLOW_LINK: "all traffic of a node is throttled and delayed",
+    FaultKind.RESETS: "connections from and to a node are reset within frames",
+    FaultKind.ONE_WAY_CUT: "what a node sends, or what others send to it, does not arrive",
+    FaultKind.PARTITION: "a node is cut off in both directions",
+    FaultKind.WIPE: "kill -9 a node and restart it at once with an empty directory",
+    FaultKind.WIPE_AND_LAG: "as wipe, while other nodes lag behind and those with everything are down",
+    FaultKind.SILENT_READER: "clients request the whole log again and again and read no answer",
+    FaultKind.FEW_DESCRIPTORS: "restart the node with ulimit -n 256 and open 400 silent connections",
 }
-ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE, Kind.WIPE_AND_LAG})
+ALONE: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
 """Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no
 majority with the acknowledged records might be left, which no quorum survives.
 """
@@ -59,7 +59,7 @@ OVERLAP_SHARE: Final = 0.35
 LEADER_SHARE: Final = 0.6
 
 
-class Role(Enum):
+class FaultTarget(Enum):
     """Which node a fault hits."""
 
     LEADER = "leader"
@@ -70,8 +70,8 @@ class Role(Enum):
 class Fault:
     """One fault. Times are in seconds; ``begins_s`` counts from the start of its episode."""
 
-    kind: Kind
-    role: Role
+    kind: FaultKind
+    role: FaultTarget
     nth: int
     """Which follower, counted by id; not used for a leader."""
     begins_s: float
@@ -88,13 +88,13 @@ class Fault:
         return self.begins_s + self.lasts_s
 
     def __str__(self) -> str:
-        who = {Role.LEADER: "leader", Role.FOLLOWER: f"follower {self.nth + 1}"}[self.role]
+        who = {FaultTarget.LEADER: "leader", FaultTarget.FOLLOWER: f"follower {self.nth + 1}"}[self.role]
         told = f"{self.kind.value} of the {who} for {self.lasts_s:.1f} s"
-        if self.kind is Kind.RESTART_ALL:
+        if self.kind is FaultKind.RESTART_ALL:
             told = self.kind.value
-        if self.kind is Kind.SLOW_LINK:
+        if self.kind is FaultKind.SLOW_LINK:
             told += f", {self.bandwidth // 1_000} kB/s, {self.latency_ms} ms"
-        if self.kind is Kind.ONE_WAY_CUT:
+        if self.kind is FaultKind.ONE_WAY_CUT:
             told += ", inbound" if self.is_inbound else ", outbound"
         return told
 
@@ -103,30 +103,30 @@ Episode = tuple[Fault, ...]
 """Faults that overlap, in the order of their start."""
 
 LASTS_S: Final = {
-    Kind.KILL: (0.1, 4.0),
-    Kind.STOP: (0.1, 3.0),
-    Kind.RESTART_ALL: (0.0, 0.0),
-    Kind.PAUSE: (0.05, 0.4),
-    Kind.FREEZE: (1.5, 6.0),
-    Kind.FULL_DISK: (1.0, 4.0),
-    Kind.SLOW_LINK: (3.0, 8.0),
-    Kind.RESETS: (2.0, 5.0),
-    Kind.ONE_WAY_CUT: (2.0, 6.0),
-    Kind.PARTITION: (2.0, 6.0),
-    Kind.WIPE: (0.0, 0.0),
-    Kind.WIPE_AND_LAG: (2.0, 4.0),
-    Kind.SILENT_READER: (2.0, 5.0),
-    Kind.FEW_DESCRIPTORS: (2.0, 4.0),
+    FaultKind.KILL: (0.1, 4.0),
+    FaultKind.STOP: (0.1, 3.0),
+    FaultKind.RESTART_ALL: (0.0, 0.0),
+    FaultKind.PAUSE: (0.05, 0.4),
+    FaultKind.FREEZE: (1.5, 6.0),
+    FaultKind.FULL_DISK: (1.0, 4.0),
+    FaultKind.SLOW_LINK: (3.0, 8.0),
+    FaultKind.RESETS: (2.0, 5.0),
+    FaultKind.ONE_WAY_CUT: (2.0, 6.0),
+    FaultKind.PARTITION: (2.0, 6.0),
+    FaultKind.WIPE: (0.0, 0.0),
+    FaultKind.WIPE_AND_LAG: (2.0, 4.0),
+    FaultKind.SILENT_READER: (2.0, 5.0),
+    FaultKind.FEW_DESCRIPTORS: (2.0, 4.0),
 }
 """Shortest and longest duration."""
 BANDWIDTH: Final = (100_000, 1_000_000)
 LATENCY_MS: Final = (0, 60)
 
 
-def episodes(seed: int, kinds: Sequence[Kind], *, nodes: int) -> Iterator[Episode]:
+def episodes(seed: int, kinds: Sequence[FaultKind], *, nodes: int) -> Iterator[Episode]:
     """All episodes of a seed; the iterator never ends."""
     rng = Random(seed)
-    deck: list[Kind] = []
+    deck: list[FaultKind] = []
     while True:
         if not deck:
             deck = rng.sample(kinds, len(kinds))
@@ -139,15 +139,15 @@ def episodes(seed: int, kinds: Sequence[Kind], *, nodes: int) -> Iterator[Episod
         yield tuple(episode)
 
 
-def _fault(rng: Random, kind: Kind, nodes: int, *, begins_s: float) -> Fault:
+def _fault(rng: Random, kind: FaultKind, nodes: int, *, begins_s: float) -> Fault:
     is_for_leader = rng.random() < LEADER_SHARE
     return Fault(
         kind=kind,
-        role=Role.LEADER if is_for_leader else Role.FOLLOWER,
+        role=FaultTarget.LEADER if is_for_leader else FaultTarget.FOLLOWER,
         nth=rng.randrange(nodes - 1),
         begins_s=begins_s,
         lasts_s=round(rng.uniform(*LASTS_S[kind]), 2),
-        bandwidth=rng.randrange(*BANDWIDTH) if kind is Kind.SLOW_LINK else 0,
-        latency_ms=rng.randrange(*LATENCY_MS) if kind is Kind.SLOW_LINK else 0,
-        is_inbound=kind is Kind.ONE_WAY_CUT and rng.random() < 0.5,
+        bandwidth=rng.randrange(*BANDWIDTH) if kind is FaultKind.SLOW_LINK else 0,
+        latency_ms=rng.randrange(*LATENCY_MS) if kind is FaultKind.SLOW_LINK else 0,
+        is_inbound=kind is FaultKind.ONE_WAY_CUT and rng.random() < 0.5,
     )

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from pykraft.chaos.faults import Faults, Undo
+from pykraft.chaos.faults import FaultInjector, Undo
 from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
-from pykraft.chaos.outcome import Done, Outcome, failover_ms, longest_pause_ms
-from pykraft.chaos.plan import Episode, Fault, Kind
+from pykraft.chaos.outcome import ChaosOutcome, Done, failover_ms, longest_pause_ms
+from pykraft.chaos.plan import Episode, Fault, FaultKind
 from pykraft.client.journal import Led
 from pykraft.local.waiting import wait_until
 
 RECORDS_BETWEEN: Final = 100
 """This many records must be acknowledged after an episode before the next one starts."""
-OF_MANY: Final = (Kind.RESTART_ALL, Kind.WIPE_AND_LAG)
+OF_MANY: Final = (FaultKind.RESTART_ALL, FaultKind.WIPE_AND_LAG)
 """Faults after which no leader can be elected before other nodes come back, so that there is no fail-over."""
 WORKS_TIMEOUT_S: Final = 60.0
 
@@ -42,7 +42,7 @@ class Watcher(Protocol):
         ...
 
 
-def run_chaos(options: ChaosOptions, folder: Path, watcher: Watcher) -> Outcome:
+def run_chaos(options: ChaosOptions, folder: Path, watcher: Watcher) -> ChaosOutcome:
     """Run it; all files are in ``folder``.
 
     Errors: LocalQuorumError for anything that a quorum must not do; UsageError for faults that this machine does not
@@ -73,13 +73,13 @@ class _Run:
         self._options = options
         self._cluster = ground.cluster
         self._journal = ground.cluster.journal
-        self._faults = Faults(ground)
+        self._faults = FaultInjector(ground)
         self._watcher = watcher
         self._begun_s = time.monotonic()
         self._done: list[Done] = []
         self._memory_max_bytes = 0
 
-    def run(self) -> Outcome:
+    def run(self) -> ChaosOutcome:
         # 1. Start.
         self._tell("starting the nodes")
         self._cluster.start()
@@ -96,7 +96,7 @@ class _Run:
         self._tell("stopping the load, comparing the logs")
         self._faults.wait_for_all()
         verdict = self._cluster.finish()
-        return Outcome(
+        return ChaosOutcome(
             seed=self._options.seed,
             nodes=self._options.nodes,
             is_dynamic=self._options.is_dynamic,
@@ -145,7 +145,7 @@ class _Run:
 
     def _told(self, begun: _Begun, *, is_alone: bool) -> Done:
         said = self._journal.acknowledgements(since=begun.mark)
-        hits_all = begun.fault.kind is Kind.RESTART_ALL
+        hits_all = begun.fault.kind is FaultKind.RESTART_ALL
         is_measured = begun.hit_leader and is_alone and begun.fault.kind not in OF_MANY
         return Done(
             at_s=round(begun.begun_s - self._begun_s, 1),

@@ -26,8 +26,8 @@ from pykraft.plural import counted
 
 if TYPE_CHECKING:
     from pykraft.chaos.ground import ChaosOptions
-    from pykraft.chaos.outcome import Done, Outcome
-    from pykraft.chaos.plan import Kind
+    from pykraft.chaos.outcome import ChaosOutcome, Done
+    from pykraft.chaos.plan import FaultKind
     from pykraft.local.kafka.java import Kafka
 
 SEED_END: Final = 2**32
@@ -115,7 +115,7 @@ def chaos(  # noqa: PLR0913 - one argument for each option
         click.echo("\n".join(_lines(outcome)))
 
 
-def _run(options: ChaosOptions, home: Path) -> Outcome:
+def _run(options: ChaosOptions, home: Path) -> ChaosOutcome:
     """Run in this folder; keep the folder when the run fails."""
     from pykraft.chaos.run import run_chaos
 
@@ -136,19 +136,19 @@ def _run(options: ChaosOptions, home: Path) -> Outcome:
     return outcome
 
 
-def _kinds(only: str | None, without: str | None) -> tuple[Kind, ...]:
+def _kinds(only: str | None, without: str | None) -> tuple[FaultKind, ...]:
     """The kinds of faults to inject. Errors: UsageError."""
-    from pykraft.chaos.plan import Kind
+    from pykraft.chaos.plan import FaultKind
 
     if only is not None and without is not None:
         raise UsageError("--only and --without: give one of them")
-    names = {kind.value: kind for kind in Kind}
+    names = {kind.value: kind for kind in FaultKind}
     given = [name.strip() for name in (only or without or "").split(",") if name.strip()]
     for name in given:
         if name not in names:
             option = "--without" if only is None else "--only"
             raise UsageError(f"{option} {name}: there is no such kind of fault; the kinds are {', '.join(names)}")
-    return tuple(kind for kind in Kind if (kind.value in given) == (only is not None))
+    return tuple(kind for kind in FaultKind if (kind.value in given) == (only is not None))
 
 
 def _kafka(libs: Path | None) -> Kafka:
@@ -166,7 +166,7 @@ def _heading(options: ChaosOptions) -> str:
 
 def _again(options: ChaosOptions) -> str:
     """The command that injects the same faults in the same order."""
-    from pykraft.chaos.plan import Kind
+    from pykraft.chaos.plan import FaultKind
 
     words = ["pykraft", "chaos", "--seed", str(options.seed), "--minutes", f"{options.seconds / 60:g}"]
     words += ["--nodes", str(options.nodes), "--quorum", "dynamic" if options.is_dynamic else "static"]
@@ -175,7 +175,7 @@ def _again(options: ChaosOptions) -> str:
         words += ["--java"]
     if options.episodes_max is not None:
         words += ["--episodes", str(options.episodes_max)]
-    if len(options.kinds) < len(Kind):
+    if len(options.kinds) < len(FaultKind):
         words += ["--only", ",".join(kind.value for kind in options.kinds)]
     return " ".join(words)
 
@@ -221,7 +221,7 @@ def _bar(console: Console, seconds: float) -> Iterator[_Lines]:
         yield _Lines(progress, seconds)
 
 
-def _lines(outcome: Outcome) -> Sequence[str]:
+def _lines(outcome: ChaosOutcome) -> Sequence[str]:
     from pykraft.chaos.outcome import rows
 
     heads = ("fault", "times", "on the leader", "fail-over ms, median", "most", "longest pause ms")

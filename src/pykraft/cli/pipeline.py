@@ -22,7 +22,7 @@ from pykraft.plural import counted
 
 if TYPE_CHECKING:
     from pykraft.spark.pipeline.keep import KeptQuery
-    from pykraft.spark.pipeline.report import Report
+    from pykraft.spark.pipeline.report import PipelineReport
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
@@ -146,12 +146,12 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
     Commit latency needs acknowledgements: give the --journal of the nodes once.
     """
     try:
-        from pykraft.spark.pipeline.names import ACKNOWLEDGED
         from pykraft.spark.pipeline.report import make_report
         from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
+        from pykraft.spark.tables.names import ACKNOWLEDGED
     except ImportError as error:
         raise _no_spark(error) from error
     said = None if journal is None else read_journal(journal)
@@ -168,7 +168,7 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
             Console(highlight=False).print(table)
 
 
-def _report_tables(found: Report) -> Iterator[Table]:
+def _report_tables(found: PipelineReport) -> Iterator[Table]:
     seconds = len(found.throughput)
     totals = Table(title="what the log holds" if found.replica is None else f"what the log of {found.replica} holds")
     totals.add_column("what")

@@ -46,7 +46,7 @@ RenderState: TypeAlias = Callable[[OffsetAndEpoch, int, bytes], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class TailOptions:
     """What to print, and until when; ``records_max`` None is no limit."""
 
     start: Start | Offset
@@ -100,7 +100,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
         timeout_s=timeout,
         client_id="pykraft-tail",
     )
-    wanted = Wanted(
+    wanted = TailOptions(
         start=parse_start(start),
         is_followed=follow,
         records_max=max_records,
@@ -127,7 +127,7 @@ def parse_start(text: str) -> Start | Offset:
     return Offset(int(text))
 
 
-async def _print(options: ClientOptions, wanted: Wanted) -> None:
+async def _print(options: ClientOptions, wanted: TailOptions) -> None:
     patience = Patience(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
     paper = _Paper(wanted)
     observer = Observer(
@@ -150,7 +150,7 @@ async def _print(options: ClientOptions, wanted: Wanted) -> None:
 class _Paper:
     """Prints lines until there are enough. ``end_offset`` None: do not stop at the end of the log."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: TailOptions) -> None:
         self.end_offset: Offset | None = None
         self._wanted = wanted
         self._left = wanted.records_max
@@ -180,7 +180,7 @@ class _Paper:
             raise _EnoughError
 
 
-def _lines(batch: CommittedBatch, first_offset: Offset, wanted: Wanted) -> Iterator[str]:
+def _lines(batch: CommittedBatch, first_offset: Offset, wanted: TailOptions) -> Iterator[str]:
     """The wanted records of a batch, rendered. Errors: ProtocolError for records that cannot be decoded."""
     if batch.is_control and not wanted.with_control:
         return

@@ -17,7 +17,7 @@ import click
 
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.printable import printable
-from pykraft.log.offline.verify import PartitionReport, Report, total_size_bytes
+from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
 from pykraft.log.os_fs import OsFs
 from pykraft.plural import counted
@@ -78,7 +78,7 @@ def _nobody_looks(count: int) -> None:
     del count
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: VerifyReport) -> Iterator[str]:
     findings = report.findings
     for damage in findings.damage:
         yield f"{_text(damage.path)}: at position {damage.position}: expected {damage.expected}, found {damage.found}"
@@ -104,7 +104,7 @@ def _summary(partition: PartitionReport) -> str:
     return f"{_text(partition.path)}: {offsets}, {epochs}, {size}, {point}"
 
 
-def _document(directory: Path, report: Report) -> dict[str, Any]:
+def _document(directory: Path, report: VerifyReport) -> dict[str, Any]:
     findings = report.findings
     return {
         "directory": str(directory),

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from pykraft.client.life import Answer, Life
+from pykraft.client.life import Life, OnAnswer
 from pykraft.errors import NotRunningError, OutcomeUnknownError
 from pykraft.host.host import Host
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
 from pykraft.server.clock import now
 from pykraft.types import Epoch, Offset
 
@@ -22,11 +22,11 @@ from pykraft.types import Epoch, Offset
 async def append_and_commit(life: Life, values: Sequence[bytes], epoch: Epoch | None) -> Committed:
     """Append these values as one batch and wait for the commit. Errors: see `pykraft.client.node.Node.propose`."""
 
-    def act(host: Host, answer: Answer[Outcome]) -> None:
+    def act(host: Host, answer: OnAnswer[ProposalOutcome]) -> None:
         own = host.status.epoch if epoch is None else epoch
         host.propose(values, epoch=own, now=now(), on_outcome=answer)
 
-    outcome: Outcome = await life.ask(act, doubt="the records may be in the log, or not")
+    outcome: ProposalOutcome = await life.ask(act, doubt="the records may be in the log, or not")
     match outcome:
         case Committed():
             return outcome
@@ -47,7 +47,7 @@ async def append(life: Life, values: Sequence[bytes], epoch: Epoch, *, is_prepar
     Errors: see `pykraft.client.node.Node.prepare_append`.
     """
 
-    def act(host: Host, answer: Answer[Offset]) -> None:
+    def act(host: Host, answer: OnAnswer[Offset]) -> None:
         host.propose(
             values,
             epoch=epoch,
@@ -77,7 +77,7 @@ async def _in_doubt(life: Life, outcome: OutcomeUnknown, count: int) -> OutcomeU
     return unknown
 
 
-def _refused(outcome: Outcome, answer: Answer[Any]) -> None:
+def _refused(outcome: ProposalOutcome, answer: OnAnswer[Any]) -> None:
     """Report an append that was not accepted; listeners see what happens to an accepted one."""
     if isinstance(outcome, Rejected):
         answer(outcome.error)

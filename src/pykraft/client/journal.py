@@ -84,7 +84,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resigned:
+class LeadershipEnded:
     """A node no longer leads; records that it did not acknowledge may or may not be in the log."""
 
     node: NodeId
@@ -98,18 +98,18 @@ class Stopped:
     node: NodeId
 
 
-Event: TypeAlias = Started | Led | Acknowledged | Resigned | Stopped
+JournalEvent: TypeAlias = Started | Led | Acknowledged | LeadershipEnded | Stopped
 
-_KINDS: Final[dict[str, type[Event]]] = {
+_KINDS: Final[dict[str, type[JournalEvent]]] = {
     "started": Started,
     "leader": Led,
     "ack": Acknowledged,
-    "resigned": Resigned,
+    "resigned": LeadershipEnded,
     "stopped": Stopped,
 }
 
 
-def parse_event(line: str | bytes) -> Event:
+def parse_event(line: str | bytes) -> JournalEvent:
     """Parse one line of a journal; unknown fields are ignored.
 
     Errors: ProtocolError for anything that is not such a line.
@@ -117,7 +117,7 @@ def parse_event(line: str | bytes) -> Event:
     try:
         found = json.loads(line)
         kind = _KINDS[found["event"]]
-        make: Callable[..., Event] = kind
+        make: Callable[..., JournalEvent] = kind
         return make(**{field.name: _checked(field.name, found[field.name]) for field in fields(kind)})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ProtocolError(f"not a line of a journal ({type(error).__name__}: {error}): {line[:200]!r}") from None

@@ -15,13 +15,13 @@ The head of a record's value (big-endian), random bytes after it:
 A value that is shorter, or whose run is zero, is not the workload's (the payload of Kafka's TestRaftServer is zeros)
 and is skipped.
 
-The check works on *stretches*: records of one claim whose sequences and offsets both increase by one. So its cost
+The check works on *spans*: records of one claim whose sequences and offsets both increase by one. So its cost
 depends on the number of batches and faults, not of records. For each claim:
 
 1. Its sequences ascend with the offset.
-2. Stretches cover each acknowledged range at its offsets. Records that only other stretches cover are misplaced;
-   records that no stretch covers are missing.
-3. Stretches that overlap are duplicates, and no record is acknowledged twice.
+2. Spans cover each acknowledged range at its offsets. Records that only other spans cover are misplaced;
+   records that no span covers are missing.
+3. Spans that overlap are duplicates, and no record is acknowledged twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_RUN: Final = bytes(RUN_SIZE_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class RecordSpan:
     """Records of one claim, each one sequence and one offset after the previous one."""
 
     claim: Claim
@@ -66,8 +66,8 @@ class Stretch:
         return self.base_offset - self.first_sequence
 
 
-def stretches(stream: Buffer) -> Iterator[Stretch]:
-    """The workload's records in a buffer of whole batches, in log order, as stretches of maximal length.
+def record_spans(stream: Buffer) -> Iterator[RecordSpan]:
+    """The workload's records in a buffer of whole batches, in log order, as spans of maximal length.
 
     A last batch that is cut off is ignored.
 
@@ -81,10 +81,10 @@ def stretches(stream: Buffer) -> Iterator[Stretch]:
             count += 1
             continue
         if count:
-            yield _stretch(run, epoch, first_sequence, base_offset, count)
+            yield _span(run, epoch, first_sequence, base_offset, count)
         run, epoch, first_sequence, base_offset, count = next_run, next_epoch, sequence, offset, 1
     if count:
-        yield _stretch(run, epoch, first_sequence, base_offset, count)
+        yield _span(run, epoch, first_sequence, base_offset, count)
 
 
 def _heads(stream: Buffer) -> Iterator[tuple[int, bytes, int, int]]:
@@ -121,13 +121,13 @@ def _damaged(problem: str) -> ProtocolError:
     return ProtocolError(problem, ErrorCode.CORRUPT_MESSAGE)
 
 
-def _stretch(run: bytes, epoch: int, first_sequence: int, base_offset: int, count: int) -> Stretch:
+def _span(run: bytes, epoch: int, first_sequence: int, base_offset: int, count: int) -> RecordSpan:
     claim = Claim(run, Epoch(epoch))
-    return Stretch(claim=claim, first_sequence=first_sequence, base_offset=Offset(base_offset), count=count)
+    return RecordSpan(claim=claim, first_sequence=first_sequence, base_offset=Offset(base_offset), count=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JournalVerdict:
     """How many acknowledged records a log has. All numbers count records, except ``steps_back``."""
 
     acknowledged: int = 0
@@ -154,21 +154,21 @@ class Verdict:
         return not self.problems
 
 
-def check_journal(acknowledgements: Iterable[Acknowledged], log: Iterable[Stretch]) -> Verdict:
+def check_journal(acknowledgements: Iterable[Acknowledged], log: Iterable[RecordSpan]) -> JournalVerdict:
     """Compare acknowledgements with one log; the module has the rules."""
     said_by_claim: defaultdict[Claim, list[Acknowledged]] = defaultdict(list)
     for said in acknowledgements:
         said_by_claim[said.claim].append(said)
-    log_by_claim: defaultdict[Claim, list[Stretch]] = defaultdict(list)
-    for stretch in log:
-        log_by_claim[stretch.claim].append(stretch)
+    log_by_claim: defaultdict[Claim, list[RecordSpan]] = defaultdict(list)
+    for span in log:
+        log_by_claim[span.claim].append(span)
     claims = dict.fromkeys([*log_by_claim, *said_by_claim])
     return _total([_check_claim(said_by_claim[claim], log_by_claim[claim]) for claim in claims])
 
 
-def _total(verdicts: Sequence[Verdict]) -> Verdict:
+def _total(verdicts: Sequence[JournalVerdict]) -> JournalVerdict:
     problems = [problem for verdict in verdicts for problem in verdict.problems]
-    return Verdict(
+    return JournalVerdict(
         acknowledged=sum(verdict.acknowledged for verdict in verdicts),
         found=sum(verdict.found for verdict in verdicts),
         misplaced=sum(verdict.misplaced for verdict in verdicts),
@@ -181,15 +181,15 @@ def _total(verdicts: Sequence[Verdict]) -> Verdict:
     )
 
 
-def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Verdict:
+def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[RecordSpan]) -> JournalVerdict:
     """The verdict on one claim; ``in_log`` is in log order."""
     # 1. Sequences that do not ascend.
     problems = _steps_back(in_log)
     steps_back = len(problems)
     ascending = _Ascending(in_log)
     # 3. Overlaps: more records than different sequences.
-    distinct = _covered(ascending.stretches)
-    duplicates = sum(stretch.count for stretch in in_log) - distinct
+    distinct = _covered(ascending.spans)
+    duplicates = sum(span.count for span in in_log) - distinct
     acknowledged = twice = found = missing = said_end = 0
     for one in sorted(said, key=lambda one: one.first_sequence):
         # 3. Do not count sequences again that an earlier acknowledgement covers.
@@ -209,7 +209,7 @@ def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Ver
             )
         acknowledged, twice = acknowledged + count, twice + one.count - count
         found, missing = found + here, missing + absent
-    return Verdict(
+    return JournalVerdict(
         acknowledged=acknowledged,
         found=found,
         misplaced=acknowledged - found - missing,
@@ -222,46 +222,46 @@ def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Ver
     )
 
 
-def _steps_back(in_log: Sequence[Stretch]) -> list[str]:
-    """A sentence for each stretch that begins at or below an earlier sequence; each duplicate causes one as well."""
+def _steps_back(in_log: Sequence[RecordSpan]) -> list[str]:
+    """A sentence for each span that begins at or below an earlier sequence; each duplicate causes one as well."""
     problems: list[str] = []
     highest = -1
-    for stretch in in_log:
-        if stretch.first_sequence <= highest:
+    for span in in_log:
+        if span.first_sequence <= highest:
             problems.append(
-                f"{stretch.claim}: sequence {stretch.first_sequence} at offset {stretch.base_offset} follows {highest}"
+                f"{span.claim}: sequence {span.first_sequence} at offset {span.base_offset} follows {highest}"
             )
-        highest = max(highest, stretch.end_sequence - 1)
+        highest = max(highest, span.end_sequence - 1)
     return problems
 
 
 class _Ascending:
-    """The stretches of one claim, searchable by sequence."""
+    """The spans of one claim, searchable by sequence."""
 
-    def __init__(self, members: Sequence[Stretch]) -> None:
-        self.stretches = sorted(members, key=lambda stretch: stretch.first_sequence)
-        self._starts = [stretch.first_sequence for stretch in self.stretches]
-        self._highest_ends = list(accumulate((stretch.end_sequence for stretch in self.stretches), max))
+    def __init__(self, members: Sequence[RecordSpan]) -> None:
+        self.spans = sorted(members, key=lambda span: span.first_sequence)
+        self._starts = [span.first_sequence for span in self.spans]
+        self._highest_ends = list(accumulate((span.end_sequence for span in self.spans), max))
 
-    def within(self, first: int, end: int) -> list[Stretch]:
-        """The parts of stretches within this range of sequences, ``end`` exclusive, ascending."""
-        near = self.stretches[bisect_right(self._highest_ends, first) : bisect_left(self._starts, end)]
-        return [_cut(stretch, first, end) for stretch in near if stretch.end_sequence > first]
+    def within(self, first: int, end: int) -> list[RecordSpan]:
+        """The parts of spans within this range of sequences, ``end`` exclusive, ascending."""
+        near = self.spans[bisect_right(self._highest_ends, first) : bisect_left(self._starts, end)]
+        return [_cut(span, first, end) for span in near if span.end_sequence > first]
 
 
-def _cut(stretch: Stretch, first: int, end: int) -> Stretch:
-    start, stop = max(first, stretch.first_sequence), min(end, stretch.end_sequence)
-    return Stretch(
-        claim=stretch.claim, first_sequence=start, base_offset=Offset(start + stretch.shift), count=stop - start
+def _cut(span: RecordSpan, first: int, end: int) -> RecordSpan:
+    start, stop = max(first, span.first_sequence), min(end, span.end_sequence)
+    return RecordSpan(
+        claim=span.claim, first_sequence=start, base_offset=Offset(start + span.shift), count=stop - start
     )
 
 
-def _covered(ascending: Iterable[Stretch]) -> int:
-    """The number of different sequences in these stretches."""
+def _covered(ascending: Iterable[RecordSpan]) -> int:
+    """The number of different sequences in these spans."""
     covered = 0
     position: int | None = None
-    for stretch in ascending:
-        start = stretch.first_sequence if position is None else max(position, stretch.first_sequence)
-        covered += max(0, stretch.end_sequence - start)
-        position = max(start, stretch.end_sequence)
+    for span in ascending:
+        start = span.first_sequence if position is None else max(position, span.first_sequence)
+        covered += max(0, span.end_sequence - start)
+        position = max(start, span.end_sequence)
     return covered

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
-from pykraft.client.thread import Place
+from pykraft.client.thread import NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.host import Host
@@ -26,16 +26,16 @@ from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import VoterSet
 
 R = TypeVar("R")
-Answer: TypeAlias = Callable[[R | BaseException], None]
+OnAnswer: TypeAlias = Callable[[R | BaseException], None]
 """Answers a waiting call, from the node's loop; an exception is raised there. Only the first answer counts."""
 
 logger = logging.getLogger("pykraft")
 
 
-class Asked(Protocol):
+class HostAccess(Protocol):
     """Passes calls on to the host: a `Life`, or the node that owns it."""
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
+    async def ask(self, act: Callable[[Host, OnAnswer[R]], object], *, doubt: str | None = None) -> R:
         """See `Life.ask`."""
         ...
 
@@ -43,10 +43,10 @@ class Asked(Protocol):
 class Life:
     """The life of one node: `begin` starts it, its ``over`` callback reports the end."""
 
-    def __init__(self, config: NodeConfig, place: Place, *, is_guest: bool) -> None:
+    def __init__(self, config: NodeConfig, loops: NodeLoops, *, is_guest: bool) -> None:
         self.config = config
         self.engine = Engine()
-        self.place = place
+        self.loops = loops
         self.failure: BaseException | None = None
         """The error that ended the node; None if the application stopped it."""
         self.is_begun = False
@@ -108,7 +108,7 @@ class Life:
         self.is_begun = True
         self._task.add_done_callback(lambda _: over())
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
+    async def ask(self, act: Callable[[Host, OnAnswer[R]], object], *, doubt: str | None = None) -> R:
         """Call the host on its loop, and wait until ``act`` answers. Cancelling the wait does not cancel the call.
 
         ``doubt`` is for a call that may take effect although the node ended before it answered: it describes that
@@ -122,7 +122,7 @@ class Life:
         if loop is not self._loop:
             raise UsageError("call a node on the loop that initialized it; asyncio.run_coroutine_threadsafe goes there")
         future: asyncio.Future[R] = loop.create_future()
-        to_application = self.place.to_application
+        to_application = self.loops.to_application
         is_begun = False
 
         def call(host: Host) -> None:
@@ -135,7 +135,7 @@ class Life:
 
         # Only a call that reached the host can be in doubt; any other certainly had no effect.
         self._waiting[future] = lambda: self._in_doubt(doubt) if is_begun and doubt is not None else self._ended()
-        self.place.to_node(self.engine.call, call, answer)
+        self.loops.to_node(self.engine.call, call, answer)
         try:
             return await future
         finally:
@@ -165,20 +165,20 @@ class Life:
             self.is_over = True
             self._unbind()
         elif self.is_begun:
-            self.place.to_node(self.engine.stop)
+            self.loops.to_node(self.engine.stop)
         else:
             self._task.cancel()
 
     async def _live(self, attach: Callable[[Host], None], begun: Callable[[object], None]) -> None:
         sockets = dict(self._sockets)
         try:
-            await self.place.run(
+            await self.loops.run(
                 lambda: self.engine.run(
                     self.config,
                     sockets=sockets,
                     is_guest=self._is_guest,
                     begin=attach,
-                    begun=lambda: self.place.to_application(begun, None),
+                    begun=lambda: self.loops.to_application(begun, None),
                 ),
                 self.engine.stop,
             )

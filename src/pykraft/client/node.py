@@ -22,12 +22,12 @@ from typing import Any, Final, Generic, Self, TypeVar, overload
 from pykraft.client.appends import append, append_and_commit
 from pykraft.client.arguments import INT32_MAX, Records, epoch_number, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.life import Answer, Life
+from pykraft.client.life import Life, OnAnswer
 from pykraft.client.listener import Listener
 from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
 from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
-from pykraft.client.thread import OwnThread, Place, SameLoop
+from pykraft.client.thread import NodeLoops, OwnThread, SameLoop
 from pykraft.client.watch import LeaderWatch
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeConfig
 from pykraft.core.status import Status
@@ -64,12 +64,12 @@ class Node(Generic[T]):
         if not isinstance(config, NodeConfig):
             raise UsageError(f"{config!r} is not a configuration: pykraft.client.configure makes one")
         check_serde(serde)
-        self.place: Place = OwnThread() if own_thread else SameLoop()
+        self.loops: NodeLoops = OwnThread() if own_thread else SameLoop()
         """Where the node's loop runs; internal."""
         self._serde: Serde[T] = serde
-        self._life = Life(config, self.place, is_guest=not own_thread)
+        self._life = Life(config, self.loops, is_guest=not own_thread)
         self._listeners: Subscriptions[T] = Subscriptions(self, serde)
-        self._watch = LeaderWatch(self.place)
+        self._watch = LeaderWatch(self.loops)
         self._shutdown: asyncio.Task[None] | None = None
         self._body: asyncio.Task[Any] | None = None
         self._is_interrupted = False
@@ -200,7 +200,7 @@ class Node(Generic[T]):
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
 
-        def act(host: Host, answer: Answer[None]) -> None:
+        def act(host: Host, answer: OnAnswer[None]) -> None:
             host.transfer_leadership(
                 target_id, epoch=host.status.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer
             )
@@ -259,7 +259,7 @@ class Node(Generic[T]):
         Each call begins a new interval of the idle ratio. Errors: NotRunningError.
         """
 
-        def act(host: Host, answer: Answer[Metrics]) -> None:
+        def act(host: Host, answer: OnAnswer[Metrics]) -> None:
             del host
             self._life.engine.metrics(answer)
 
@@ -326,20 +326,20 @@ class Node(Generic[T]):
         found = self._status().voters.listeners(NodeId(node_id))
         return found.get(listener_name or self._life.config.default_listener)
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
+    async def ask(self, act: Callable[[Host, OnAnswer[R]], object], *, doubt: str | None = None) -> R:
         """Internal: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
         return await self._life.ask(act, doubt=doubt)
 
     def call_host(self, act: Callable[[Host], object]) -> None:
         """Internal: call the host on its loop; an exception there ends the node."""
         engine = self._life.engine
-        self.place.to_node(engine.call, act, engine.fail_unless_ended)
+        self.loops.to_node(engine.call, act, engine.fail_unless_ended)
 
     def listener_failed(self, error: BaseException) -> None:
         """Internal: a listener raised this error, which ends the node."""
         if self._life.is_over and not isinstance(error, NotRunningError | OutcomeUnknownError):
             logger.error("a listener failed after the end of its node", exc_info=error)
-        self.place.to_node(self._life.engine.fail, error)
+        self.loops.to_node(self._life.engine.fail, error)
 
     def _status(self) -> Status:
         """The status of a node that was initialized. Errors: NotRunningError."""
@@ -352,7 +352,7 @@ class Node(Generic[T]):
     async def _ask(self, do: Callable[[Host], None]) -> None:
         """Call the host, and wait until the call returned."""
 
-        def act(host: Host, answer: Answer[None]) -> None:
+        def act(host: Host, answer: OnAnswer[None]) -> None:
             do(host)
             answer(None)
 
@@ -378,7 +378,7 @@ class Node(Generic[T]):
         deadline_s = time.monotonic() + timeout_ms / 1_000
         if self._life.is_begun and not self._life.is_over:
             self._listeners.begin_shutdown()
-            self.place.to_node(self._life.engine.leave, timeout_ms)
+            self.loops.to_node(self._life.engine.leave, timeout_ms)
         else:
             self._life.stop()
         await self._life.wait_over()

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import check_records, epoch_number, whole_number
-from pykraft.client.life import Answer, Asked
+from pykraft.client.life import HostAccess, OnAnswer
 from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
 from pykraft.host.host import Host
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
@@ -25,18 +25,18 @@ PIECE_RECORDS_MAX: Final = 100
 """Records taken from an iterable at a time, and written before the next are taken."""
 
 
-async def begin_snapshot(node: Asked, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
+async def begin_snapshot(node: HostAccess, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
     """See `pykraft.client.node.Node.create_snapshot`."""
     whole_number("offset", offset, least=0)
     snapshot_id = OffsetAndEpoch(Offset(offset), Epoch(epoch_number(epoch)))
-    taken: TakenSnapshot | None = await node.ask(lambda host, answer: host.create_snapshot(snapshot_id, serde, answer))
+    taken: NewSnapshot | None = await node.ask(lambda host, answer: host.create_snapshot(snapshot_id, serde, answer))
     return None if taken is None else Snapshot(node, taken)
 
 
 class Snapshot(Generic[T]):
     """Created by `Node.create_snapshot`: call `append` any number of times, then `freeze`. ``async with`` closes it."""
 
-    def __init__(self, node: Asked, taken: TakenSnapshot) -> None:
+    def __init__(self, node: HostAccess, taken: NewSnapshot) -> None:
         self._node = node
         self._taken = taken
         self.is_frozen = False
@@ -73,7 +73,7 @@ class Snapshot(Generic[T]):
     async def close(self) -> None:
         """Discard the snapshot, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
 
-        def act(host: Host, answer: Answer[None]) -> None:
+        def act(host: Host, answer: OnAnswer[None]) -> None:
             del host
             self._taken.close()
             answer(None)
@@ -81,7 +81,7 @@ class Snapshot(Generic[T]):
         await self._node.ask(act)
 
     async def _append(self, piece: list[T]) -> None:
-        def act(host: Host, answer: Answer[None]) -> None:
+        def act(host: Host, answer: OnAnswer[None]) -> None:
             del host
             self._taken.append(piece, answer)
 

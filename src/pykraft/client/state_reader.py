@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 
-from pykraft.client.life import Answer, Asked
+from pykraft.client.life import HostAccess, OnAnswer
 from pykraft.errors import PykraftError, UsageError
 from pykraft.host.host import Host
 from pykraft.snapshot.contained import ContainsLog
@@ -24,16 +24,16 @@ PIECE_SIZE_BYTES: Final = 1024 * 1024
 """About this many bytes of batches are read at a time, at least one batch."""
 
 
-Piece: TypeAlias = list[SnapshotBatch[T]]
-Elsewhere: TypeAlias = Callable[[Callable[[], Piece[T] | PykraftError]], Awaitable[Piece[T]]]
+SnapshotPiece: TypeAlias = list[SnapshotBatch[T]]
+Elsewhere: TypeAlias = Callable[[Callable[[], SnapshotPiece[T] | PykraftError]], Awaitable[SnapshotPiece[T]]]
 """Runs a read off the loop, and returns or raises its result."""
 
 
-def read_by(node: Asked) -> Elsewhere[T]:
+def read_by(node: HostAccess) -> Elsewhere[T]:
     """Run reads where the node reads its files. Errors of the reads: NotRunningError, too."""
 
-    async def run(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
-        def act(host: Host, answer: Answer[Piece[T]]) -> None:
+    async def run(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:
+        def act(host: Host, answer: OnAnswer[SnapshotPiece[T]]) -> None:
             host.read(read, answer)
 
         return await node.ask(act)
@@ -41,7 +41,7 @@ def read_by(node: Asked) -> Elsewhere[T]:
     return run
 
 
-async def read_in_a_thread(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
+async def read_in_a_thread(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:
     """Run a read in a thread, for a client without a node."""
     piece = await asyncio.to_thread(read)
     if isinstance(piece, PykraftError):
@@ -92,9 +92,9 @@ class StateReader(ContainsLog, Generic[T]):
         self._reader = None
 
 
-def _piece(batches: Iterator[SnapshotBatch[T]]) -> Piece[T] | PykraftError:
+def _piece(batches: Iterator[SnapshotBatch[T]]) -> SnapshotPiece[T] | PykraftError:
     """The next batches, none at the end; or the error that prevents reading them."""
-    piece: Piece[T] = []
+    piece: SnapshotPiece[T] = []
     left_bytes = PIECE_SIZE_BYTES
     try:
         for batch in batches:

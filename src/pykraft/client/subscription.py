@@ -22,14 +22,14 @@ from inspect import isawaitable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.life import Asked
+from pykraft.client.life import HostAccess
 from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
 from pykraft.client.listener_call import listener_call
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import begin_snapshot
 from pykraft.client.state_reader import StateReader, read_by
-from pykraft.client.thread import Call, Place
+from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
@@ -43,10 +43,10 @@ NO_LOADER: Final = f"what came before is in a snapshot now, and the listener has
 logger = logging.getLogger("pykraft")
 
 
-class Owner(Asked, Protocol):
+class Owner(HostAccess, Protocol):
     """The node of a subscription; called on the application's loop."""
 
-    place: Place
+    loops: NodeLoops
 
     def call_host(self, act: Callable[[Host], object]) -> None:
         """Call the host on its loop; an exception there ends the node."""
@@ -62,7 +62,7 @@ class _Delivery:
     """One due call: a description for errors, and the call itself."""
 
     story: str
-    make: Call
+    make: LoopCall
 
 
 class Subscription(Generic[T]):
@@ -99,7 +99,7 @@ class Subscription(Generic[T]):
             self, self._from_offset, is_held=True, loader=self._loader, on_skipped=self.on_skipped
         )
         if self._loader is None:
-            self._owner.place.to_application(self._note_applied, self._registration.next_offset)
+            self._owner.loops.to_application(self._note_applied, self._registration.next_offset)
         self._registration.release()
 
     def check_offset(self, log_start_offset: Offset) -> None:
@@ -117,12 +117,12 @@ class Subscription(Generic[T]):
             self._registration.remove()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """On the node's side; see `pykraft.host.delivery.Listener`."""
+        """On the node's side; see `pykraft.host.delivery.HostListener`."""
         self._pass_on(self._commit, batches)
 
     def on_skipped(self, next_offset: Offset, start_offset: Offset) -> None:
         """On the node's side: the log no longer has these offsets; the listener continues after them."""
-        self._owner.place.to_application(self._skipped, next_offset, start_offset)
+        self._owner.loops.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
         """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
@@ -137,7 +137,7 @@ class Subscription(Generic[T]):
         self._pass_on(self._save_snapshot, snapshot_id)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """On the node's side; see `pykraft.host.delivery.Listener`."""
+        """On the node's side; see `pykraft.host.delivery.HostListener`."""
         self._pass_on(self._leader_change, LeaderAndEpoch(leader_id, epoch))
 
     def start(self) -> None:
@@ -201,7 +201,7 @@ class Subscription(Generic[T]):
     def _pass_on(self, act: Callable[..., None], what: object) -> None:
         assert self._registration is not None
         self._registration.hold()
-        self._owner.place.to_application(act, what)
+        self._owner.loops.to_application(act, what)
 
     def _release(self, host: Host) -> None:
         """On the node's side: the application has handled the last delivery."""

@@ -18,24 +18,24 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pykraft.server.run import loop_factory
 
-Call: TypeAlias = Callable[..., object]
-Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+LoopCall: TypeAlias = Callable[..., object]
+NodeMain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 JOIN_TIMEOUT_S: Final = 1.0
 """How long a thread that has sent its last call may take to end."""
 
 
-class Place(Protocol):
+class NodeLoops(Protocol):
     """Two loops, or one: the application's and the node's."""
 
-    def to_node(self, act: Call, *arguments: object) -> None:
+    def to_node(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the node's loop; if the caller is on it already, at once."""
         ...
 
-    def to_application(self, act: Call, *arguments: object) -> None:
+    def to_application(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the application's loop; if both are the same loop, at once."""
         ...
 
-    async def run(self, main: Main, stop: Callable[[], None]) -> None:
+    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
         """Run the node's ``main`` on its loop until it returns; if this is cancelled, ``stop`` ends it.
 
         Errors: any exception of ``main``.
@@ -46,16 +46,16 @@ class Place(Protocol):
 class SameLoop:
     """The node shares the application's loop."""
 
-    def to_node(self, act: Call, *arguments: object) -> None:
-        """See `Place`."""
+    def to_node(self, act: LoopCall, *arguments: object) -> None:
+        """See `NodeLoops`."""
         act(*arguments)
 
-    def to_application(self, act: Call, *arguments: object) -> None:
-        """See `Place`."""
+    def to_application(self, act: LoopCall, *arguments: object) -> None:
+        """See `NodeLoops`."""
         act(*arguments)
 
-    async def run(self, main: Main, stop: Callable[[], None]) -> None:
-        """See `Place`; a cancelled node ends by itself."""
+    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
+        """See `NodeLoops`; a cancelled node ends by itself."""
         del stop
         await main()
 
@@ -68,18 +68,18 @@ class OwnThread:
         self._to_application: _Way | None = None
         self._is_cancelled = False
 
-    def to_node(self, act: Call, *arguments: object) -> None:
-        """See `Place`; dropped before `run`."""
+    def to_node(self, act: LoopCall, *arguments: object) -> None:
+        """See `NodeLoops`; dropped before `run`."""
         if self._to_node is not None:
             self._to_node.send(act, arguments)
 
-    def to_application(self, act: Call, *arguments: object) -> None:
-        """See `Place`."""
+    def to_application(self, act: LoopCall, *arguments: object) -> None:
+        """See `NodeLoops`."""
         if self._to_application is not None:
             self._to_application.send(act, arguments)
 
-    async def run(self, main: Main, stop: Callable[[], None]) -> None:
-        """See `Place`."""
+    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
+        """See `NodeLoops`."""
         loop = asyncio.get_running_loop()
         self._to_application = _Way(loop)
         ended: asyncio.Future[BaseException | None] = loop.create_future()
@@ -116,10 +116,10 @@ class _Way:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[tuple[Call, tuple[object, ...]]] = deque()
+        self._waiting: deque[tuple[LoopCall, tuple[object, ...]]] = deque()
         self._is_due = False
 
-    def send(self, act: Call, arguments: tuple[object, ...]) -> None:
+    def send(self, act: LoopCall, arguments: tuple[object, ...]) -> None:
         """Queue a call and wake the loop."""
         # Queue first, then check the flag: if the loop clears it in between, it also sees this call.
         self._waiting.append((act, arguments))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pykraft.client.thread import Place
+from pykraft.client.thread import NodeLoops
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.types import Epoch, NodeId
@@ -18,8 +18,8 @@ from pykraft.types import Epoch, NodeId
 class LeaderWatch:
     """A listener of the host on the node's side, an event on the application's side."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, loops: NodeLoops) -> None:
+        self._loops = loops
         self._news = asyncio.Event()
 
     def attach(self, host: Host) -> None:
@@ -27,12 +27,12 @@ class LeaderWatch:
         host.register(self, host.status.log_end_offset)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.Listener`; ignores records."""
+        """See `pykraft.host.delivery.HostListener`; ignores records."""
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `pykraft.host.delivery.Listener`."""
+        """See `pykraft.host.delivery.HostListener`."""
         del epoch, leader_id
-        self._place.to_application(self.tell)
+        self._loops.to_application(self.tell)
 
     def tell(self) -> None:
         """On the application's side: wake all waiters."""

@@ -240,7 +240,7 @@ class RejectProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerWish:
+class CompletePendingRequest:
     """Tell the caller that asked this node for an upgrade or a transfer how it ended, by the handle of the request.
 
     Without an error the upgrade is appended, possible or already done, or the transfer is done.
@@ -315,7 +315,7 @@ Effect: TypeAlias = (
     | ClosePeer
     | AcceptProposal
     | RejectProposal
-    | AnswerWish
+    | CompletePendingRequest
     | NotifyHighWatermark
     | NotifyLeaderChange
     | NotifyRole

@@ -152,7 +152,7 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
     # entry. A leader that is being removed has no entry.
     voters = replica.voters.with_updated(replica.local.voter) or replica.voters
     # At first, only the checkpoint of a formatted quorum has the voter set, so the leader copies it into the log.
-    if voters == replica.voters and replica.membership.voters_offset != BOOTSTRAP_OFFSET:
+    if voters == replica.voters and replica.voter_history.voters_offset != BOOTSTRAP_OFFSET:
         return ()
     return (KRaftVersion(replica.kraft_version), KRaftVoters(voters))
 

@@ -28,13 +28,13 @@ from pykraft.core.events import (
 from pykraft.core.leader.appending import flushed
 from pykraft.core.log_view import LogView
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
-from pykraft.core.on.local_events import on_wish
+from pykraft.core.on.local_events import on_local_event
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import begin, initial_state
 from pykraft.core.state import Leader, State
 from pykraft.core.status import Status, status_of
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ProtocolError
 from pykraft.types import Election, Endpoint, Instant
 
@@ -47,7 +47,7 @@ class Raft:
         *,
         config: RaftConfig,
         local: LocalReplica,
-        membership: Membership,
+        voter_history: VoterHistory,
         bootstrap: tuple[Endpoint, ...] = (),
         election: Election | None,
         log: LogView,
@@ -56,21 +56,21 @@ class Raft:
     ) -> None:
         """``election`` and ``log`` are what recovery found and made durable; ``election`` is None for a new replica.
 
-        ``membership`` holds the voter sets and kraft.version levels that the configuration and the log name.
+        ``voter_history`` holds the voter sets and kraft.version levels that the configuration and the log name.
 
         Errors: UsageError when they cannot belong to a replica with this identity.
         """
         state = initial_state(
             config=config,
             local=local,
-            voters=membership.voters,
+            voters=voter_history.voters,
             election=election or Election(),
             log=log,
             rng=rng,
             now=now,
         )
         self._replica = Replica(
-            config=config, local=local, membership=membership, bootstrap=bootstrap, log=log, rng=rng, state=state
+            config=config, local=local, voter_history=voter_history, bootstrap=bootstrap, log=log, rng=rng, state=state
         )
         self.status: Status = status_of(self._replica)
         """What the last step left; any thread may read it."""
@@ -136,7 +136,7 @@ class Raft:
                 pass
             case _:
                 # Requests of the application and results of the host, such as a finished download.
-                on_wish(replica, event, now)
+                on_local_event(replica, event, now)
 
     def next_deadline_ms(self) -> int | None:
         """When `TimerDue` must come at the latest (mono ms); None when no timer is running."""
@@ -158,9 +158,9 @@ class Raft:
         return self._replica.log
 
     @property
-    def membership(self) -> Membership:
+    def voter_history(self) -> VoterHistory:
         """Voter sets and levels of ``kraft.version`` by offset, for inspection."""
-        return self._replica.membership
+        return self._replica.voter_history
 
 
 def _close(event: Event, error: ProtocolError) -> Effect:

@@ -24,7 +24,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.outbox import Outbox
 from pykraft.core.proof import PROVEN, Proof, Survey
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,
@@ -82,7 +82,7 @@ class Replica:
         *,
         config: RaftConfig,
         local: LocalReplica,
-        membership: Membership,
+        voter_history: VoterHistory,
         bootstrap: tuple[Endpoint, ...],
         log: LogView,
         rng: Random,
@@ -90,7 +90,7 @@ class Replica:
     ) -> None:
         self.config = config
         self.local = local
-        self.membership = membership
+        self.voter_history = voter_history
         self.log = log
         self.rng = rng
         self.state = state
@@ -130,12 +130,12 @@ class Replica:
     @property
     def voters(self) -> VoterSet:
         """The voter set in force."""
-        return self.membership.voters
+        return self.voter_history.voters
 
     @property
     def kraft_version(self) -> int:
         """The level of ``kraft.version`` in force."""
-        return self.membership.kraft_version
+        return self.voter_history.kraft_version
 
     @property
     def epoch(self) -> Epoch:
@@ -202,7 +202,7 @@ class Replica:
         # The remaining voters may be too few for a majority of the voter set that they know, and this replica may have
         # the longest log. Then nobody else can be elected. So it leads until its removal is committed, but does not
         # count its own vote.
-        return key is not None and self.membership.is_leaving(key, self.log.known_committed_end_offset)
+        return key is not None and self.voter_history.is_leaving(key, self.log.known_committed_end_offset)
 
     @property
     def is_only_voter(self) -> bool:

@@ -67,7 +67,7 @@ class Status(NamedTuple):
 
 def status_of(replica: Replica) -> Status:
     """The present status of this replica."""
-    log, membership = replica.log, replica.membership
+    log, membership = replica.log, replica.voter_history
     return Status(
         replica.role,
         replica.epoch,

@@ -70,7 +70,7 @@ class _History(Generic[T]):
         del self._offsets[:drop], self._values[:drop]
 
 
-class Membership:
+class VoterHistory:
     """Voter sets and levels by offset; ``static`` is the configured set, in force while the log has none."""
 
     def __init__(self, static: VoterSet, records: Iterable[tuple[Offset, MembershipRecord]] = ()) -> None:

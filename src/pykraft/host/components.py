@@ -23,16 +23,16 @@ from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
-from pykraft.host.pending_requests import Wishes
+from pykraft.host.pending_requests import PendingRequests
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.host.removal import Removal
+from pykraft.host.removal import FileRemoval
 from pykraft.host.scrubbing import Scrubbing
-from pykraft.host.snapshots.creation import Taking
+from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.store import Snapshots
-from pykraft.host.voter_mismatch import Standing
+from pykraft.host.snapshots.store import SnapshotStore
+from pykraft.host.voter_mismatch import VoterMismatch
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.schedule import Schedule
@@ -51,7 +51,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Components:
     """One of each component."""
 
     ports: Ports
@@ -62,14 +62,14 @@ class Parts:
     inbound: Inbound
     peers: Peers
     producers: Producers
-    wishes: Wishes
+    pending_requests: PendingRequests
     delivery: Delivery
     scrubbing: Scrubbing
-    snapshots: Snapshots
-    removal: Removal
-    taking: Taking
+    snapshots: SnapshotStore
+    removal: FileRemoval
+    snapshot_creation: SnapshotCreation
     measurements: Measurements
-    standing: Standing
+    voter_mismatch: VoterMismatch
     ending: Ending
 
 
@@ -82,14 +82,14 @@ def assemble(
     snapshot_files: SnapshotFiles,
     view: LogView,
     status: Callable[[], Status],
-) -> Parts:
+) -> Components:
     """Build the components of a node whose recovered log is shown by ``view``; ``status`` is the current one."""
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = _context(config)
-    return Parts(
+    return Components(
         ports=ports,
         inbox=inbox,
         held=held,
@@ -117,13 +117,13 @@ def assemble(
             find_batch=partial(_find_batch, view, reads),
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
-        wishes=Wishes(),
+        pending_requests=PendingRequests(),
         delivery=Delivery(
             ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files, schedule=_schedule(config.log)
         ),
         scrubbing=scrubbing,
-        snapshots=Snapshots(ports, inbox, snapshot_files, log),
-        removal=Removal(
+        snapshots=SnapshotStore(ports, inbox, snapshot_files, log),
+        removal=FileRemoval(
             ports,
             snapshot_files.fs,
             snapshot_files.directory,
@@ -131,9 +131,11 @@ def assemble(
             # A log that starts above 0 gave way to a snapshot, perhaps in this start, and its files may still linger.
             is_to_look=view.start_offset > 0,
         ),
-        taking=Taking(ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max),
+        snapshot_creation=SnapshotCreation(
+            ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max
+        ),
         measurements=Measurements(),
-        standing=Standing(ports, config, key),
+        voter_mismatch=VoterMismatch(ports, config, key),
         ending=Ending(),
     )
 

@@ -33,10 +33,10 @@ from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.recent_batches import Batch, RecentBatches
+from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.loading import Loader, Loading, OnSkipped, Wanted
-from pykraft.host.snapshots.trigger import Saving
+from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, SnapshotToLoad
+from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.schedule import Schedule
@@ -65,7 +65,7 @@ class CommittedBatch:
         return [] if self.is_control else decode_values(self.data)
 
 
-class Listener(Protocol):
+class HostListener(Protocol):
     """The application's side, called on the host's thread: it must return soon and never raise.
 
     It may call the host back (propose, resign, register).
@@ -90,15 +90,15 @@ class Registration:
     def __init__(
         self,
         delivery: Delivery,
-        listener: Listener,
+        listener: HostListener,
         next_offset: Offset,
         *,
         is_held: bool,
-        loading: Loading,
+        loading: SnapshotLoading,
     ) -> None:
         self.listener = listener
         self._loading = loading
-        self._saving = Saving(delivery.schedule, delivery.wake) if loading.can_save else None
+        self._saving = SnapshotTrigger(delivery.schedule, delivery.wake) if loading.can_save else None
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -147,7 +147,7 @@ class Registration:
         return not (self._is_held or self._is_removed)
 
     @property
-    def _wanted(self) -> Wanted | None:
+    def _wanted(self) -> SnapshotToLoad | None:
         """The snapshot to deliver next; None when records come next."""
         return self._loading.wanted(self._next_offset, self._delivery.start_offset)
 
@@ -185,7 +185,7 @@ class Registration:
         self._loading.skipped(missed_from, self._next_offset)
         return True
 
-    def _load_snapshot(self, wanted: Wanted) -> None:
+    def _load_snapshot(self, wanted: SnapshotToLoad) -> None:
         """Open the snapshot; the registration is busy until it is open."""
         self._is_busy = True
         self._delivery.ports.submit_read(wanted.open, lambda reader: self._load(reader, wanted.load))
@@ -256,7 +256,7 @@ class Registration:
         if has_given:
             self.progress()
 
-    def _give(self, batches: Sequence[Batch]) -> bool:
+    def _give(self, batches: Sequence[HeaderAndBytes]) -> bool:
         if not batches:
             return False
         first = batches[0][0]
@@ -314,7 +314,7 @@ class Delivery:
 
     def register(
         self,
-        listener: Listener,
+        listener: HostListener,
         from_offset: Offset | None = None,
         *,
         is_held: bool = False,
@@ -337,7 +337,7 @@ class Delivery:
         if is_fresh and loader is not None:
             # A new listener gets the newest snapshot or the bootstrap checkpoint first.
             next_offset = Offset(0)
-        loading = Loading(loader, self.files, is_fresh=is_fresh, on_skipped=on_skipped)
+        loading = SnapshotLoading(loader, self.files, is_fresh=is_fresh, on_skipped=on_skipped)
         registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)
         registration.news = self._newest
         self._registrations.append(registration)

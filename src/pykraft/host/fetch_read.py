@@ -24,15 +24,15 @@ from typing import Final, Protocol, TypeAlias
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
-from pykraft.host.recent_batches import Batch, RecentBatches
+from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Offset
 
 READS_MAX: Final = 4
 """File reads for Fetches that run at one time."""
 
-Records: TypeAlias = Sequence[Buffer]
-Then: TypeAlias = Callable[[Records | None], None]
+RecordBuffers: TypeAlias = Sequence[Buffer]
+Then: TypeAlias = Callable[[RecordBuffers | None], None]
 """Gets the records, or None when the log was truncated meanwhile or is damaged there."""
 Suspect: TypeAlias = Callable[[Offset, Callable[[], None]], None]
 """Gets an offset whose batch failed its check, and a callback in case a second read finds no damage."""
@@ -111,7 +111,7 @@ class FetchReads:
         None when the log was truncated meanwhile or is damaged there.
         """
 
-        def found(records: Records | None) -> None:
+        def found(records: RecordBuffers | None) -> None:
             then(None if not records else Offset(next(scan(records[0], verify_crc=False))[1].base_offset))
 
         self.read(offset, self._recent.end_offset, 0, found)
@@ -163,7 +163,7 @@ def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffe
         return damage
 
 
-def batches_up_to(end_offset: Offset, data: Buffer) -> list[Batch]:
+def batches_up_to(end_offset: Offset, data: Buffer) -> list[HeaderAndBytes]:
     """The batches in ``data`` up to ``end_offset``, as views."""
     view = memoryview(data)
     found = takewhile(lambda placed: placed[1].end_offset <= end_offset, scan(data, verify_crc=False))

@@ -27,7 +27,7 @@ class HeldMessages:
     def __len__(self) -> int:
         return len(self._held)
 
-    def leave(self, key: MessageKey, after: Io, go: Callable[[], None]) -> None:
+    def send_when_durable(self, key: MessageKey, after: Io, go: Callable[[], None]) -> None:
         """Call ``go`` once job ``after`` is durable; an older message of the same key never leaves."""
         self._held.pop(key, None)
         if after <= self._durable:

@@ -31,13 +31,13 @@ from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.components import assemble
-from pykraft.host.delivery import Listener, Registration
+from pykraft.host.delivery import HostListener, Registration
 from pykraft.host.execute import end
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.ports import ConnectionId, Ports
-from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, Outcome
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, ProposalOutcome
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader, OnSkipped
 from pykraft.host.stepping import Stepping
 from pykraft.log.fs import Fs
@@ -55,7 +55,7 @@ class Host:
         self._opened = opened
         self._rng = rng
         self._recovered = opened.status
-        self._parts = assemble(
+        self._components = assemble(
             ports,
             opened.config,
             key=opened.key,
@@ -64,7 +64,7 @@ class Host:
             view=opened.view,
             status=lambda: self.status,
         )
-        self._stepping = Stepping(self._parts)
+        self._stepping = Stepping(self._components)
 
     @classmethod
     def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random) -> Host:
@@ -86,38 +86,38 @@ class Host:
     def on_accepted(self, connection: ConnectionId, listener_name: str, now: Instant) -> None:
         """A peer or client connected to this listener."""
         del now
-        self._parts.inbound.on_accepted(connection, listener_name)
+        self._components.inbound.on_accepted(connection, listener_name)
 
     def on_connected(self, connection: ConnectionId, now: Instant) -> None:
         """A dial succeeded."""
         del now
-        self._parts.peers.on_connected(connection)
+        self._components.peers.on_connected(connection)
 
     def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False) -> None:
         """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there."""
-        if self._parts.peers.owns(connection):
-            self._parts.peers.on_closed(connection, is_refused=is_refused)
+        if self._components.peers.owns(connection):
+            self._components.peers.on_closed(connection, is_refused=is_refused)
         else:
-            self._parts.inbound.on_closed(connection)
+            self._components.inbound.on_closed(connection)
         self._stepping.run(now)
 
     def on_frame(self, connection: ConnectionId, frame: Buffer, now: Instant) -> None:
         """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""
-        if self._parts.inbox.is_closed:
+        if self._components.inbox.is_closed:
             return
-        if self._parts.peers.owns(connection):
-            self._parts.peers.on_frame(connection, frame)
+        if self._components.peers.owns(connection):
+            self._components.peers.on_frame(connection, frame)
         else:
-            self._parts.inbound.on_frame(connection, frame)
+            self._components.inbound.on_frame(connection, frame)
         self._stepping.run(now)
 
     def on_io(self, io: Io, now: Instant) -> None:
         """Every job of the ordered lane up to and including this one is durable."""
-        if self._parts.inbox.is_closed:
+        if self._components.inbox.is_closed:
             return
-        self._parts.measurements.durable(io, now)
-        self._parts.held.persisted(io)
-        self._parts.removal.persisted(io)
+        self._components.measurements.durable(io, now)
+        self._components.held.persisted(io)
+        self._components.removal.persisted(io)
         self._put(Persisted(io=io), now)
 
     def on_tick(self, now: Instant) -> None:
@@ -130,7 +130,7 @@ class Host:
         *,
         epoch: Epoch,
         now: Instant,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[ProposalOutcome], None],
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
     ) -> int:
@@ -144,11 +144,11 @@ class Host:
 
         Errors: UsageError when there are no values or one is empty; then nothing is called.
         """
-        producers = self._parts.producers
+        producers = self._components.producers
         proposed = producers.propose(
             values, epoch=epoch, on_outcome=on_outcome, on_accepted=on_accepted, is_prepared=is_prepared
         )
-        if self._parts.inbox.is_closed:
+        if self._components.inbox.is_closed:
             producers.reject(proposed.handle, NotRunningError("the node has stopped"))
         elif producers.is_overfull:
             most = f"{UNDECIDED_PROPOSALS_MAX} proposals are already waiting for their outcome"
@@ -200,9 +200,9 @@ class Host:
 
         Source: Kafka's ``RaftClient.upgradeKRaftVersion``.
         """
-        handle = self._parts.wishes.begin(on_outcome)
-        if self._parts.inbox.is_closed:
-            self._parts.wishes.refuse(handle)
+        handle = self._components.pending_requests.begin(on_outcome)
+        if self._components.inbox.is_closed:
+            self._components.pending_requests.refuse(handle)
             return
         self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
 
@@ -223,10 +223,10 @@ class Host:
 
         Source: Raft dissertation §3.10.
         """
-        handle = self._parts.wishes.begin(on_outcome)
+        handle = self._components.pending_requests.begin(on_outcome)
         event = TransferRequested(handle=handle, epoch=epoch, target_id=target_id, timeout_ms=timeout_ms)
-        if self._parts.inbox.is_closed:
-            self._parts.wishes.refuse(handle)
+        if self._components.inbox.is_closed:
+            self._components.pending_requests.refuse(handle)
         else:
             self._put(event, now)
 
@@ -234,7 +234,7 @@ class Host:
         self,
         snapshot_id: OffsetAndEpoch,
         serializer: Serializer[Any],
-        on_begun: Callable[[TakenSnapshot | Exception | None], None],
+        on_begun: Callable[[NewSnapshot | Exception | None], None],
     ) -> None:
         """Start a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
 
@@ -244,26 +244,26 @@ class Host:
         Source: Kafka's ``RaftClient.createSnapshot``.
         """
         raft = self._stepping.raft
-        if raft is None or self._parts.inbox.is_closed:
+        if raft is None or self._components.inbox.is_closed:
             on_begun(NotRunningError("a snapshot is taken on a node that runs"))
         else:
-            self._parts.taking.begin(raft, snapshot_id, serializer, on_begun)
+            self._components.snapshot_creation.begin(raft, snapshot_id, serializer, on_begun)
 
     def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
         """Run ``read`` on the bulk lane, then call ``then`` with its result on this thread.
 
         ``then`` is called once, unless the node ends before. An exception of ``read`` ends the node.
         """
-        self._parts.ports.submit_read(read, then)
+        self._components.ports.submit_read(read, then)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over leadership and leave; `Ports.stop` follows within ``timeout_ms``."""
-        self._parts.peers.begin_shutdown()
+        self._components.peers.begin_shutdown()
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
     def register(
         self,
-        listener: Listener,
+        listener: HostListener,
         from_offset: Offset | None = None,
         *,
         is_held: bool = False,
@@ -280,7 +280,7 @@ class Host:
         Errors: UsageError for a listener that is already registered, and without ``loader`` for an offset below the log
         start.
         """
-        return self._parts.delivery.register(
+        return self._components.delivery.register(
             listener, from_offset, is_held=is_held, loader=loader, on_skipped=on_skipped
         )
 
@@ -289,23 +289,23 @@ class Host:
 
         Source: Kafka's ``KafkaRaftMetrics``, which are registered from initialize to close.
         """
-        raft, parts = self._stepping.raft, self._parts
-        if raft is None or parts.inbox.is_closed:
+        raft, components = self._stepping.raft, self._components
+        if raft is None or components.inbox.is_closed:
             return {}
         return read_metrics(
             raft,
-            parts.measurements,
+            components.measurements,
             node_id=self.node_id,
             directory_id=self.directory_id,
-            undecided_proposals=len(parts.producers),
-            violations=parts.inbound.violations + parts.peers.violations,
-            scrubbed_bytes=parts.scrubbing.scrubbed_bytes,
+            undecided_proposals=len(components.producers),
+            violations=components.inbound.violations + components.peers.violations,
+            scrubbed_bytes=components.scrubbing.scrubbed_bytes,
             now=now,
         )
 
     def end(self) -> None:
         """Take no further step, and give every open proposal and request an outcome. The files stay open."""
-        end(self._parts)
+        end(self._components)
 
     def close(self) -> None:
         """`end`, then close the files and release the lock. The ordered lane must be idle, and no read in progress.
@@ -315,7 +315,7 @@ class Host:
         Errors: StorageError.
         """
         self.end()
-        self._parts.snapshots.close()
+        self._components.snapshots.close()
         self._opened.close()
 
     @property
@@ -346,8 +346,8 @@ class Host:
     @property
     def is_left_gracefully(self) -> bool | None:
         """Whether a shutdown completed before its timeout; None when there was none."""
-        return self._parts.ending.is_graceful
+        return self._components.ending.is_graceful
 
     def _put(self, event: Event, now: Instant) -> None:
-        self._parts.inbox.put(event)
+        self._components.inbox.put(event)
         self._stepping.run(now)

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.core.events import Event
-from pykraft.host.recent_batches import Batch
+from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.types import Buffer
 
-NO_BATCHES: Sequence[Batch] = ()
+NO_BATCHES: Sequence[HeaderAndBytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Arrival:
     """One event, and the batches of its Fetch response."""
 
     event: Event
-    fetched: Sequence[Batch] = NO_BATCHES
+    fetched: Sequence[HeaderAndBytes] = NO_BATCHES
     slice_data: Buffer = b""
     """The bytes of its FetchSnapshot response."""
 
@@ -42,7 +42,7 @@ class Inbox:
         """True once the core takes no more steps."""
         return self._is_closed
 
-    def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES, slice_data: Buffer = b"") -> None:
+    def put(self, event: Event, fetched: Sequence[HeaderAndBytes] = NO_BATCHES, slice_data: Buffer = b"") -> None:
         """Add an event for a later step; ignored once closed."""
         if not self._is_closed:
             self._arrivals.append(Arrival(event, fetched, slice_data))

@@ -45,7 +45,7 @@ _NOMINEES: Final = frozenset({"prospective", "prospective-voted", "candidate"})
 _ELECTED: Final = frozenset({"leader", "follower", "observer"})
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What kind of value a metric has."""
 
     STATE = "state"
@@ -60,56 +60,81 @@ class Metric:
     """One metric, with its description for operators."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     meaning: str
     is_ours: bool = False
 
 
-def _kafkas(name: str, kind: Kind, unit: str, meaning: str) -> Metric:
+def _kafkas(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
     return Metric(name=name, kind=kind, unit=unit, meaning=meaning)
 
 
-def _ours(name: str, kind: Kind, unit: str, meaning: str) -> Metric:
+def _ours(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
     return Metric(name=name, kind=kind, unit=unit, meaning=meaning, is_ours=True)
 
 
 HOST_METRICS: Final = (
-    _kafkas("current-state", Kind.STATE, "", "state of this node; a leader that resigned is unattached"),
-    _kafkas("current-leader", Kind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
-    _kafkas("current-vote", Kind.GAUGE, "node id", "candidate that this node voted for in the epoch, -1 for none"),
-    _kafkas("current-vote-directory-id", Kind.TEXT, "uuid", "directory id of the current vote, zero while unknown"),
-    _kafkas("current-epoch", Kind.GAUGE, "epoch", "the epoch of this node"),
-    _kafkas("high-watermark", Kind.GAUGE, "offset", "everything below it is committed, -1 while unknown"),
-    _kafkas("log-end-offset", Kind.GAUGE, "offset", "end of this node's log (exclusive), unflushed records included"),
-    _kafkas("log-end-epoch", Kind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
-    _kafkas("number-unknown-voter-connections", Kind.GAUGE, "voters", "always 0: the voter set has the endpoints"),
-    _kafkas("number-of-voters", Kind.GAUGE, "voters", "size of the voter set"),
-    _kafkas("number-of-observers", Kind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"),
-    _kafkas("uncommitted-voter-change", Kind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"),
-    _kafkas("ignored-static-voters", Kind.GAUGE, "0 or 1", "the log's voter set overrides the configured voters"),
-    _kafkas("commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"),
-    _kafkas("commit-latency-max", Kind.SENSOR, "ms", "the longest commit-latency"),
-    _kafkas("election-latency-avg", Kind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
-    _kafkas("election-latency-max", Kind.SENSOR, "ms", "the longest election-latency"),
-    _kafkas("fetch-records-rate", Kind.SENSOR, "records/s", "records fetched from the leader"),
-    _kafkas("append-records-rate", Kind.SENSOR, "records/s", "records appended as the leader"),
-    _ours("batch-commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a whole batch"),
-    _ours("batch-commit-latency-max", Kind.SENSOR, "ms", "the longest batch-commit-latency"),
-    _ours("storage-latency-avg", Kind.SENSOR, "ms", "time until a storage job is durable"),
-    _ours("storage-latency-max", Kind.SENSOR, "ms", "the longest storage-latency"),
-    _ours("storage-unflushed-jobs", Kind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
-    _ours("quarantined", Kind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
-    _ours(
-        "unproven", Kind.GAUGE, "0 or 1", "this node's directory may have been emptied, and it does not vote or count"
+    _kafkas("current-state", MetricKind.STATE, "", "state of this node; a leader that resigned is unattached"),
+    _kafkas("current-leader", MetricKind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
+    _kafkas(
+        "current-vote", MetricKind.GAUGE, "node id", "candidate that this node voted for in the epoch, -1 for none"
     ),
-    _ours("damaged-places", Kind.GAUGE, "places", "known damaged places of the log, at most 100"),
-    _ours("scrubbed-bytes-total", Kind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
-    _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
-    _ours(
-        "refused-epochs-total", Kind.COUNTER, "requests", "requests and answers that wanted to raise the epoch too far"
+    _kafkas(
+        "current-vote-directory-id", MetricKind.TEXT, "uuid", "directory id of the current vote, zero while unknown"
     ),
-    _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed because of what a peer sent"),
+    _kafkas("current-epoch", MetricKind.GAUGE, "epoch", "the epoch of this node"),
+    _kafkas("high-watermark", MetricKind.GAUGE, "offset", "everything below it is committed, -1 while unknown"),
+    _kafkas(
+        "log-end-offset", MetricKind.GAUGE, "offset", "end of this node's log (exclusive), unflushed records included"
+    ),
+    _kafkas("log-end-epoch", MetricKind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
+    _kafkas(
+        "number-unknown-voter-connections", MetricKind.GAUGE, "voters", "always 0: the voter set has the endpoints"
+    ),
+    _kafkas("number-of-voters", MetricKind.GAUGE, "voters", "size of the voter set"),
+    _kafkas(
+        "number-of-observers", MetricKind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"
+    ),
+    _kafkas(
+        "uncommitted-voter-change", MetricKind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"
+    ),
+    _kafkas("ignored-static-voters", MetricKind.GAUGE, "0 or 1", "the log's voter set overrides the configured voters"),
+    _kafkas(
+        "commit-latency-avg", MetricKind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"
+    ),
+    _kafkas("commit-latency-max", MetricKind.SENSOR, "ms", "the longest commit-latency"),
+    _kafkas("election-latency-avg", MetricKind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
+    _kafkas("election-latency-max", MetricKind.SENSOR, "ms", "the longest election-latency"),
+    _kafkas("fetch-records-rate", MetricKind.SENSOR, "records/s", "records fetched from the leader"),
+    _kafkas("append-records-rate", MetricKind.SENSOR, "records/s", "records appended as the leader"),
+    _ours("batch-commit-latency-avg", MetricKind.SENSOR, "ms", "time from append to commit of a whole batch"),
+    _ours("batch-commit-latency-max", MetricKind.SENSOR, "ms", "the longest batch-commit-latency"),
+    _ours("storage-latency-avg", MetricKind.SENSOR, "ms", "time until a storage job is durable"),
+    _ours("storage-latency-max", MetricKind.SENSOR, "ms", "the longest storage-latency"),
+    _ours("storage-unflushed-jobs", MetricKind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
+    _ours("quarantined", MetricKind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
+    _ours(
+        "unproven",
+        MetricKind.GAUGE,
+        "0 or 1",
+        "this node's directory may have been emptied, and it does not vote or count",
+    ),
+    _ours("damaged-places", MetricKind.GAUGE, "places", "known damaged places of the log, at most 100"),
+    _ours("scrubbed-bytes-total", MetricKind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
+    _ours("undecided-proposals", MetricKind.GAUGE, "proposals", "proposals of the application without an outcome"),
+    _ours(
+        "refused-epochs-total",
+        MetricKind.COUNTER,
+        "requests",
+        "requests and answers that wanted to raise the epoch too far",
+    ),
+    _ours(
+        "closed-for-violation-total",
+        MetricKind.COUNTER,
+        "connections",
+        "connections closed because of what a peer sent",
+    ),
 )
 """All metrics of a host, in the order of the documentation."""
 
@@ -207,7 +232,7 @@ def read_metrics(
         "log-end-epoch": raft.log.last_epoch,
         "number-unknown-voter-connections": 0,
         "number-of-voters": len(status.voters),
-        "ignored-static-voters": int(raft.membership.ignores_static),
+        "ignored-static-voters": int(raft.voter_history.ignores_static),
     }
     if isinstance(state, Leader):
         values["number-of-observers"] = state.progress.observers_count(now)

@@ -32,14 +32,14 @@ from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.status import Status
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.directory_proof import DirectoryProof
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.host.snapshots.startup_check import set_damaged_aside
-from pykraft.host.voter_records import membership_at_start
+from pykraft.host.voter_records import voter_records_at_start
 from pykraft.log.config import LogConfig
-from pykraft.log.directory import Directory
+from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
@@ -56,14 +56,14 @@ class Opened:
 
     config: NodeConfig
     node_id: NodeId | None
-    directory: Directory
+    directory: LogDirectory
     log: Log
     snapshot_files: SnapshotFiles
     view: LogView
     elections: ElectionStore
     lane: OrderedLane
     election: Election | None
-    membership: Membership
+    voter_history: VoterHistory
     """Voter sets from configuration, snapshot and log."""
     proving: DirectoryProof
     """Whether this directory belongs to the voter whose id the node has."""
@@ -86,8 +86,8 @@ class Opened:
             log_start_offset=view.start_offset,
             log_end_offset=view.end_offset,
             committed_end_offset=view.committed_end_offset,
-            voters=membership.voters,
-            kraft_version=membership.kraft_version,
+            voters=voter_history.voters,
+            kraft_version=voter_history.kraft_version,
             quarantine=view.quarantine,
             is_proven=self.node_id is None or self.proving.proof.is_complete,
         )
@@ -104,7 +104,7 @@ class Opened:
                 default_listener=config.default_listener,
                 proof=self.proving.proof,
             ),
-            membership=self.membership,
+            voter_history=self.voter_history,
             bootstrap=config.bootstrap_servers,
             election=self.election,
             log=self.view,
@@ -134,7 +134,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     _check(config)  # step 1
     proving = DirectoryProof(fs, config)  # step 2
     with ExitStack() as undo:
-        directory = Directory.open(
+        directory = LogDirectory.open(
             fs,
             config.log_dir,
             node_id=config.node_id,
@@ -169,13 +169,13 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             leader_epoch=election.epoch if election else None,
             retention=_retention(config.log),
         )
-        membership = Membership(config.voters, membership_at_start(fs, log, recovery.control_offsets))
+        voter_history = VoterHistory(config.voters, voter_records_at_start(fs, log, recovery.control_offsets))
         proving.note_partition(
             elections,
             is_new=stored is None,
             is_log_empty=log.end_offset == 0,
-            voters=membership.voters.ids,
-            level=membership.kraft_version,
+            voters=voter_history.voters.ids,
+            level=voter_history.kraft_version,
         )
         undo.pop_all()
     return Opened(
@@ -188,7 +188,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         elections=elections,
         lane=OrderedLane(log, elections, file, proving.file),
         election=election,
-        membership=membership,
+        voter_history=voter_history,
         proving=proving,
         notes=tuple(notes),
         alarms=alarms,

@@ -112,7 +112,7 @@ class Peers:
         if contact.link is None:
             # Rule 1. Connecting and negotiating overlap with the disk writes that the request relies on.
             self._dial(contact, now)
-        self._held.leave(_key(contact), effect.after, lambda: self._let_leave(contact))
+        self._held.send_when_durable(_key(contact), effect.after, lambda: self._let_leave(contact))
 
     def begin_shutdown(self) -> None:
         """From now on, tell the core of idle connections that end, too."""

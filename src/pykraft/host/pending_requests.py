@@ -13,7 +13,7 @@ from pykraft.errors import NotRunningError, OutcomeUnknownError
 OnOutcome: TypeAlias = Callable[[Exception | None], None]
 
 
-class Wishes:
+class PendingRequests:
     """Waiting callers by handle."""
 
     def __init__(self) -> None:

@@ -77,13 +77,13 @@ class OutcomeUnknown:
     has_ended: bool = False
 
 
-Outcome: TypeAlias = Committed | Rejected | OutcomeUnknown
+ProposalOutcome: TypeAlias = Committed | Rejected | OutcomeUnknown
 
 
 @dataclass(slots=True, kw_only=True)
 class _Proposal:
     values: list[bytes]
-    on_outcome: Callable[[Outcome], None]
+    on_outcome: Callable[[ProposalOutcome], None]
     on_accepted: Callable[[Offset], None] | None
 
 
@@ -92,7 +92,7 @@ class _Appended:
     base_offset: Offset
     epoch: Epoch
     count: int
-    on_outcome: Callable[[Outcome], None]
+    on_outcome: Callable[[ProposalOutcome], None]
 
 
 class Producers:
@@ -117,7 +117,7 @@ class Producers:
         values: Sequence[bytes],
         *,
         epoch: Epoch,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: Callable[[ProposalOutcome], None],
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
     ) -> Proposed:

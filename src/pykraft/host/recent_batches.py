@@ -21,7 +21,7 @@ RECENT_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 _SPENT_MIN: Final = 256
 """The lists are compacted only after this many evictions at the front."""
 
-Batch: TypeAlias = tuple[BatchHeader, Buffer]
+HeaderAndBytes: TypeAlias = tuple[BatchHeader, Buffer]
 """One whole batch with a valid CRC: its header and its bytes."""
 
 
@@ -32,7 +32,7 @@ class RecentBatches:
         self._end_offset = end_offset
         self._size_bytes_max = size_bytes_max
         self._size_bytes = 0
-        self._batches: list[Batch] = []
+        self._batches: list[HeaderAndBytes] = []
         self._base_offsets: list[Offset] = []
         self._first = 0
 
@@ -51,7 +51,7 @@ class RecentBatches:
         """Bytes of all batches in memory."""
         return self._size_bytes
 
-    def append(self, batches: Sequence[Batch]) -> None:
+    def append(self, batches: Sequence[HeaderAndBytes]) -> None:
         """The log grew by these batches."""
         for batch in batches:
             header, data = batch
@@ -94,7 +94,7 @@ class RecentBatches:
             del self._base_offsets[: self._first]
             self._first = 0
 
-    def take(self, offset: Offset, end_offset: Offset, size_bytes_max: int) -> list[Batch]:
+    def take(self, offset: Offset, end_offset: Offset, size_bytes_max: int) -> list[HeaderAndBytes]:
         """Whole batches from the one that contains ``offset`` on, none that reaches beyond ``end_offset``.
 
         At least one, however large, if there is any; more while all fit into ``size_bytes_max``.
@@ -102,7 +102,7 @@ class RecentBatches:
         assert self.start_offset <= offset
         if offset >= self._end_offset:
             return []
-        taken: list[Batch] = []
+        taken: list[HeaderAndBytes] = []
         size_bytes = 0
         for at in range(bisect_right(self._base_offsets, offset, self._first) - 1, len(self._batches)):
             header, data = self._batches[at]

@@ -20,7 +20,7 @@ from pykraft.snapshot.files import FileKind, parse_snapshot_file
 from pykraft.types import Instant, Io
 
 
-class Removal:
+class FileRemoval:
     """For the partition directory of one node."""
 
     def __init__(self, ports: Ports, fs: Fs, directory: Path, *, delay_ms: int, is_to_look: bool = False) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pykraft.core.effects import Effect
 from pykraft.core.events import AnswersProgressed
 from pykraft.core.raft import Raft
-from pykraft.host.components import Parts
+from pykraft.host.components import Components
 from pykraft.host.execute import Step, execute
 from pykraft.host.inbox import Arrival
 from pykraft.types import Instant
@@ -23,8 +23,8 @@ from pykraft.types import Instant
 class Stepping:
     """Connects the core, once it runs, with the components that carry out its effects."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, components: Components) -> None:
+        self._components = components
         self._raft: Raft | None = None
         self._is_running = False
         self._deadline_ms: int | None = None
@@ -43,7 +43,7 @@ class Stepping:
 
     def run(self, now: Instant) -> None:
         """Take a step for each waiting event; does nothing before the core begins and within a step."""
-        raft, inbox = self._raft, self._parts.inbox
+        raft, inbox = self._raft, self._components.inbox
         if raft is None or self._is_running:
             return
         if self._deadline_ms is not None and self._deadline_ms <= now.mono_ms:
@@ -53,21 +53,21 @@ class Stepping:
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
         if not inbox.is_closed:
-            parts = self._parts
-            parts.scrubbing.poll(now, raft.log.end_offset)
-            parts.snapshots.poll(now)
-            parts.removal.poll(now)
-            parts.delivery.poll(now.mono_ms)
+            components = self._components
+            components.scrubbing.poll(now, raft.log.end_offset)
+            components.snapshots.poll(now)
+            components.removal.poll(now)
+            components.delivery.poll(now.mono_ms)
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
-            for part in (parts.scrubbing, parts.snapshots, parts.removal, parts.delivery):
+            for part in (components.scrubbing, components.snapshots, components.removal, components.delivery):
                 other_ms = part.next_deadline_ms
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
-            parts.ports.wake_at(wake_ms)
+            components.ports.wake_at(wake_ms)
 
     def _tell_progress(self, raft: Raft, now: Instant) -> None:
         """Report all answers in one event, because the core acts on its deadlines at the end of each step."""
-        arriving, leaving = self._parts.peers.arriving(), self._parts.inbound.leaving()
+        arriving, leaving = self._components.peers.arriving(), self._components.inbound.leaving()
         if arriving or leaving:
             event = AnswersProgressed(arriving=tuple(arriving), leaving=tuple(leaving))
             self._carry_out(raft, raft.step(event, now), None, now)
@@ -77,11 +77,11 @@ class Stepping:
         self._is_running = True
         step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, arrival=arrival)
         for effect in effects:
-            execute(self._parts, effect, step)
+            execute(self._components, effect, step)
             # The node has ended: no effect follows.
-            if self._parts.inbox.is_closed:
+            if self._components.inbox.is_closed:
                 break
         status = raft.status
-        self._parts.producers.lost(status.epoch if status.leads else None)
-        self._parts.standing.look(status, now)
+        self._components.producers.lost(status.epoch if status.leads else None)
+        self._components.voter_mismatch.look(status, now)
         self._is_running = False

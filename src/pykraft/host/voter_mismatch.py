@@ -15,7 +15,7 @@ from pykraft.host.ports import Ports
 from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
 
 
-class Standing:
+class VoterMismatch:
     """For the node with this key; call `look` after every step."""
 
     def __init__(self, ports: Ports, config: NodeConfig, key: ReplicaKey | None) -> None:

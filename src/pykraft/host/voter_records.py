@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
-from pykraft.log.voter_records import membership_of
+from pykraft.log.voter_records import voter_records_of
 from pykraft.snapshot.bootstrap import membership_in_snapshot
 from pykraft.types import KRaftVoters, MembershipRecord, Offset
 
 
-def membership_at_start(
+def voter_records_at_start(
     fs: Fs, log: Log, control_offsets: Iterable[Offset]
 ) -> Iterator[tuple[Offset, MembershipRecord]]:
     """Voter records by ascending offset; a snapshot's records get its last offset, -1 for the bootstrap checkpoint.
@@ -30,4 +30,4 @@ def membership_at_start(
     if snapshot_end or any(isinstance(record, KRaftVoters) for record in records):
         yield from ((Offset(snapshot_end - 1), record) for record in records)
     held = [offset for offset in control_offsets if log.start_offset <= offset < log.end_offset]
-    yield from (entry for entry in membership_of(log, held) if entry[0] >= snapshot_end)
+    yield from (entry for entry in voter_records_of(log, held) if entry[0] >= snapshot_end)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pykraft
 from pykraft.client.journal import Led
-from pykraft.client.journal_check import Verdict, check_journal, stretches
+from pykraft.client.journal_check import JournalVerdict, check_journal, record_spans
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
@@ -265,7 +265,7 @@ class Cluster:
         statuses = {node_id: node.process.wait() for node_id, node in self.replicas.items()}
         return {node_id: statuses[node_id] for node_id in self.nodes}
 
-    def finish(self) -> Verdict:
+    def finish(self) -> JournalVerdict:
         """End the load, let all replicas catch up, stop them, and `check` the logs; returns a verdict without problems.
 
         Errors: LocalQuorumError, also when a node's exit status is not 0, or when a log lacks acknowledged records.
@@ -280,7 +280,7 @@ class Cluster:
             raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
         return verdict
 
-    def check(self, *, caught_up_offset: int) -> Verdict:
+    def check(self, *, caught_up_offset: int) -> JournalVerdict:
         """Compare the logs of the stopped replicas, and compare the journal with the longest log.
 
         Errors: LocalQuorumError when the logs are not identical, or do not all reach ``caught_up_offset``; UsageError
@@ -292,7 +292,7 @@ class Cluster:
         streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.replicas.items()}
         require_identical(streams, end_offset=caught_up_offset)
         furthest = max(streams.values(), key=lambda stream: (stream.last_epoch, stream.end_offset))
-        return check_journal(self.journal.acknowledgements(), stretches(furthest.data))
+        return check_journal(self.journal.acknowledgements(), record_spans(furthest.data))
 
     def _node(
         self, node_id: int, ports: Mapping[int, int], properties: Mapping[str, str], bootstrap: Sequence[Endpoint]

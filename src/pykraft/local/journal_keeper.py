@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import TypeVar
 
-from pykraft.client.journal import Acknowledged, Event, Led, Started, parse_event
+from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, parse_event
 from pykraft.errors import LocalQuorumError, ProtocolError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child
 
@@ -30,7 +30,7 @@ class JournalKeeper:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._events: list[Event] = []
+        self._events: list[JournalEvent] = []
         self._faults: list[str] = []
         self._changed = Condition()
 
@@ -43,7 +43,7 @@ class JournalKeeper:
         with self._changed:
             return len(self._events)
 
-    def events(self, *, since: int = 0) -> list[Event]:
+    def events(self, *, since: int = 0) -> list[JournalEvent]:
         """All entries so far. Errors: LocalQuorumError for an invalid line."""
         with self._changed:
             if self._faults:
@@ -61,7 +61,7 @@ class JournalKeeper:
 
     def wait_for(
         self,
-        look: Callable[[Sequence[Event]], T | None],
+        look: Callable[[Sequence[JournalEvent]], T | None],
         what: str,
         *,
         since: int = 0,
@@ -90,7 +90,7 @@ class JournalKeeper:
     def wait_for_started(self, node_id: int, *, since: int, process: Child) -> None:
         """Wait until this node reports that it serves; ``since`` is a mark from before its start."""
 
-        def look(events: Sequence[Event]) -> bool:
+        def look(events: Sequence[JournalEvent]) -> bool:
             return any(isinstance(event, Started) and event.node == node_id for event in events)
 
         self.wait_for(look, f"{process.name} to serve", since=since, alive=[process])
@@ -105,7 +105,7 @@ class JournalKeeper:
     def wait_for_leader(self, *, since: int, alive: Sequence[Child] = ()) -> Led:
         """The first node that reports a leadership after this mark."""
 
-        def look(events: Sequence[Event]) -> Led | None:
+        def look(events: Sequence[JournalEvent]) -> Led | None:
             return next((event for event in events if isinstance(event, Led)), None)
 
         return self.wait_for(look, "a leader", since=since, alive=alive)
@@ -115,7 +115,7 @@ class JournalKeeper:
     ) -> None:
         """Wait until this many records were acknowledged after this mark, by nodes other than ``except_by``."""
 
-        def look(events: Sequence[Event]) -> bool:
+        def look(events: Sequence[JournalEvent]) -> bool:
             said = [event for event in events if isinstance(event, Acknowledged) and event.node != except_by]
             return sum(event.count for event in said) >= count
 

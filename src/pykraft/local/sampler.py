@@ -18,14 +18,14 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Final, Self
 
-from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import PykraftError
 from pykraft.types import Endpoint
 
 INTERVAL_S: Final = 0.2
 SAMPLES_MAX: Final = 10_000
-ANSWER_LIMITS: Final = Limits(timeout_ms=250, request_timeout_ms=250, retry_backoff_ms=25)
+ANSWER_LIMITS: Final = AdminLimits(timeout_ms=250, request_timeout_ms=250, retry_backoff_ms=25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

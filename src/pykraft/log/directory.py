@@ -1,8 +1,8 @@
 """A log directory (an entry of ``log.dirs``) that this process owns: its lock and its identity.
 
-Invariant: while a `Directory` is open, this process holds ``.lock`` against every other process, Java or Python, that
-asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions are handled elsewhere
-(`pykraft.log.small_files.partition`).
+Invariant: while a `LogDirectory` is open, this process holds ``.lock`` against every other process, Java or Python,
+that asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions are handled
+elsewhere (`pykraft.log.small_files.partition`).
 
 Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
 """
@@ -37,7 +37,7 @@ class OnOwned(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directory:
+class LogDirectory:
     """An open directory; `release` gives up its ownership."""
 
     path: Path
@@ -55,7 +55,7 @@ class Directory:
         directory_id: Uuid | None,
         random_uuid: Callable[[], Uuid],
         on_owned: OnOwned | None = None,
-    ) -> Directory:
+    ) -> LogDirectory:
         """Lock the directory; create ``meta.properties``, or check that it is this node's.
 
         ``directory_id`` is the configured one. With None, the id in the file counts, or a random one if the file has

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, StorageError, UsageError
-from pykraft.log.directory import Directory
+from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.small_files.meta import FILE_NAME, MetaProperties, parse_meta
 from pykraft.log.small_files.proof_file import ProofFile
@@ -85,7 +85,7 @@ def format_directories(
         if path in known and (ignore_formatted or path not in unproven):
             done.append(Formatted(path=path, directory_id=known[path].directory_id, is_new=False))
             continue
-        opened = Directory.open(
+        opened = LogDirectory.open(
             fs,
             path,
             node_id=node_id,

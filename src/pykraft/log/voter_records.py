@@ -15,7 +15,7 @@ from pykraft.protocol.records import membership_records
 from pykraft.types import MembershipRecord, Offset
 
 
-def membership_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, MembershipRecord]]:
+def voter_records_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, MembershipRecord]]:
     """The records in the control batches that begin at these offsets (ascending).
 
     Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.

@@ -13,40 +13,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.host.metrics import HOST_METRICS, Kind, Metric
+from pykraft.host.metrics import HOST_METRICS, Metric, MetricKind
 from pykraft.host.sensors import Sensor, TimeRatio
 
 DRIVER_METRICS: Final = (
     Metric(
         name="poll-idle-ratio-avg",
-        kind=Kind.SENSOR,
+        kind=MetricKind.SENSOR,
         unit="0 to 1",
         meaning="share of the time in which the loop was idle, since it was measured last",
     ),
     Metric(
         name="event-loop-lag-ms",
-        kind=Kind.SENSOR,
+        kind=MetricKind.SENSOR,
         unit="ms",
         meaning="how late the loop ran its latest timer",
         is_ours=True,
     ),
     Metric(
         name="event-loop-lag-max-ms",
-        kind=Kind.SENSOR,
+        kind=MetricKind.SENSOR,
         unit="ms",
         meaning="the longest event-loop-lag-ms",
         is_ours=True,
     ),
     Metric(
         name="accepted-connections",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         unit="connections",
         meaning="connections that others made to this node",
         is_ours=True,
     ),
     Metric(
         name="dialed-connections",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         unit="connections",
         meaning="connections that this node made",
         is_ours=True,

@@ -19,7 +19,7 @@ from pykraft.types import Endpoint
 
 LOOKUPS_MAX: Final = 64
 """Most lookups at a time, each on its own thread: peers tell us hosts, and may tell us many."""
-Lookup: TypeAlias = Callable[[Endpoint], list[str]]
+ResolveName: TypeAlias = Callable[[Endpoint], list[str]]
 
 
 def look_up(endpoint: Endpoint) -> list[str]:
@@ -37,7 +37,7 @@ def look_up(endpoint: Endpoint) -> list[str]:
 class Names:
     """The lookups of one loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, lookup: Lookup = look_up) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, lookup: ResolveName = look_up) -> None:
         self._loop = loop
         self._lookup = lookup
         self._under_way: dict[Endpoint, asyncio.Future[list[str] | OSError]] = {}

@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
 from pykraft.errors import UsageError
-from pykraft.host.metrics import STATES, Kind, Metric, Metrics
+from pykraft.host.metrics import STATES, Metric, MetricKind, Metrics
 from pykraft.server.binding import serve
 from pykraft.server.metrics import METRICS
 
@@ -181,11 +181,11 @@ def _family(metric: Metric, value: float | str) -> Family:
     name = PREFIX + metric.name.replace("-", "_")
     text = f"{metric.meaning} ({metric.unit})" if metric.unit else metric.meaning
     match metric.kind:
-        case Kind.STATE:
+        case MetricKind.STATE:
             return StateSetMetricFamily(name, text, {state: state == value for state in STATES})
-        case Kind.TEXT:
+        case MetricKind.TEXT:
             return InfoMetricFamily(name, text, {metric.unit: str(value)})
-        case Kind.COUNTER:
+        case MetricKind.COUNTER:
             return CounterMetricFamily(name, text, float(value))
         case _:
             return GaugeMetricFamily(name, text, float(value))

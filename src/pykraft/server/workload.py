@@ -30,7 +30,7 @@ from typing import Final, Protocol
 
 from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.host.producers import Committed, ProposalOutcome, Rejected
 from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.server.clock import now
 from pykraft.server.stats import Stats
@@ -79,7 +79,7 @@ class Proposer(Protocol):
         ...
 
     def propose(
-        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[Outcome], None]
+        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[ProposalOutcome], None]
     ) -> int:
         """See `pykraft.host.host.Host`."""
         ...
@@ -135,10 +135,10 @@ class Workload:
         self._pool = pool + pool[: load.record_size_bytes]
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.Listener`; the workload counts its own proposals instead."""
+        """See `pykraft.host.delivery.HostListener`; the workload counts its own proposals instead."""
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `pykraft.host.delivery.Listener`: begin or end a term."""
+        """See `pykraft.host.delivery.HostListener`: begin or end a term."""
         node_id = self._host.node_id
         if self._claim is not None:
             self._claim.is_over = True
@@ -203,7 +203,9 @@ class Workload:
             on_outcome=lambda outcome: self._decided(outcome, claim, first_sequence, count, proposed_s),
         )
 
-    def _decided(self, outcome: Outcome, claim: _Claim, first_sequence: int, count: int, proposed_s: float) -> None:
+    def _decided(
+        self, outcome: ProposalOutcome, claim: _Claim, first_sequence: int, count: int, proposed_s: float
+    ) -> None:
         claim.in_flight_count -= count
         if isinstance(outcome, Rejected):
             self._refused(outcome, claim, first_sequence, count)

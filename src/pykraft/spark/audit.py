@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged
-from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 HEAD_SIZE_BYTES = 20
 NO_RUN = "00" * RUN_SIZE_BYTES

@@ -18,21 +18,21 @@ OURS = re.compile(r"\bpykraft\.errors\.(\w+): (.*)")
 DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
 
 
-def told_by(story: str) -> PykraftError | None:
+def error_in(text: str) -> PykraftError | None:
     """The last error of ours in the text, as an instance of its class; None if there is none."""
-    found = OURS.findall(story)
+    found = OURS.findall(text)
     return _revived(*found[-1]) if found else None
 
 
-def reason(story: str) -> str:
+def reason(text: str) -> str:
     """One line: the error of ours, or else the first meaningful lines of the text."""
-    ours = told_by(story)
-    return str(ours) if ours is not None else " ".join(_telling(story)) or "Spark gives no reason"
+    ours = error_in(text)
+    return str(ours) if ours is not None else " ".join(_telling(text)) or "Spark gives no reason"
 
 
-def _telling(story: str) -> Iterator[str]:
+def _telling(text: str) -> Iterator[str]:
     """The first lines before the stack trace."""
-    lines = [line.strip() for line in story.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines[:LINES_MAX]:
         if line.startswith(("at ", "=== ", "Traceback", "JVM stacktrace")):
             return

@@ -21,28 +21,28 @@ from pykraft.spark.data_source.file_plan import check_names, plan_batch
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.read_split import PiecePartition, read_piece
+from pykraft.spark.data_source.read_split import SplitPartition, read_split
 from pykraft.spark.data_source.schema import BATCHES, RECORDS
-from pykraft.spark.data_source.tracebacks import plain_rows, plainly
+from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 
 
 class FilesReader(DataSourceReader):
-    """Cuts logs into pieces on the driver and decodes them on the workers."""
+    """Cuts logs into splits on the driver and decodes them on the workers."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @plainly
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`."""
         replicas = find_replicas(self._options.patterns)
         check_names(replicas, self._options)
-        return [PiecePartition(piece) for replica in replicas for piece in plan_batch(replica, self._options).pieces]
+        return [SplitPartition(split) for replica in replicas for split in plan_batch(replica, self._options).splits]
 
-    @plain_rows
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
-        return read_piece(partition, self._options)
+        return read_split(partition, self._options)
 
 
 class PykraftDataSource(DataSource):
@@ -53,12 +53,12 @@ class PykraftDataSource(DataSource):
         """See `DataSource`."""
         return "pykraft"
 
-    @plainly
+    @without_traceback
     def schema(self) -> StructType:
         """See `DataSource`. Errors: UsageError for wrong options."""
         return BATCHES if parse_options(self.options).rows == "batches" else RECORDS
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options, and for a schema other than ours."""
         options = self._checked(schema)
@@ -69,7 +69,7 @@ class PykraftDataSource(DataSource):
             return LiveReader(options)
         return FilesReader(options)
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See `DataSource`. Errors: as `reader`."""
         options = self._checked(schema)

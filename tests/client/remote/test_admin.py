@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from pykraft.client.remote.admin import Admin, Limits, NodeKind
+from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
 from pykraft.client.remote.quorum import Role
 from pykraft.errors import (
     ErrorCode,
@@ -24,8 +24,8 @@ from pykraft.types import Endpoint
 from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body, refusal
 from tests.client.scripted import HANG_UP, SILENCE, Answer, Script, ScriptedNode, run
 
-PATIENT = Limits(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
-HASTY = Limits(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
+PATIENT = AdminLimits(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
+HASTY = AdminLimits(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
 
 
 def dead() -> Endpoint:

@@ -17,7 +17,7 @@ from pykraft.core.on.timer import poll
 from pykraft.core.on.voters.auto_join import speak_of_membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ProtocolError
 from pykraft.types import Endpoint, Instant, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import NOW, answer, ask, done, follower, kinds, later, only, replica, sent, voter_set
@@ -112,7 +112,7 @@ def test_a_stranger_that_its_log_names_is_a_leader_like_any_other() -> None:
 
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     made = stranger()
-    made.membership = Membership(
+    made.voter_history = VoterHistory(
         VoterSet(), [(Offset(2), KRaftVoters(voter_set(1, 7))), (Offset(9), KRaftVoters(voter_set(1)))]
     )
     assert answer(made, fetched(leader_id=7), peer_id=7) == []
@@ -131,7 +131,7 @@ def test_a_leader_that_parts_below_the_log_start_is_given_up_and_nothing_is_cut(
 
 def test_who_knows_no_voters_follows_anybody() -> None:
     made = stranger(VoterSet())
-    made.membership = Membership(VoterSet())
+    made.voter_history = VoterHistory(VoterSet())
     assert answer(made, fetched(leader_id=7), peer_id=7) == []
 
 

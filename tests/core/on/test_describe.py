@@ -11,7 +11,7 @@ from pykraft.core import messages
 from pykraft.core.effects import Reply
 from pykraft.core.enter_state import to_leader
 from pykraft.core.messages import DescribedReplica
-from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import (
@@ -66,7 +66,7 @@ def test_only_the_leader_knows() -> None:
 def test_the_voters_of_a_checkpoint_count_and_not_the_configured_ones() -> None:
     formatted = voter_set(1, 4, 5)
     made = replica(candidate(count=tally(granted=(1, 4), voters=(1, 4, 5))), voters=voter_set(1, 2, 3))
-    made.membership = Membership(
+    made.voter_history = VoterHistory(
         voter_set(1, 2, 3), [(BOOTSTRAP_OFFSET, KRaftVersion(1)), (BOOTSTRAP_OFFSET, KRaftVoters(formatted))]
     )
     to_leader(made, NOW)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import get_args
 
 from pykraft.core import events
-from pykraft.core.on.local_events import HANDLERS, on_wish
+from pykraft.core.on.local_events import HANDLERS, on_local_event
 from tests.core.replicas import NOW, done, replica
 
 
-def test_every_wish_has_a_handler() -> None:
+def test_every_local_event_has_a_handler() -> None:
     others = {
         events.RequestReceived,
         events.RequestAbandoned,
@@ -24,8 +24,8 @@ def test_every_wish_has_a_handler() -> None:
     assert set(HANDLERS) == set(get_args(events.Event)) - others
 
 
-def test_a_wish_reaches_it() -> None:
+def test_a_local_event_reaches_its_handler() -> None:
     made = replica()
-    on_wish(made, events.ShutdownRequested(timeout_ms=9), NOW)
+    on_local_event(made, events.ShutdownRequested(timeout_ms=9), NOW)
     assert made.is_shutting_down
     assert done(made)

@@ -23,7 +23,7 @@ from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.proof import NO_EPOCH, Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, State, Unattached
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, Instant, Io, NodeId, Offset, VoterSet
 from tests.core.replicas import (
@@ -212,7 +212,7 @@ def test_answers_of_another_epoch_or_voter_set_do_not_count() -> None:
     )
     settle_proof(made, NOW)
     assert made.survey == surveyed(epoch=Epoch(6), blocked_epoch=Epoch(5))
-    made.membership = Membership(voter_set(1, 2))
+    made.voter_history = VoterHistory(voter_set(1, 2))
     settle_proof(made, NOW)
     assert made.survey == Survey(has_fresh_id=False, others=frozenset({NodeId(2)}), epoch=Epoch(6))
     answer(made, voted(epoch=6), peer_id=3)
@@ -263,7 +263,7 @@ def test_a_quorum_of_one_has_nobody_to_ask() -> None:
 
 def test_without_voters_it_cannot_know_whether_it_is_one() -> None:
     made = unproven(unattached(), survey=Survey(has_fresh_id=True))
-    made.membership = Membership(VoterSet())
+    made.voter_history = VoterHistory(VoterSet())
     poll(made, NOW)
     assert made.survey == Survey(has_fresh_id=True)
 

@@ -61,7 +61,7 @@ def test_one_that_holds_more_takes_the_place_of_the_log(state: State) -> None:
     assert only(found, InstallSnapshot).snapshot_id == place(30, 5)
     assert only(found, NotifyHighWatermark).high_watermark == made.high_watermark == 30
     assert (made.log.start_offset, made.log.end, made.log.snapshots) == (30, place(30, 5), (place(30, 5),))
-    assert (made.voters, made.kraft_version, made.membership.voters_offset) == (voter_set(1, 2), 1, 29)
+    assert (made.voters, made.kraft_version, made.voter_history.voters_offset) == (voter_set(1, 2), 1, 29)
 
 
 def test_a_resigned_leader_has_no_high_watermark_to_raise() -> None:

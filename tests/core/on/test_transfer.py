@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
-from pykraft.core.effects import AnswerWish, AppendBatches, Effect, RejectProposal, Reply, ReplyFetch
+from pykraft.core.effects import AppendBatches, CompletePendingRequest, Effect, RejectProposal, Reply, ReplyFetch
 from pykraft.core.events import Proposed, TransferRequested
 from pykraft.core.leader.appending import drain_if_due
 from pykraft.core.leader.voter_change import Removal
@@ -91,7 +91,7 @@ def told(found: list[Effect]) -> tuple[int, str | None]:
 
 
 def error_of(found: list[Effect]) -> Exception | None:
-    answer = only(found, AnswerWish)
+    answer = only(found, CompletePendingRequest)
     assert answer.handle == 8
     return answer.error
 
@@ -99,7 +99,7 @@ def error_of(found: list[Effect]) -> Exception | None:
 def test_a_target_that_fetches_at_the_end_is_named_first() -> None:
     made = leading()
     fetch_of(made, key(2))
-    assert not [effect for effect in wanted(made) if isinstance(effect, AnswerWish | AppendBatches)]
+    assert not [effect for effect in wanted(made) if isinstance(effect, CompletePendingRequest | AppendBatches)]
     fetch_of(made, key(3))
     acted(made)
     assert isinstance(made.state, Resigned)
@@ -288,7 +288,7 @@ def test_nobody_in_time_is_an_answer_too() -> None:
 
 
 def refusal(found: list[Effect]) -> str:
-    error = only(found, AnswerWish).error
+    error = only(found, CompletePendingRequest).error
     assert isinstance(error, RefusedError)
     return str(error)
 

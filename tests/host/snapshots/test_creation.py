@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import NotRunningError, StorageError, UsageError
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.snapshot.head import read_head
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
@@ -26,8 +26,8 @@ def committed(cluster: Cluster) -> tuple[Machine, Epoch]:
     return machine, machine.running.status.epoch
 
 
-def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> TakenSnapshot | Exception | None:
-    answers: list[TakenSnapshot | Exception | None] = []
+def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> NewSnapshot | Exception | None:
+    answers: list[NewSnapshot | Exception | None] = []
     machine.running.create_snapshot(OffsetAndEpoch(Offset(offset), Epoch(epoch)), bytes_serde, answers.append)
     cluster.settle()
     return answers[0]
@@ -38,7 +38,7 @@ def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is() -> None:
     cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 9, epoch)
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     answers: list[object] = []
     taken.append([b"state"], answers.append)
     taken.freeze(answers.append)
@@ -79,7 +79,7 @@ def test_what_is_only_in_files_is_looked_up_there() -> None:
     machine.start()
     cluster.run_until(lambda: machine.running.status.high_watermark == machine.running.status.log_end_offset)
     assert isinstance(begin(cluster, machine, 4, epoch), UsageError)
-    assert isinstance(begin(cluster, machine, 5, epoch), TakenSnapshot)
+    assert isinstance(begin(cluster, machine, 5, epoch), NewSnapshot)
 
 
 def test_what_cannot_be_read_in_files_is_not_taken() -> None:
@@ -95,19 +95,19 @@ def test_what_cannot_be_read_in_files_is_not_taken() -> None:
     assert isinstance(refused, UsageError)
     assert "the log before offset 1 cannot be read now" in str(refused)
     machine.fs.write(path, log)
-    assert isinstance(begin(cluster, machine, 1, 1), TakenSnapshot)
+    assert isinstance(begin(cluster, machine, 1, 1), NewSnapshot)
 
 
 @pytest.mark.parametrize(
     "call", [lambda taken, then: taken.append([b"x" * 500_000] * 20, then), lambda taken, then: taken.freeze(then)]
 )
 def test_a_disk_that_fails_is_no_answer_to_the_application(
-    call: Callable[[TakenSnapshot, Callable[[object], None]], None],
+    call: Callable[[NewSnapshot, Callable[[object], None]], None],
 ) -> None:
     cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     machine.fs.fail = lambda _, path: path.name.endswith(".part")
     answers: list[object] = []
     call(taken, answers.append)
@@ -121,12 +121,12 @@ def test_one_that_exists_or_is_being_taken_is_not_taken_again() -> None:
     cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     assert begin(cluster, machine, 5, epoch) is None
     taken.close()
     cluster.settle()
     again = begin(cluster, machine, 5, epoch)
-    assert isinstance(again, TakenSnapshot)
+    assert isinstance(again, NewSnapshot)
     again.freeze(lambda _: None)
     cluster.settle()
     machine.running.on_tick(cluster.now)
@@ -139,12 +139,12 @@ def test_one_that_exists_or_is_being_taken_is_not_taken_again() -> None:
     "call", [lambda taken, then: taken.append([b"x"], then), lambda taken, then: taken.freeze(then)]
 )
 def test_what_is_wrong_is_answered_and_leaves_nothing(
-    call: Callable[[TakenSnapshot, Callable[[object], None]], None],
+    call: Callable[[NewSnapshot, Callable[[object], None]], None],
 ) -> None:
     cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     answers: list[object] = []
     taken.append([b""], answers.append)
     call(taken, answers.append)
@@ -162,7 +162,7 @@ def test_a_node_that_does_not_run_takes_none() -> None:
     cluster = Cluster()
     machine = cluster.leader()
     host = machine.running
-    host._parts.inbox.close()
+    host._components.inbox.close()
     answers: list[object] = []
     host.create_snapshot(OffsetAndEpoch(Offset(1), Epoch(1)), bytes_serde, answers.append)
     assert isinstance(answers[0], NotRunningError)

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, Event, SnapshotFrozen
 from pykraft.host.inbox import Inbox
-from pykraft.host.snapshots.download import Downloading
+from pykraft.host.snapshots.download import DownloadJobs
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import list_snapshots
@@ -32,7 +32,7 @@ class Desk:
         files = SnapshotFiles(
             fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), retention=Retention()
         )
-        self.downloading = Downloading(self.ports, self.inbox, files)
+        self.download_jobs = DownloadJobs(self.ports, self.inbox, files)
 
     def told(self) -> list[Event]:
         """Let the lane work, and take what the core is told."""
@@ -44,11 +44,11 @@ class Desk:
         return events
 
     def begin(self, snapshot_id: OffsetAndEpoch = ID, epoch: int = 7) -> list[Event]:
-        self.downloading.begin(snapshot_id, Epoch(epoch))
+        self.download_jobs.begin(snapshot_id, Epoch(epoch))
         return self.told()
 
     def append(self, data: bytes, position: int, *, is_last: bool = False) -> list[Event]:
-        self.downloading.append(ID, position, data, is_last=is_last)
+        self.download_jobs.append(ID, position, data, is_last=is_last)
         return self.told()
 
 
@@ -64,7 +64,7 @@ def test_bytes_become_a_snapshot_and_the_core_is_woken() -> None:
     assert desk.append(WHOLE[:500], 0) == at(500)
     assert desk.append(WHOLE[500:], 500, is_last=True) == [SnapshotFrozen(snapshot_id=ID)]
     assert list_snapshots(desk.fs, DIRECTORY) == [ID]
-    desk.downloading.close()
+    desk.download_jobs.close()
 
 
 @pytest.mark.conformance(122)
@@ -73,7 +73,7 @@ def test_a_download_goes_on_where_it_ended_also_after_a_restart() -> None:
     desk.begin()
     desk.append(WHOLE[:500], 0)
     assert desk.begin() == at(500)
-    desk.downloading.close()
+    desk.download_jobs.close()
     (again,) = Desk(desk.fs).begin()
     assert isinstance(again, DownloadAdvanced)
     assert 0 < again.position <= 500
@@ -121,9 +121,9 @@ def test_what_the_leader_does_not_have_is_removed() -> None:
     desk = Desk()
     desk.begin()
     desk.append(WHOLE[:500], 0)
-    desk.downloading.abandon(id_of(200, 5))
+    desk.download_jobs.abandon(id_of(200, 5))
     assert desk.begin() == at(500)
-    desk.downloading.abandon(ID)
+    desk.download_jobs.abandon(ID)
     assert desk.begin() == at(0)
 
 
@@ -132,13 +132,13 @@ def test_only_the_download_that_is_wanted_last_is_checked_further(monkeypatch: p
     desk = Desk()
     desk.begin()
     desk.append(WHOLE[:500], 0)
-    desk.downloading.close()
+    desk.download_jobs.close()
     desk = Desk(desk.fs)
-    desk.downloading.begin(ID, Epoch(7))
+    desk.download_jobs.begin(ID, Epoch(7))
     desk.ports.finish_read()
     assert desk.told() != []
-    desk.downloading.close()
+    desk.download_jobs.close()
     desk = Desk(desk.fs)
-    desk.downloading.begin(ID, Epoch(7))
-    desk.downloading.begin(id_of(200, 5), Epoch(7))
+    desk.download_jobs.begin(ID, Epoch(7))
+    desk.download_jobs.begin(id_of(200, 5), Epoch(7))
     assert desk.told() == at(0, id_of(200, 5))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.serde import bytes_serde
-from pykraft.host.snapshots.loading import Loader, Loading
+from pykraft.host.snapshots.loading import Loader, SnapshotLoading
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Offset
 from tests.host.fakes import snapshot_files
@@ -42,17 +42,17 @@ def test_at_first(
     loader: Loader | None, snapshots: list[tuple[int, int]], next_offset: int, start_offset: int, expected: object
 ) -> None:
     files = snapshot_files(*snapshots, has_bootstrap=True)
-    wanted = Loading(loader, files, is_fresh=True).wanted(Offset(next_offset), Offset(start_offset))
+    wanted = SnapshotLoading(loader, files, is_fresh=True).wanted(Offset(next_offset), Offset(start_offset))
     assert (wanted and wanted.load) is expected
 
 
 @pytest.mark.parametrize(("next_offset", "expected"), [(0, load), (4, load), (5, None), (7, None), (9, None)])
 def test_later_on_only_what_the_log_does_not_hold(next_offset: int, expected: object) -> None:
-    loading = Loading(BOTH, snapshot_files((5, 1), (9, 1), has_bootstrap=True), is_fresh=True)
+    loading = SnapshotLoading(BOTH, snapshot_files((5, 1), (9, 1), has_bootstrap=True), is_fresh=True)
     loading.given()
     wanted = loading.wanted(Offset(next_offset), Offset(5))
     assert (wanted and wanted.load) is expected
 
 
 def test_there_is_no_checkpoint_of_formatting_in_most_directories() -> None:
-    assert Loading(BOTH, snapshot_files(), is_fresh=True).wanted(Offset(0), Offset(0)) is None
+    assert SnapshotLoading(BOTH, snapshot_files(), is_fresh=True).wanted(Offset(0), Offset(0)) is None

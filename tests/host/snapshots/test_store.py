@@ -14,9 +14,9 @@ from pykraft.client.serde import bytes_serde
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.removal import lingering
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.store import Snapshots
+from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
@@ -43,7 +43,7 @@ def take(cluster: Cluster, machine: Machine, snapshot_id: OffsetAndEpoch, *value
     machine.running.create_snapshot(snapshot_id, bytes_serde, answers.append)
     cluster.settle()
     (taken,) = answers
-    assert isinstance(taken, TakenSnapshot)
+    assert isinstance(taken, NewSnapshot)
     taken.append(values, answers.append)
     taken.freeze(answers.append)
     cluster.settle()
@@ -174,7 +174,7 @@ def test_a_snapshot_beyond_what_java_can_read_is_served_at_any_position(tmp_path
     file.close()
     files = SnapshotFiles.open(OsFs(), tmp_path, log_start_offset=Offset(0), leader_epoch=None, retention=Retention())
     ports, answers = FakePorts(), list[object]()
-    snapshots = Snapshots(ports, Inbox(), files, FakeLog())
+    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
     snapshots.read(snapshot_id, 2**33, 100, at(0), answers.append)
     ports.finish_read()
     assert answers == [Slice(b"end", 2**33 + 3)]
@@ -204,7 +204,7 @@ def test_what_is_asked_of_a_snapshot_that_is_not_there_has_its_error() -> None:
     answers: list[object] = []
     absent = OffsetAndEpoch(Offset(3), snapshot_id.epoch)
     for wanted, position in ((absent, 0), (snapshot_id, 1_000_000), (snapshot_id, 0)):
-        leader.running._parts.snapshots.read(wanted, position, 10, cluster.now, answers.append)
+        leader.running._components.snapshots.read(wanted, position, 10, cluster.now, answers.append)
         cluster.settle()
     assert answers[:2] == [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE]
     assert isinstance(answers[2], Slice)
@@ -221,7 +221,7 @@ def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> No
     before = snapshots_of(leader)
     cluster.run(1_200)
     assert snapshots_of(leader) == before != [snapshot_id]
-    leader.running._parts.snapshots.retire_before(OffsetAndEpoch(Offset(5), snapshot_id.epoch))
+    leader.running._components.snapshots.retire_before(OffsetAndEpoch(Offset(5), snapshot_id.epoch))
     cluster.settle()
     assert snapshots_of(leader) == before
     assert leader.running.status.log_start_offset == 0
@@ -233,7 +233,7 @@ def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None
     ids = [OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (3, 8)]
     catalog = Catalog(fs, DIRECTORY, ids)
     files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, retention=Retention(interval_ms=100))
-    snapshots = Snapshots(ports, Inbox(), files, FakeLog())
+    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
     for mono_ms in (0, 100, 150, 200, 300):
         snapshots.poll(at(mono_ms))
         assert snapshots.next_deadline_ms is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.host.snapshots.trigger import Saving
+from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.snapshot.schedule import Reason, Schedule
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.snapshot.snapshots import id_of
@@ -18,7 +18,7 @@ class Counted:
 
     def __init__(self, *, interval_ms: int = 1_000) -> None:
         self.wakes = 0
-        self.saving = Saving(Schedule(record_bytes_max=100, interval_ms=interval_ms), self._wake)
+        self.saving = SnapshotTrigger(Schedule(record_bytes_max=100, interval_ms=interval_ms), self._wake)
 
     def _wake(self) -> None:
         self.wakes += 1

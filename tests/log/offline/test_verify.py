@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.log.offline.verify import Report, total_size_bytes, verify
+from pykraft.log.offline.verify import VerifyReport, total_size_bytes, verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import encode_meta
 from tests.log.data_directory import FIRST, GOLDEN, META, damage, flip, look, segments
@@ -102,7 +102,7 @@ def test_partitions_of_other_topics_are_not_looked_at(node: Path) -> None:
 
 def test_a_directory_that_is_just_formatted_is_sound(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(encode_meta(META))
-    assert look(tmp_path) == Report()
+    assert look(tmp_path) == VerifyReport()
 
 
 def test_another_directory_is_refused(tmp_path: Path) -> None:

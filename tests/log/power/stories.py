@@ -68,7 +68,7 @@ def formatted(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
 def _knows_voters(*, is_dynamic: bool) -> Check:
     def check(node: Opened) -> bool:
         # An unformatted disk of a dynamic quorum knows no voters, and is not proven.
-        return not is_dynamic or not node.proving.proof.is_complete or node.membership.voters == VOTERS
+        return not is_dynamic or not node.proving.proof.is_complete or node.voter_history.voters == VOTERS
 
     return check
 

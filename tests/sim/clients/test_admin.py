@@ -5,15 +5,15 @@ from __future__ import annotations
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
-from pykraft.sim.clients.admin import Admin
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.clients.admin import OperatorStation
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.types import ReplicaKey
 from tests.sim.worlds import dynamic_world, led, run_until
 
 
 def test_a_voter_is_removed_and_added_and_the_operator_hears_of_it() -> None:
     world, leader = led(dynamic_world(observers=1))
-    admin, heard = Admin(world.facts, world.witness), list[Asked]()
+    admin, heard = OperatorStation(world.facts, world.witness), list[VoterRequest]()
     node = next(node for node in world.nodes.values() if node.process is not leader)
     removal = admin.ask(leader, RemoveVoterRequest(voter=node.key), heard.append)
     assert removal.is_open
@@ -30,17 +30,17 @@ def test_a_voter_is_removed_and_added_and_the_operator_hears_of_it() -> None:
 
 def test_a_refusal_is_an_answer() -> None:
     world, leader = led(dynamic_world())
-    heard = list[Asked]()
+    heard = list[VoterRequest]()
     stranger = ReplicaKey(world.nodes[1].node_id, world.nodes[2].key.directory_id)
-    Admin(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
+    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
     run_until(world, lambda: bool(heard))
     assert heard[0].answer == ErrorCode.VOTER_NOT_FOUND
 
 
 def test_what_is_asked_of_a_process_that_ends_is_over_without_an_answer() -> None:
     world, leader = led(dynamic_world())
-    heard = list[Asked]()
-    asked = Admin(world.facts, world.witness).ask(
+    heard = list[VoterRequest]()
+    asked = OperatorStation(world.facts, world.witness).ask(
         leader, RemoveVoterRequest(voter=world.nodes[leader.node_id].key), heard.append
     )
     world.nodes[leader.node_id].kill()
@@ -51,4 +51,4 @@ def test_what_is_asked_of_a_process_that_ends_is_over_without_an_answer() -> Non
 
 def test_news_of_a_connection_that_is_over_is_none() -> None:
     world = dynamic_world()
-    Admin(world.facts, world.witness).closed(ConnectionId(99))
+    OperatorStation(world.facts, world.witness).closed(ConnectionId(99))

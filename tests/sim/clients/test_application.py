@@ -8,7 +8,7 @@ from random import Random
 from pykraft.sim.clients.application import Application
 from pykraft.sim.facts.history import READ, WRITE, value_of
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Snapshots
+from pykraft.sim.scenario.scenario import SnapshotSettings
 from pykraft.types import Epoch
 from tests.sim.invariants.fakes import batch, operation
 from tests.sim.worlds import THREE, calm_world, led_world, run_until
@@ -37,7 +37,7 @@ def test_the_world_hears_of_leaders() -> None:
 
 
 def test_a_process_that_starts_again_loads_its_newest_snapshot_and_goes_on_behind_it() -> None:
-    snapshots = Snapshots(records_between=(20,), given_up_probability=0)
+    snapshots = SnapshotSettings(records_between=(20,), given_up_probability=0)
     world = World(8, scenario=replace(THREE, snapshots=snapshots))
     for node in world.nodes.values():
         node.start()

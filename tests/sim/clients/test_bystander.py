@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Snapshots
+from pykraft.sim.scenario.scenario import SnapshotSettings
 from tests.sim.worlds import THREE, run_until
 
-SNAPSHOTS = Snapshots(
+SNAPSHOTS = SnapshotSettings(
     records_between=(10,),
     bystander_probability=1,
     given_up_probability=0,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.sim.clients.prepared_appends import BATCH_SIZE_BYTES_MAX, LENGTHS, PreparedAppends, with_small_buffers
-from pykraft.sim.facts.history import Answer
+from pykraft.sim.facts.history import OperationOutcome
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Quorum, Work
+from pykraft.sim.scenario.scenario import QuorumSettings, Work
 from pykraft.sim.scenario.settings import node_configs
 from tests.sim.worlds import SEED_OF_THREE, THREE, led, led_world, run_until
 
@@ -16,7 +16,7 @@ PREPARED = replace(THREE, work=Work(prepared_probability=1.0))
 
 
 def test_the_nodes_of_a_world_share_one_small_buffer() -> None:
-    configs = with_small_buffers(node_configs(3, 0, Quorum(), Random(1)), Random(2))
+    configs = with_small_buffers(node_configs(3, 0, QuorumSettings(), Random(1)), Random(2))
     assert {config.raft.batch_size_bytes_max for config in configs} == {BATCH_SIZE_BYTES_MAX}
     assert len({config.raft.accumulated_batches_max for config in configs}) == 1
 
@@ -39,5 +39,7 @@ def test_what_is_prepared_is_committed_in_the_end() -> None:
     world, _ = led(World(SEED_OF_THREE, scenario=PREPARED))
     world.workload.begin()
     operations = world.workload.history.operations
-    run_until(world, lambda: sum(each.is_prepared and each.answer is Answer.COMMITTED for each in operations) >= 40)
-    assert any(not each.is_prepared and each.answer is Answer.COMMITTED for each in operations)
+    run_until(
+        world, lambda: sum(each.is_prepared and each.answer is OperationOutcome.COMMITTED for each in operations) >= 40
+    )
+    assert any(not each.is_prepared and each.answer is OperationOutcome.COMMITTED for each in operations)

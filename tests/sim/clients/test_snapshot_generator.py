@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Snapshots
+from pykraft.sim.scenario.scenario import SnapshotSettings
 from tests.sim.worlds import THREE, run_for
 
 
-def lived(snapshots: Snapshots, duration_us: int = 1_500_000) -> World:
+def lived(snapshots: SnapshotSettings, duration_us: int = 1_500_000) -> World:
     world = World(8, scenario=replace(THREE, snapshots=snapshots))
     for node in world.nodes.values():
         node.start()
@@ -19,7 +19,7 @@ def lived(snapshots: Snapshots, duration_us: int = 1_500_000) -> World:
 
 
 def test_snapshots_are_taken_and_the_log_is_cleaned_below_them() -> None:
-    snapshots = Snapshots(records_between=(20,), given_up_probability=0, retention_size_bytes_max=(0,))
+    snapshots = SnapshotSettings(records_between=(20,), given_up_probability=0, retention_size_bytes_max=(0,))
     world = lived(replace(snapshots, clean_interval_ms=(50,)))
     assert world.faults.counts["snapshot taken"] > 6
     assert world.faults.counts["log cleaned"] > 2
@@ -30,16 +30,16 @@ def test_snapshots_are_taken_and_the_log_is_cleaned_below_them() -> None:
 
 
 def test_what_is_given_up_leaves_nothing() -> None:
-    world = lived(Snapshots(records_between=(20,), given_up_probability=1))
+    world = lived(SnapshotSettings(records_between=(20,), given_up_probability=1))
     assert not world.faults.counts["snapshot taken"]
     assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())
 
 
 def test_a_world_without_snapshots_takes_none() -> None:
-    assert lived(Snapshots(), 500_000).faults.counts["snapshot taken"] == 0
+    assert lived(SnapshotSettings(), 500_000).faults.counts["snapshot taken"] == 0
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_whatever_its_application_does() -> None:
-    world = lived(Snapshots(records_between=(20,), given_up_probability=0, careless_probability=1))
+    world = lived(SnapshotSettings(records_between=(20,), given_up_probability=0, careless_probability=1))
     assert not world.faults.counts["snapshot taken"]
     assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
 
 
@@ -31,7 +31,7 @@ class Slow:
 
 def begun(*pieces: Sequence[bytes], gives_up: bool = False) -> tuple[Slow, list[int | Exception | None]]:
     taken, outcomes = Slow(), list[int | Exception | None]()
-    write_pieces(cast(TakenSnapshot, taken), iter(pieces), outcomes.append, lambda: gives_up)
+    write_pieces(cast(NewSnapshot, taken), iter(pieces), outcomes.append, lambda: gives_up)
     return taken, outcomes
 
 
@@ -73,7 +73,7 @@ def test_it_may_be_given_up_at_the_end() -> None:
 
 def test_who_looks_at_no_error_writes_on_and_closes_what_cannot_be_frozen() -> None:
     taken, outcomes = Slow(), list[int | Exception | None]()
-    write_carelessly(cast(TakenSnapshot, taken), iter([[b"a"], [b"b"]]), outcomes.append)
+    write_carelessly(cast(NewSnapshot, taken), iter([[b"a"], [b"b"]]), outcomes.append)
     problem = ValueError("empty")
     answer(taken, problem)
     answer(taken)
@@ -85,7 +85,7 @@ def test_who_looks_at_no_error_writes_on_and_closes_what_cannot_be_frozen() -> N
 
 def test_who_looks_at_no_error_may_be_lucky() -> None:
     taken, outcomes = Slow(), list[int | Exception | None]()
-    write_carelessly(cast(TakenSnapshot, taken), iter([]), outcomes.append)
+    write_carelessly(cast(NewSnapshot, taken), iter([]), outcomes.append)
     assert taken.frozen is not None
     taken.frozen(7)
     assert (outcomes, taken.closings) == ([7], 0)

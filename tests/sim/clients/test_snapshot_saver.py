@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pykraft.client.serde import bytes_serde
-from pykraft.sim.facts.application_state import State
+from pykraft.sim.facts.application_state import ApplicationState
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Snapshots
+from pykraft.sim.scenario.scenario import SnapshotSettings
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.schedule import Reason
 from tests.sim.clients.test_snapshot_generator import lived
 
-ASKED = Snapshots(records_between=(20,), asked_probability=1, pieces_max=3, retention_size_bytes_max=(0,))
+ASKED = SnapshotSettings(records_between=(20,), asked_probability=1, pieces_max=3, retention_size_bytes_max=(0,))
 
 
-def saved_states(world: World) -> Iterator[tuple[int, State]]:
+def saved_states(world: World) -> Iterator[tuple[int, ApplicationState]]:
     """Every snapshot that is there now: where it ends, and the state in it."""
     for node in world.nodes.values():
         for snapshot_id in world.facts.platters.snapshots(node):
             reader = SnapshotReader.of(node.disk, node.config.partition_directory, snapshot_id, bytes_serde)
-            yield snapshot_id.offset, State.of([value for batch in reader for value in batch.records])
+            yield snapshot_id.offset, ApplicationState.of([value for batch in reader for value in batch.records])
             reader.close()
 
 

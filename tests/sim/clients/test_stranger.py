@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
 from pykraft.host.ports import ConnectionId
-from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer, Stranger
+from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger, StrangerAnswer
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.types import Epoch, NodeId, Offset
 from tests.sim.worlds import led_world, run_for, run_until
@@ -16,7 +16,7 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
     world, _ = led_world()
     asked: list[FetchRequest] = []
 
-    def answer(request: FetchRequest) -> Answer | None:
+    def answer(request: FetchRequest) -> StrangerAnswer | None:
         asked.append(request)
         if len(asked) > 1:
             return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.visit import Question, Visit
+from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import Work
 from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
@@ -21,7 +21,7 @@ class Listens(Invariant):
         self.questions: list[Visit] = []
         self.told: list[Visit] = []
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Keep it."""
         assert node.process is visit.process
         (self.questions if visit.is_open else self.told).append(visit)
@@ -38,9 +38,9 @@ def visited(probability: float) -> tuple[World, Listens]:
 def test_each_question_is_asked_and_answered() -> None:
     world, found = visited(1.0)
     world._visitor.begin()
-    run_until(world, lambda: {each.question for each in found.told} == {*Question})
+    run_until(world, lambda: {each.question for each in found.told} == {*VisitQuestion})
     assert all(each.answer is not None for each in found.told)
-    impossible = [each.answer for each in found.told if each.question is Question.ADD_IMPOSSIBLE_VOTER]
+    impossible = [each.answer for each in found.told if each.question is VisitQuestion.ADD_IMPOSSIBLE_VOTER]
     assert all(answer is not None and answer["error_code"] for answer in impossible)
     for node in world.nodes.values():
         node.kill()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.sim.clients.prepared_appends import PreparedAppends
-from pykraft.sim.clients.workload import Workload
-from pykraft.sim.facts.history import Answer, number_of
+from pykraft.sim.clients.workload import SimulatedWorkload
+from pykraft.sim.facts.history import OperationOutcome, number_of
 from tests.sim.worlds import calm_world, led_world, run_for, run_until
 
 
@@ -17,7 +17,7 @@ def test_clients_call_the_leader_and_what_they_are_told_is_kept() -> None:
     history = world.workload.history.operations
     numbers = [number_of(value) for operation in history for value in operation.values]
     assert numbers == list(range(1, world.workload.proposed + 1))
-    committed = [operation for operation in history if operation.answer is Answer.COMMITTED]
+    committed = [operation for operation in history if operation.answer is OperationOutcome.COMMITTED]
     assert sum(len(operation.values) for operation in committed) == world.workload.acknowledged
     assert {operation.node_id for operation in history} == {leader.node_id}
     assert all(operation.answered_us is not None and operation.is_alive() for operation in committed)
@@ -34,7 +34,7 @@ def test_a_leader_that_loses_its_place_leaves_outcomes_open() -> None:
     world.workload.begin()
     run_until(world, lambda: leader.host.status.role != "leader")
     answers = {operation.answer for operation in world.workload.history.operations}
-    assert answers == {Answer.UNKNOWN}
+    assert answers == {OperationOutcome.UNKNOWN}
 
 
 def test_a_paused_leader_is_not_called() -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_acknowledged_without_a_majority() -> None:
 
 def test_without_a_leader_nothing_is_proposed() -> None:
     world = calm_world()
-    workload = Workload(world.facts, world.witness, Random(1), PreparedAppends(None))
+    workload = SimulatedWorkload(world.facts, world.witness, Random(1), PreparedAppends(None))
     workload.begin()
     run_for(world, 100_000)
     assert workload.proposed == 0

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from pykraft.core.quorum import majority_of
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.machine.inode import Inode
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Quorum, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, QuorumSettings, Scenario
 from tests.sim.worlds import led_world, run_for, run_until
 
 
 def world_of(voters: int, observers: int = 0) -> World:
     """Everybody runs, somebody leads, and everything is everywhere."""
-    cluster = Cluster(voters=(voters,), observers=(observers,))
-    world = World(8, scenario=Scenario(cluster=cluster, quorum=Quorum(append_linger_ms=(0,))))
+    cluster = ClusterSettings(voters=(voters,), observers=(observers,))
+    world = World(8, scenario=Scenario(cluster=cluster, quorum=QuorumSettings(append_linger_ms=(0,))))
     for node in world.nodes.values():
         node.start()
     run_until(world, lambda: all(world.facts.platters.end_offset(node) for node in world.nodes.values()))
@@ -39,13 +39,13 @@ def led_for_long() -> tuple[World, Process]:
     return world, leader
 
 
-def log_of(node: Node) -> Inode:
+def log_of(node: SimulatedNode) -> Inode:
     directory = node.disk.directory(node.config.partition_directory)
     assert directory is not None
     return directory.synced["0" * 20 + ".log"]
 
 
-def rot(node: Node) -> None:
+def rot(node: SimulatedNode) -> None:
     """A bit of the first batch flips."""
     log_of(node).rot(70, bytes([log_of(node).synced[70] ^ 1]))
 

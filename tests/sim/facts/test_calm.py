@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft.sim.facts.calm import LOOK_US, Calm, transfer_us
-from pykraft.sim.scenario.scenario import DEFAULT, Quorum, Scenario, Work
+from pykraft.sim.scenario.scenario import DEFAULT, QuorumSettings, Scenario, Work
 from tests.sim.invariants.fakes import node, voters_of, world
 
 
@@ -85,7 +85,7 @@ def test_it_looks_every_now_and_then() -> None:
 
 def test_links_take_time_for_the_largest_thing_that_is_sent() -> None:
     assert transfer_us(DEFAULT, 0) == 0
-    quorum = Quorum(fetch_size_bytes_max=(10, 5_000))
+    quorum = QuorumSettings(fetch_size_bytes_max=(10, 5_000))
     small = Scenario(quorum=quorum, work=Work(values_max=1, value_size_bytes_max=10))
     assert transfer_us(small, 2) == 4 * 5_000 * 2
     assert (

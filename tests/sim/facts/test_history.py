@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykraft.sim.facts.history import (
     REGISTERS,
-    Answer,
+    OperationOutcome,
     Registers,
     is_read,
     number_of,
@@ -13,7 +13,7 @@ from pykraft.sim.facts.history import (
     register_of,
     value_of,
 )
-from pykraft.sim.facts.linearizability import NEVER_US, Call
+from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
 from tests.sim.invariants.fakes import operation
 
 
@@ -41,20 +41,20 @@ def test_registers_hold_the_last_number_written() -> None:
 def test_calls_are_told_apart_by_register_and_by_what_is_certain() -> None:
     calls = register_calls(
         [
-            operation(1, write(4), write(5), answer=Answer.COMMITTED, answered_us=9, invoked_us=1),
-            operation(2, write(8), answer=Answer.UNKNOWN, answered_us=7, invoked_us=2),
+            operation(1, write(4), write(5), answer=OperationOutcome.COMMITTED, answered_us=9, invoked_us=1),
+            operation(2, write(8), answer=OperationOutcome.UNKNOWN, answered_us=7, invoked_us=2),
             operation(3, write(12), invoked_us=3),
-            operation(4, write(16), answer=Answer.REJECTED, answered_us=5, invoked_us=4),
+            operation(4, write(16), answer=OperationOutcome.REJECTED, answered_us=5, invoked_us=4),
             operation(5, read(20), read=8, read_us=20, invoked_us=10),
             operation(6, read(24), invoked_us=10),
         ]
     )
     assert calls == {
-        0: [Call(1, 9, ("write", 4)), Call(2, NEVER_US, ("write", 8)), Call(10, 20, ("read", 8))],
-        1: [Call(1, 9, ("write", 5))],
+        0: [ObjectCall(1, 9, ("write", 4)), ObjectCall(2, NEVER_US, ("write", 8)), ObjectCall(10, 20, ("read", 8))],
+        1: [ObjectCall(1, 9, ("write", 5))],
     }
 
 
 def test_offsets_are_those_that_were_acknowledged() -> None:
-    told = operation(1, write(1), write(2), answer=Answer.COMMITTED, answered_us=9, base_offset=5)
-    assert offset_calls([told, operation(2, base_offset=7)]) == [Call(0, 9, ("append", 5, 7))]
+    told = operation(1, write(1), write(2), answer=OperationOutcome.COMMITTED, answered_us=9, base_offset=5)
+    assert offset_calls([told, operation(2, base_offset=7)]) == [ObjectCall(0, 9, ("append", 5, 7))]

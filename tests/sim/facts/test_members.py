@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.core.messages import RemoveVoterRequest
-from pykraft.sim.clients.admin import Admin
+from pykraft.sim.clients.admin import OperatorStation
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Membership
+from pykraft.sim.scenario.scenario import MembershipSettings
 from pykraft.sim.scenario.settings import port_of
 from pykraft.types import VoterSet
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_until
@@ -31,7 +31,7 @@ def test_a_set_counts_from_the_moment_that_it_is_in_a_log() -> None:
     for other in world.nodes.values():
         if other is not node:
             other.kill()
-    Admin(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
+    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
     run_until(world, lambda: len(world.facts.members.electorate.records) == 2)
     after = world.facts.members.electorate.records[-1].voters
     assert world.members.voters_of(node) == after
@@ -67,6 +67,6 @@ def test_a_newcomer_to_a_static_quorum_is_configured_with_its_voters() -> None:
 
 def test_nodes_join_by_themselves_as_the_scenario_says() -> None:
     for probability in (0.0, 1.0):
-        membership = Membership(dynamic_probability=1, auto_join_probability=probability)
+        membership = MembershipSettings(dynamic_probability=1, auto_join_probability=probability)
         world = World(1, scenario=replace(THREE, membership=membership))
         assert {node.config.raft.auto_join for node in world.nodes.values()} == {probability == 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.voter_requests import Asked, VoterRequests
+from pykraft.sim.facts.voter_requests import VoterRequest, VoterRequests
 from pykraft.sim.machine.node import Process
 from pykraft.types import NodeId, ReplicaKey
 from tests.sim.worlds import led_world
@@ -12,13 +12,13 @@ from tests.sim.worlds import led_world
 KEY = ReplicaKey(NodeId(2))
 
 
-def asked(process: Process, *, adds: bool) -> Asked:
+def asked(process: Process, *, adds: bool) -> VoterRequest:
     message = (
         AddVoterRequest(voter=KEY, listeners=process.host.status.voters.voters[0].listeners, timeout_ms=1)
         if adds
         else RemoveVoterRequest(voter=KEY)
     )
-    return Asked(message=message, process=process, then=lambda _: None, since=0)
+    return VoterRequest(message=message, process=process, then=lambda _: None, since=0)
 
 
 def test_a_request_counts_until_it_is_answered() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults
 from pykraft.sim.machine.io_errors import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR, DiskError
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Scenario, Snapshots
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario, SnapshotSettings
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_until
 
@@ -66,7 +66,9 @@ def test_a_node_with_a_stalled_disk_starts_later() -> None:
 
 
 def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> None:
-    scenario = Scenario(snapshots=Snapshots(records_between=(5,)), cluster=Cluster(voters=(3,), observers=(0,)))
+    scenario = Scenario(
+        snapshots=SnapshotSettings(records_between=(5,)), cluster=ClusterSettings(voters=(3,), observers=(0,))
+    )
     world = World(1, scenario=scenario)
     for node in world.nodes.values():
         node.start()

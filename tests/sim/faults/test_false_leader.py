@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.core.messages import FetchRequest
-from pykraft.sim.clients.stranger import Answer
+from pykraft.sim.clients.stranger import StrangerAnswer
 from pykraft.sim.faults.false_leader import ANSWERS, FalseLeader
 from pykraft.sim.run.world import World
 from pykraft.types import Epoch, NodeId, Offset
@@ -18,7 +18,7 @@ def made(world: World) -> FalseLeader:
     return leader
 
 
-def answers_to(world: World, manner: str, *, offset: int = 3) -> Answer | None:
+def answers_to(world: World, manner: str, *, offset: int = 3) -> StrangerAnswer | None:
     """What the node that leads would be told if it followed the stranger in its epoch."""
     faults, node = made(world), world.nodes[1]
     assert node.host is not None

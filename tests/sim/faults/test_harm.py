@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.sim.faults.harm import DOWN, role_of
-from pykraft.sim.machine.recorder import Fault, Recorder
+from pykraft.sim.machine.recorder import FaultInjected, Recorder
 from pykraft.sim.run.world import World
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import THREE, calm_world, led_world, run_for, started_world
@@ -33,7 +33,7 @@ def test_the_recorder_hears_of_each_node() -> None:
     harm = harm_to(world)
     harm.happened("kill", world.nodes[1], world.nodes[2])
     harm.happened("heal")
-    assert [(event.node_id, event.kind) for event in recorder.events if isinstance(event, Fault)] == [
+    assert [(event.node_id, event.kind) for event in recorder.events if isinstance(event, FaultInjected)] == [
         (1, "kill"),
         (2, "kill"),
         (None, "heal"),

@@ -9,7 +9,7 @@ import pytest
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Membership
+from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings
 from pykraft.sim.scenario.settings import PORTS_APART, port_of
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_for, run_until
@@ -103,7 +103,9 @@ def test_nothing_is_asked_of_static_quorums_and_of_those_without_a_leader() -> N
 def test_the_only_voter_stays_and_two_are_not_harmed() -> None:
     for count in (1, 2):
         scenario = replace(
-            THREE, cluster=Cluster(voters=(count,), observers=(0,)), membership=Membership(dynamic_probability=1)
+            THREE,
+            cluster=ClusterSettings(voters=(count,), observers=(0,)),
+            membership=MembershipSettings(dynamic_probability=1),
         )
         world, _ = led(World(1, scenario=scenario))
         family, _ = family_of(world)

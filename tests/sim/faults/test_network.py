@@ -7,7 +7,7 @@ import pytest
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.fault_kinds import NETWORK
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_for, run_until, started_world
 
@@ -31,7 +31,7 @@ def test_links_are_cut_and_heal(kind: str) -> None:
     "kind", sorted(set(NETWORK) - {"lost frames", "duplicated request", "reordered frames", "old fetch"})
 )
 def test_a_single_node_has_no_links(kind: str) -> None:
-    world = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,))))
+    world = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
     harm = harm_to(world)
     for _ in range(5):
         assert not NetworkFaults(harm).kinds[kind]()

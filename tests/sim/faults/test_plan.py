@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, Plan
+from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, FaultPlan
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import Pace
 from tests.sim.faults.worlds import harm_to
@@ -23,7 +23,7 @@ def lived(only: tuple[int, ...] | None, *, first: int = 0) -> tuple[list[tuple[i
         thrown.append(dice[-1].random())
         return len(thrown) != 2
 
-    plan = Plan(
+    plan = FaultPlan(
         harm_to(world),
         {"kill": act},
         {"kill": 1.0},

@@ -9,7 +9,7 @@ from pykraft.log.small_files.quorum_state import parse_quorum_state
 from pykraft.sim.faults.restore import OLDER, RestoreFaults
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, led_world, run_until
 
@@ -64,7 +64,7 @@ def test_nobody_restores_a_file_of_a_node_that_is_down_damaged_or_needed() -> No
         directory.change(("rotten", rotten))
         directory.sync()
     assert not RestoreFaults(harm_to(world)).kinds[OLDER]()
-    small = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,))))
+    small = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
     for node in small.nodes.values():
         node.start()
     run_until(small, lambda: all(node.process is not None and node.process.is_idle for node in small.nodes.values()))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pykraft.sim.faults.silent import SilentFaults
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Pace, Scenario, Snapshots
+from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario, SnapshotSettings
 from pykraft.snapshot.files import checkpoint_path
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import THREE, led, led_world, run_for, run_until
@@ -24,7 +24,7 @@ def busy_world() -> tuple[World, Process]:
     return world, leader
 
 
-def rotten(world: World) -> list[Node]:
+def rotten(world: World) -> list[SimulatedNode]:
     return [node for node in world.nodes.values() if node.disk.is_rotten]
 
 
@@ -45,7 +45,7 @@ def test_bits_flip_in_a_minority_and_are_mended() -> None:
 
 
 def test_nothing_flips_where_there_is_no_other_copy() -> None:
-    world = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,))))
+    world = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
     world.nodes[1].start()
     world.workload.begin()
     run_for(world, 500_000)
@@ -100,7 +100,7 @@ def test_no_sector_is_lost_of_logs_that_have_not_filled_one() -> None:
 
 
 def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
-    snapshots = Snapshots(records_between=(20,), retention_size_bytes_max=(60_000,))
+    snapshots = SnapshotSettings(records_between=(20,), retention_size_bytes_max=(60_000,))
     world, _ = led(World(8, scenario=replace(THREE, snapshots=snapshots, pace=Pace(head_flip_probability=1.0))))
     harm = harm_to(world)
     family = SilentFaults(harm)

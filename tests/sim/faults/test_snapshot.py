@@ -9,11 +9,11 @@ import pytest
 from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.fault_kinds import SNAPSHOT
-from pykraft.sim.scenario.scenario import Snapshots
+from pykraft.sim.scenario.scenario import SnapshotSettings
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import THREE, calm_world, run_until
 
-OFTEN = Snapshots(
+OFTEN = SnapshotSettings(
     records_between=(20,), retention_size_bytes_max=(0,), clean_interval_ms=(50,), slice_size_bytes_max=(500,)
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Pace, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
 
@@ -35,7 +35,7 @@ def test_one_at_a_time_and_never_without_a_majority_beside() -> None:
     assert family.kinds["wiped disk"]()
     assert not family.kinds["wiped disk"]()
     for voters in (1, 2):
-        small = World(1, scenario=Scenario(cluster=Cluster(voters=(voters,), observers=(0,))))
+        small = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(voters,), observers=(0,))))
         assert not WipeFaults(harm_to(small)).kinds["wiped disk"]()
 
 

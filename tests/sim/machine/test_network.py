@@ -11,7 +11,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.network import End, Network, Slowness
 from pykraft.sim.machine.weather import Weather
-from pykraft.sim.scenario.scenario import Links
+from pykraft.sim.scenario.scenario import LinkSettings
 from pykraft.sim.scenario.settings import SizeLimits
 from pykraft.types import Endpoint
 
@@ -345,7 +345,7 @@ def test_answers_that_are_not_through_add_up() -> None:
 
 
 def test_all_links_of_a_world_may_have_a_bandwidth() -> None:
-    weather = Weather.draw(Links(byte_us=(1_000,)), Random(1))
+    weather = Weather.draw(LinkSettings(byte_us=(1_000,)), Random(1))
     clock = Clock()
     network = Network(clock, Random(1), weather)
     near, far = Recorder(1), Recorder(2)

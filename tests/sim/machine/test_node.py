@@ -7,10 +7,10 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.io_errors import SYNC_ERROR
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from tests.sim.invariants.fakes import operation
 from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
 
@@ -126,7 +126,7 @@ def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: py
     world = calm_world()
     tell_oracles = world.watch.before_send
 
-    def hear(node: Node, spoken: Spoken) -> None:
+    def hear(node: SimulatedNode, spoken: Spoken) -> None:
         heard.append((int(node.node_id), spoken))
         tell_oracles(node, spoken)
 
@@ -173,7 +173,7 @@ def test_a_host_that_asks_for_nothing_is_not_woken(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_only_voter_that_starts_again_does_not_hear_that_it_leads_the_epoch_it_resigned_from() -> None:
-    world = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,)), faults={}))
+    world = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,)), faults={}))
     node = world.nodes[1]
     for _ in range(2):
         node.start()

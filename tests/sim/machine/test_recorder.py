@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.sim.machine.recorder import Arrived, Changed, Fault, NodeState, Note, Recorder, Sent
+from pykraft.sim.machine.recorder import Arrived, Changed, FaultInjected, NodeState, Recorder, Sent, TraceLine
 from pykraft.sim.run.simulation import simulate
 
 STATE = NodeState(
@@ -21,7 +21,7 @@ def test_events_are_kept_in_order() -> None:
     recorder.fault(4, None, "split")
     recorder.note(5, 3, "starts")
     recorder.state(6, 3, STATE)
-    assert [type(event) for event in recorder.events] == [Sent, Arrived, Sent, Fault, Note, Changed]
+    assert [type(event) for event in recorder.events] == [Sent, Arrived, Sent, FaultInjected, TraceLine, Changed]
     assert [event.at_us for event in recorder.events] == [1, 2, 3, 4, 5, 6]
     assert recorder.dropped == 0
 
@@ -46,7 +46,7 @@ def test_a_world_is_the_same_whether_it_is_recorded_or_not() -> None:
     recorder = Recorder()
     assert simulate(SEED, recorder=recorder) == simulate(SEED)
     kinds = {type(event) for event in recorder.events}
-    assert kinds == {Sent, Arrived, Changed, Fault, Note}
+    assert kinds == {Sent, Arrived, Changed, FaultInjected, TraceLine}
     assert recorder.nodes
     times = [event.at_us for event in recorder.events]
     assert times == sorted(times)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.sim.machine.weather import Weather
-from pykraft.sim.scenario.scenario import Links
+from pykraft.sim.scenario.scenario import LinkSettings
 
 
 def test_each_part_is_one_of_the_choices() -> None:
-    links = Links(latency_us_max=(5, 7), byte_us=(1, 2), unanswered_probability=0.5, half_open_probability=0.25)
+    links = LinkSettings(latency_us_max=(5, 7), byte_us=(1, 2), unanswered_probability=0.5, half_open_probability=0.25)
     drawn = [Weather.draw(links, Random(seed)) for seed in range(40)]
     assert {(each.latency_us_max, each.byte_us) for each in drawn} == {(5, 1), (5, 2), (7, 1), (7, 2)}
     assert {(each.unanswered_probability, each.half_open_probability) for each in drawn} == {(0.5, 0.25)}
@@ -18,7 +18,7 @@ def test_each_part_is_one_of_the_choices() -> None:
 
 
 def test_narrow_links_are_drawn_apart_from_all_else() -> None:
-    links = Links(narrow_byte_us=(7,))
+    links = LinkSettings(narrow_byte_us=(7,))
     wide = [Weather.draw(links, Random(seed)) for seed in range(40)]
     drawn = [Weather.draw(replace(links, narrow_probability=0.5), Random(seed)) for seed in range(40)]
     assert {each.byte_us for each in wide} == {0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.host.delivery import Registration
-from pykraft.host.snapshots.trigger import Saving
+from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.snapshot.schedule import Reason
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
@@ -12,21 +12,21 @@ from tests.sim.mutants.patch import Patch
 
 def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
     """A listener is asked for its state as of the delivery before its last one."""
-    given, take = Saving.given, Saving.take
+    given, take = SnapshotTrigger.given, SnapshotTrigger.take
     before: dict[int, tuple[OffsetAndEpoch | None, OffsetAndEpoch]] = {}
 
-    def note(self: Saving, end: OffsetAndEpoch, size_bytes: int, high_watermark: Offset) -> None:
+    def note(self: SnapshotTrigger, end: OffsetAndEpoch, size_bytes: int, high_watermark: Offset) -> None:
         _, last = before.get(id(self), (None, end))
         before[id(self)] = (last, end)
         given(self, end, size_bytes, high_watermark)
 
-    def take_before(self: Saving) -> tuple[OffsetAndEpoch, Reason] | None:
+    def take_before(self: SnapshotTrigger) -> tuple[OffsetAndEpoch, Reason] | None:
         found = take(self)
         former, _ = before.get(id(self), (None, None))
         return found if found is None or former is None else (former, found[1])
 
-    patch.setattr(Saving, "given", note)
-    patch.setattr(Saving, "take", take_before)
+    patch.setattr(SnapshotTrigger, "given", note)
+    patch.setattr(SnapshotTrigger, "take", take_before)
 
 
 def who_works_on_what_it_was_given_is_given_more(patch: Patch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import Delivery, Registration
-from pykraft.host.snapshots.loading import Loading
+from pykraft.host.snapshots.loading import SnapshotLoading
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -73,7 +73,7 @@ def plain_listener_goes_on_at_the_high_watermark(patch: Patch) -> None:
 
 def plain_listener_is_not_told_of_a_gap(patch: Patch) -> None:
     """A listener that fell behind the log start continues there, but is not told which records it missed."""
-    patch.setattr(Loading, "skipped", lambda self, next_offset, start_offset: None)
+    patch.setattr(SnapshotLoading, "skipped", lambda self, next_offset, start_offset: None)
 
 
 MUTANTS = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core import enter_state
-from pykraft.core.effects import AnswerWish
+from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader import appending
 from pykraft.core.leader.progress import Progress, ReplicaProgress
@@ -16,7 +16,7 @@ from pykraft.core.on.requests import reply
 from pykraft.core.on.voters import add_voter, remove_voter, upgrade, voter_changes
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.log import directory
 from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, ReplicaKey, Uuid, VoterSet
@@ -29,7 +29,7 @@ def two_changes_at_once(patch: Patch) -> None:
     patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
     why_not_now = voter_changes.why_not_now
 
-    def why(replica: Replica, leader: Leader) -> voter_changes.Refusal:
+    def why(replica: Replica, leader: Leader) -> voter_changes.ChangeRefusal:
         known, leader.change = leader.change, None
         refusal = why_not_now(replica, leader)
         leader.change = known
@@ -55,13 +55,13 @@ def removed_leader_counts_itself(patch: Patch) -> None:
 def cut_voters_stay_in_force(patch: Patch) -> None:
     """A voter set stays in force after the log was truncated before its record."""
 
-    def truncate_to(self: Membership, end_offset: Offset) -> None:
+    def truncate_to(self: VoterHistory, end_offset: Offset) -> None:
         voters, level = self.voters, self.kraft_version
         self._sets.truncate_to(end_offset)
         self._levels.truncate_to(end_offset)
         self.voters, self.kraft_version = voters, level
 
-    patch.setattr(Membership, "truncate_to", truncate_to)
+    patch.setattr(VoterHistory, "truncate_to", truncate_to)
 
 
 def voters_change_before_the_own_epoch_is_committed(patch: Patch) -> None:
@@ -90,8 +90,8 @@ def voters_count_when_they_are_committed(patch: Patch) -> None:
     """A voter set takes effect when it is committed, not when it is appended."""
 
     def voters(self: Replica) -> VoterSet:
-        found = self.membership.voters_at(Offset(self.log.committed_end_offset - 1))
-        return found if found is not None else self.membership._static
+        found = self.voter_history.voters_at(Offset(self.log.committed_end_offset - 1))
+        return found if found is not None else self.voter_history._static
 
     patch.setattr(Replica, "voters", property(voters))
 
@@ -114,7 +114,7 @@ def upgrade_needs_no_directory_ids(patch: Patch) -> None:
         if isinstance(leader, Leader) and leader.high_watermark is not None and replica.kraft_version == 0:
             records = (KRaftVersion(event.version), KRaftVoters(leader.volatile_voters))
             voter_changes.write_membership(replica, leader, records, now)
-        replica.outbox.add(AnswerWish(handle=event.handle, error=None))
+        replica.outbox.add(CompletePendingRequest(handle=event.handle, error=None))
 
     patch.everywhere(upgrade.on_upgrade_requested, on_upgrade_requested)
 
@@ -143,7 +143,7 @@ def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
 def static_voters_are_changed(patch: Patch) -> None:
     """A leader changes voters at kraft.version 0, where no replica reads voters from the log."""
 
-    def why_not_now(replica: Replica, leader: Leader) -> voter_changes.Refusal:
+    def why_not_now(replica: Replica, leader: Leader) -> voter_changes.ChangeRefusal:
         if leader.change is not None or leader.high_watermark is None:
             return ErrorCode.REQUEST_TIMED_OUT, None
         return voter_changes.ACCEPTED if replica.kraft_version == 0 else voter_changes.why_in_doubt(replica, leader)
@@ -178,20 +178,20 @@ def removed_voters_never_campaign(patch: Patch) -> None:
 
 def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
     """A node that installs a snapshot keeps its former voter set and ignores the snapshot's."""
-    replace_by = Membership.replace_by
-    patch.setattr(Membership, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
+    replace_by = VoterHistory.replace_by
+    patch.setattr(VoterHistory, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
 
 
 def snapshot_names_the_voters_behind_its_end(patch: Patch) -> None:
     """A snapshot contains the voter set of the record at its end offset, which may still be truncated."""
-    voters_at = Membership.voters_at
-    patch.setattr(Membership, "voters_at", lambda self, offset: voters_at(self, Offset(offset + 1)))
+    voters_at = VoterHistory.voters_at
+    patch.setattr(VoterHistory, "voters_at", lambda self, offset: voters_at(self, Offset(offset + 1)))
 
 
 def snapshot_forgets_the_voters_before_its_end(patch: Patch) -> None:
     """A snapshot discards the voter sets before its end, although the one at its end may be uncommitted."""
-    forget_before = Membership.forget_before
-    patch.setattr(Membership, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
+    forget_before = VoterHistory.forget_before
+    patch.setattr(VoterHistory, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
 
 
 def fetches_ignore_directory_ids(patch: Patch) -> None:
@@ -210,7 +210,7 @@ def fetches_ignore_directory_ids(patch: Patch) -> None:
 
 def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
     """A follower rejects a leader that is not in the newest voter set, although that set is not committed yet."""
-    patch.setattr(Membership, "was_voter", lambda self, node_id, committed_end: False)
+    patch.setattr(VoterHistory, "was_voter", lambda self, node_id, committed_end: False)
 
 
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:

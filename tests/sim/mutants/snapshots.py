@@ -13,8 +13,8 @@ from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
 from pykraft.host import execute
 from pykraft.host.snapshots import creation
-from pykraft.host.snapshots.creation import Taking
-from pykraft.host.snapshots.store import Snapshots
+from pykraft.host.snapshots.creation import SnapshotCreation
+from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log
 from pykraft.log.segment import Segment
@@ -62,29 +62,29 @@ def snapshot_has_no_durable_name(patch: Patch) -> None:
 
 def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
     """A snapshot ends at the log end instead of at a committed offset."""
-    begin = Taking.begin
+    begin = SnapshotCreation.begin
 
-    def ahead(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
+    def ahead(self: SnapshotCreation, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
         log = raft.log
         seen = SimpleNamespace(
             start_offset=log.start_offset, epochs=log.epochs, committed_end_offset=log.end_offset, end=log.end
         )
-        all_is_committed: Any = SimpleNamespace(log=seen, membership=raft.membership)
+        all_is_committed: Any = SimpleNamespace(log=seen, voter_history=raft.voter_history)
         begin(self, all_is_committed, log.end, serializer, then)
 
-    patch.setattr(Taking, "begin", ahead)
+    patch.setattr(SnapshotCreation, "begin", ahead)
 
 
 def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
     """A snapshot id has the node's current epoch instead of the epoch of the last record in the snapshot."""
-    begin = Taking.begin
+    begin = SnapshotCreation.begin
 
-    def misnamed(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
+    def misnamed(self: SnapshotCreation, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
         vars(creation)["epoch_at"] = lambda *_: raft.status.epoch
         begin(self, raft, replace(snapshot_id, epoch=raft.status.epoch), serializer, then)
 
     patch.setattr(creation, "epoch_at", vars(creation)["epoch_at"])
-    patch.setattr(Taking, "begin", misnamed)
+    patch.setattr(SnapshotCreation, "begin", misnamed)
 
 
 def snapshot_has_a_batch_for_each_call(patch: Patch) -> None:
@@ -168,13 +168,13 @@ def cleaning_begins_with_the_newest_segment(patch: Patch) -> None:
 
 def a_look_that_takes_long_wakes_its_node(patch: Patch) -> None:
     """While a node checks for obsolete snapshots, its timer for the next check is in the past and rings without end."""
-    poll = Snapshots.poll
+    poll = SnapshotStore.poll
 
-    def poll_unless_looking(self: Snapshots, now: Instant) -> None:
+    def poll_unless_looking(self: SnapshotStore, now: Instant) -> None:
         if not self._is_looking:
             poll(self, now)
 
-    patch.setattr(Snapshots, "poll", poll_unless_looking)
+    patch.setattr(SnapshotStore, "poll", poll_unless_looking)
 
 
 MUTANTS = (

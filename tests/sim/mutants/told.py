@@ -12,7 +12,7 @@ from pykraft.core.on import proof, propose, send_requests, timer, transfer
 from pykraft.core.on.voters import add_voter
 from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
-from pykraft.host.snapshots.trigger import Saving
+from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.small_files.quarantine_file import QuarantineFile
@@ -81,13 +81,13 @@ def times_are_counted_as_offsets(patch: Patch) -> None:
 
 def only_the_last_delivery_counts(patch: Patch) -> None:
     """The application is asked for a snapshot only when a single delivery reaches the size limit."""
-    given = Saving.given
+    given = SnapshotTrigger.given
 
-    def alone(self: Saving, end: Any, size_bytes: int, high_watermark: Any) -> None:
+    def alone(self: SnapshotTrigger, end: Any, size_bytes: int, high_watermark: Any) -> None:
         self._record_bytes = 0
         given(self, end, size_bytes, high_watermark)
 
-    patch.setattr(Saving, "given", alone)
+    patch.setattr(SnapshotTrigger, "given", alone)
 
 
 def answers_are_limited_like_requests(patch: Patch) -> None:

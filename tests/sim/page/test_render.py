@@ -12,12 +12,12 @@ import pytest
 from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.page.render import render
 from pykraft.sim.run.simulation import Failure, simulate
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from tests.browser import OpenPage
 from tests.sim.mutants import MUTANTS, planted
 
 SEEDS = range(40)
-THREE = Scenario(cluster=Cluster(voters=(3,), observers=(0,)))
+THREE = Scenario(cluster=ClusterSettings(voters=(3,), observers=(0,)))
 BUG = "leader_counts_what_it_has_not_flushed"
 EVENTS = 10_000
 

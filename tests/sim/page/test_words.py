@@ -10,7 +10,7 @@ from pykraft.errors import ErrorCode
 from pykraft.protocol.api import encode_request, encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
-from pykraft.sim.page.words import UNREADABLE, Told, Words
+from pykraft.sim.page.words import UNREADABLE, MessageText, Words
 from pykraft.types import Epoch, Offset
 
 TOPIC = "topic"
@@ -115,7 +115,7 @@ def batch(base_offset: int, epoch: int) -> bytes:
     ],
 )
 def test_requests_say_what_they_ask(frame: bytes, kind: str, text: str) -> None:
-    assert Words().tell(1, 2, frame) == Told(kind=kind, text=text)
+    assert Words().tell(1, 2, frame) == MessageText(kind=kind, text=text)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_requests_say_what_they_ask(frame: bytes, kind: str, text: str) -> None:
 def test_answers_are_told_with_what_they_answer(asked: bytes, frame: bytes, kind: str, text: str) -> None:
     words = Words()
     words.tell(1, 2, asked)
-    assert words.tell(2, 1, frame) == Told(kind=kind, text=text)
+    assert words.tell(2, 1, frame) == MessageText(kind=kind, text=text)
 
 
 @pytest.mark.parametrize("frame", [b"", b"abc", vote_answer(granted=True), vote(pre_vote=True)[:30], b"\xff" * 20])

@@ -10,7 +10,7 @@ from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.vote import OneVote
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load
-from pykraft.sim.scenario.scenario import Course, Quorum, Scenario, Storage
+from pykraft.sim.scenario.scenario import Course, QuorumSettings, Scenario, Storage
 from tests.sim.worlds import calm_world, led_world, run_until, started_world
 
 QUICK_SEED = 2
@@ -107,7 +107,7 @@ def test_an_absent_voter_never_starts_and_nobody_waits_for_it() -> None:
 
 
 def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow() -> None:
-    scenario = Scenario(quorum=Quorum(recent_size_bytes_max=(0,)), storage=Storage(bulk_factor=(7,)))
+    scenario = Scenario(quorum=QuorumSettings(recent_size_bytes_max=(0,)), storage=Storage(bulk_factor=(7,)))
     world = World(3, scenario=scenario)
     assert {node.config.log.recent_size_bytes_max for node in world.nodes.values()} == {0}
     assert {node.surroundings.bulk_factor for node in world.nodes.values()} == {7}

@@ -9,7 +9,7 @@ import pytest
 from pykraft.errors import UsageError
 from pykraft.sim.scenario.fault_kinds import KINDS
 from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, shipped_names
-from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, Cluster
+from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, ClusterSettings
 
 
 def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
@@ -43,7 +43,7 @@ def test_the_later_wins_and_kinds_of_faults_add_up(tmp_path: Path) -> None:
     two = written(tmp_path, "[cluster]\nvoters = [5]\n[faults]\nkill = 0\nsplit = 2.5\n", "two.toml")
     scenario = load(["quiet"], [one, two])
     assert scenario.name == "quiet+one+two"
-    assert scenario.cluster == Cluster(voters=(5,), observers=(0,))
+    assert scenario.cluster == ClusterSettings(voters=(5,), observers=(0,))
     assert scenario.faults == {"kill": 0.0, "resign": 1.0, "split": 2.5}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import DEFAULT, Cluster, Course, Scenario
+from pykraft.sim.scenario.scenario import DEFAULT, ClusterSettings, Course, Scenario
 
 
 def test_a_world_without_a_scenario_has_the_default_one() -> None:
@@ -11,6 +11,8 @@ def test_a_world_without_a_scenario_has_the_default_one() -> None:
 
 
 def test_a_scenario_decides_the_size_and_the_harm() -> None:
-    scenario = Scenario(cluster=Cluster(voters=(5,), observers=(2,)), course=Course(faults_us=50_000), faults={})
+    scenario = Scenario(
+        cluster=ClusterSettings(voters=(5,), observers=(2,)), course=Course(faults_us=50_000), faults={}
+    )
     outcome = World(1, scenario=scenario).run()
     assert (outcome.voters, outcome.observers, outcome.faults) == (5, 2, {})

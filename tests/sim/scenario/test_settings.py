@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.sim.scenario.scenario import Quorum
+from pykraft.sim.scenario.scenario import QuorumSettings
 from pykraft.sim.scenario.settings import (
     LISTENER,
     SMALL_SEGMENT_BYTES,
@@ -18,7 +18,7 @@ from pykraft.types import Endpoint
 
 
 def test_voters_come_first_and_observers_are_not_among_them() -> None:
-    configs = node_configs(3, 2, Quorum(), Random(1))
+    configs = node_configs(3, 2, QuorumSettings(), Random(1))
     assert [config.node_id for config in configs] == [1, 2, 3, 4, 5]
     for config in configs:
         assert config.voters.ids == (1, 2, 3)
@@ -30,20 +30,20 @@ def test_the_port_of_a_node_is_its_id() -> None:
 
 
 def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
-    configs = node_configs(5, 0, Quorum(), Random(1))
+    configs = node_configs(5, 0, QuorumSettings(), Random(1))
     assert len({config.raft for config in configs}) == 1
     assert len({config.directory_id for config in configs}) == 5
-    assert node_configs(5, 0, Quorum(), Random(1)) == configs
-    assert len({node_configs(1, 0, Quorum(), Random(seed))[0].raft for seed in range(20)}) > 5
+    assert node_configs(5, 0, QuorumSettings(), Random(1)) == configs
+    assert len({node_configs(1, 0, QuorumSettings(), Random(seed))[0].raft for seed in range(20)}) > 5
 
 
 def test_segments_may_be_small() -> None:
-    configs = with_small_segments(node_configs(3, 0, Quorum(), Random(1)))
+    configs = with_small_segments(node_configs(3, 0, QuorumSettings(), Random(1)))
     assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
 
 
 def test_a_node_reads_long_answers_where_it_reads_no_long_requests() -> None:
-    (config,) = node_configs(1, 0, Quorum(request_size_bytes_max=8_192), Random(1))
+    (config,) = node_configs(1, 0, QuorumSettings(request_size_bytes_max=8_192), Random(1))
     limits = size_limits(config)
     assert limits == SizeLimits(request_bytes=8_192, answer_bytes=config.answer_size_bytes_max)
     assert limits.answer_bytes > limits.request_bytes

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pykraft.sim.scenario.file import load
-from pykraft.sim.scenario.scenario import DEFAULT, Cluster, Scenario
+from pykraft.sim.scenario.scenario import DEFAULT, ClusterSettings, Scenario
 from pykraft.sim.scenario.text import scenario_text
 
 
@@ -17,7 +17,7 @@ def test_the_default_scenario_is_empty() -> None:
 def test_a_scenario_survives_its_file(tmp_path: Path) -> None:
     scenario = Scenario(
         name="small",
-        cluster=Cluster(voters=(3,), observers=(0,)),
+        cluster=ClusterSettings(voters=(3,), observers=(0,)),
         links=replace(DEFAULT.links, slow_probability=0.5),
         pace=replace(DEFAULT.pace, only=(3, 17)),
         faults={"kill": 1.5, "one-way cut": 0.0},

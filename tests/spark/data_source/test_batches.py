@@ -13,7 +13,7 @@ from pykraft.protocol.batch import crc_of, read_header, scan
 from pykraft.spark.data_source import batches
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.splits import Piece
+from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, three_batches
 
@@ -23,13 +23,13 @@ TESTS = Path(__file__).parents[2]
 GOLDEN = TESTS / "golden" / "static" / "disk" / "n1" / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
 
 
-def piece_of(data: bytes, *, position: int = 0) -> Piece:
-    return Piece(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
+def split_of(data: bytes, *, position: int = 0) -> Split:
+    return Split(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
 
 
-def rows(piece: Piece, data: bytes, *, tolerant: bool = False) -> list[dict[str, Any]]:
+def rows(split: Split, data: bytes, *, tolerant: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for group in batches_of(piece, data, tolerant=tolerant):
+    for group in batches_of(split, data, tolerant=tolerant):
         assert group.schema.equals(arrow_schema("batches"), check_metadata=True)
         group.validate(full=True)
         found += group.to_pylist()
@@ -40,7 +40,7 @@ def rows(piece: Piece, data: bytes, *, tolerant: bool = False) -> list[dict[str,
 def test_every_batch_is_a_row_with_its_bytes(rows_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "ROWS_MAX", rows_max)
     data = GOLDEN.read_bytes() + b"".join(path.read_bytes() for path in (TESTS / "protocol" / "batches").glob("*.bin"))
-    found = rows(piece_of(data, position=100), data)
+    found = rows(split_of(data, position=100), data)
     expected = list(scan(data))
     assert b"".join(row["content"] for row in found) == data
     for row, (position, header) in zip(found, expected, strict=True):
@@ -56,16 +56,16 @@ def test_every_batch_is_a_row_with_its_bytes(rows_max: int, monkeypatch: pytest.
 @pytest.mark.parametrize(("start", "end", "bases"), [(0, 6, [0, 2, 4]), (1, 3, [0, 2]), (2, 4, [2]), (6, 6, [])])
 def test_a_batch_is_wanted_when_one_of_its_records_is(start: int, end: int, bases: list[int]) -> None:
     data = b"".join(three_batches())
-    piece = replace(piece_of(data), start_offset=Offset(start), end_offset=Offset(end))
-    assert [row["base_offset"] for row in rows(piece, data)] == bases
+    split = replace(split_of(data), start_offset=Offset(start), end_offset=Offset(end))
+    assert [row["base_offset"] for row in rows(split, data)] == bases
 
 
 def test_a_flipped_byte_is_an_error_or_a_row() -> None:
     first, second, third = three_batches()
     data = first + second[:-1] + b"!" + third
     with pytest.raises(CorruptionError, match="expected a valid batch"):
-        rows(piece_of(data), data)
-    found = rows(piece_of(data), data, tolerant=True)
+        rows(split_of(data), data)
+    found = rows(split_of(data), data, tolerant=True)
     assert [row["base_offset"] for row in found] == [0, 2, 4]
     assert [row["corrupt"] is None for row in found] == [True, False, True]
     assert (found[1]["content"], found[1]["batch_size"]) == (None, len(second))
@@ -78,5 +78,5 @@ def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place() -> None
     far = far[:17] + crc_of(far, 0, read_header(far)).to_bytes(4, "big") + far[21:]
     assert START_MS < 2**62
     with pytest.raises(CorruptionError, match="one of the time") as caught:
-        rows(piece_of(first + far), first + far)
+        rows(split_of(first + far), first + far)
     assert caught.value.position == len(first)

@@ -16,8 +16,8 @@ from pykraft.protocol.records import decode_control, decode_records, encode_cont
 from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.splits import Limit, Piece, plan_pieces, read_parts
-from pykraft.spark.data_source.walk import Replica
+from pykraft.spark.data_source.splits import Limit, Split, plan_splits, read_chunks
+from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
 
@@ -29,30 +29,30 @@ OTHERS = sorted((TESTS / "protocol" / "batches").glob("*.bin"))
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def piece_of(data: bytes, *, position: int = 0) -> Piece:
-    """A piece that holds these bytes, as if they stood there in the file."""
-    return Piece(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
+def split_of(data: bytes, *, position: int = 0) -> Split:
+    """A split that holds these bytes, as if they stood there in the file."""
+    return Split(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
 
 
-def rows(piece: Piece, data: bytes) -> list[dict[str, Any]]:
+def rows(split: Split, data: bytes) -> list[dict[str, Any]]:
     """All rows as dicts."""
     found: list[dict[str, Any]] = []
-    for group in records_of(piece, data):
+    for group in records_of(split, data):
         assert group.schema.equals(arrow_schema("records"), check_metadata=True)
         found += group.to_pylist()
     return found
 
 
-def expected(piece: Piece, data: bytes) -> Iterator[dict[str, Any]]:
+def expected(split: Split, data: bytes) -> Iterator[dict[str, Any]]:
     """The same by the protocol's decoders."""
     for position, header in scan(data):
         body = data[position : position + header.size_bytes]
         kinds = [type(one).__name__ for one in decode_control(body)] if header.is_control else []
         for index, record in enumerate(decode_records(body)):
             yield {
-                "replica": piece.replica,
-                "segment": Path(piece.path).name,
-                "position": piece.position + position,
+                "replica": split.replica,
+                "segment": Path(split.path).name,
+                "position": split.position + position,
                 "batch_size": header.size_bytes,
                 "offset": record.offset,
                 "epoch": header.epoch,
@@ -67,19 +67,19 @@ def expected(piece: Piece, data: bytes) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("segment", GOLDEN, ids=[str(path.relative_to(TESTS / "golden")) for path in GOLDEN])
 def test_logs_that_kafka_wrote_are_read_field_by_field(segment: Path) -> None:
-    replica = Replica("n1", segment.parent, [segment])
+    replica = ReplicaLog("n1", segment.parent, [segment])
     start = replica.start()
-    plan = plan_pieces("n1", start, replica.walk(start), start_offset=start.offset, limit=Limit())
-    for piece in plan.pieces:
-        for part in read_parts(piece, size_bytes=1_000):
-            assert rows(part.piece, part.data) == list(expected(part.piece, part.data))
+    plan = plan_splits("n1", start, replica.walk(start), start_offset=start.offset, limit=Limit())
+    for split in plan.splits:
+        for part in read_chunks(split, size_bytes=1_000):
+            assert rows(part.split, part.data) == list(expected(part.split, part.data))
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=[path.stem for path in OTHERS])
 def test_batches_of_another_client_keep_keys_times_and_offsets(path: Path) -> None:
     data = path.read_bytes()
-    found = rows(piece_of(data), data)
-    assert found == list(expected(piece_of(data), data))
+    found = rows(split_of(data), data)
+    assert found == list(expected(split_of(data), data))
     assert len({row["timestamp"] for row in found}) > 1
     assert {row["key"] is None for row in found} == {True, False}
 
@@ -98,9 +98,9 @@ def mixed() -> bytes:
 def test_kinds_mix_in_row_groups_of_any_size(rows_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "ROWS_MAX", rows_max)
     data = mixed()
-    piece = piece_of(data, position=1_000)
-    assert rows(piece, data) == list(expected(piece, data))
-    sizes = [group.num_rows for group in records_of(piece, data)]
+    split = split_of(data, position=1_000)
+    assert rows(split, data) == list(expected(split, data))
+    sizes = [group.num_rows for group in records_of(split, data)]
     assert all(size <= max(rows_max, 80) for size in sizes)
     assert sizes[-2:] == [40, 80], "a compressed batch is a group of its own"
     assert (len(sizes) > 3) == (rows_max < 203)
@@ -110,11 +110,11 @@ def test_a_row_group_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     batches = three_batches()
     monkeypatch.setattr(decode, "BATCHES_SIZE_BYTES_MAX", 2 * len(batches[0]))
     data = b"".join(batches)
-    assert [group.num_rows for group in records_of(piece_of(data), data)] == [4, 2]
+    assert [group.num_rows for group in records_of(split_of(data), data)] == [4, 2]
 
 
 def test_nothing_gives_no_row_group() -> None:
-    assert list(records_of(piece_of(b""), b"")) == []
+    assert list(records_of(split_of(b""), b"")) == []
 
 
 def sealed(data: bytes) -> bytes:
@@ -127,8 +127,8 @@ def test_a_batch_without_records_has_no_row() -> None:
     empty = batch([b"x"], base_offset=5)[:HEADER_SIZE_BYTES]
     empty = sealed(empty[:8] + (HEADER_SIZE_BYTES - 12).to_bytes(4, "big") + empty[12:57] + bytes(4))
     data = three_batches()[0] + empty
-    assert len(rows(piece_of(data), data)) == 2
-    assert rows(piece_of(empty), empty) == []
+    assert len(rows(split_of(data), data)) == 2
+    assert rows(split_of(empty), empty) == []
 
 
 def test_a_count_is_not_believed_before_the_records_are_there() -> None:
@@ -136,7 +136,7 @@ def test_a_count_is_not_believed_before_the_records_are_there() -> None:
     most = (2**31 - 1).to_bytes(4, "big")
     bomb = sealed(data[:23] + (2**31 - 2).to_bytes(4, "big") + data[27:57] + most + data[61:])
     with pytest.raises(CorruptionError, match="2147483647 records in"):
-        list(records_of(piece_of(bomb), bomb))
+        list(records_of(split_of(bomb), bomb))
 
 
 @pytest.mark.parametrize("time_ms", [2**62, -(2**62)])
@@ -145,7 +145,7 @@ def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place(time_ms: 
     far = sealed(second[:27] + time_ms.to_bytes(8, "big", signed=True) * 2 + second[43:])
     data = first + far + third
     with pytest.raises(CorruptionError, match=f"one of the time {time_ms} ms") as caught:
-        list(records_of(piece_of(data, position=1_000), data))
+        list(records_of(split_of(data, position=1_000), data))
     assert caught.value.position == 1_000 + len(first)
 
 
@@ -154,14 +154,14 @@ def test_a_control_record_of_a_newer_kafka_is_named_by_its_number() -> None:
         [KRaftVersion(level=1)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
     ).data
     newer = sealed(control.replace(b"\x00\x00\x00\x05", b"\x00\x00\x00\x09"))
-    assert [row["control_type"] for row in rows(piece_of(newer), newer)] == ["type 9"]
+    assert [row["control_type"] for row in rows(split_of(newer), newer)] == ["type 9"]
 
 
-def test_a_cut_batch_at_the_end_of_a_piece_is_an_error() -> None:
+def test_a_cut_batch_at_the_end_of_a_split_is_an_error() -> None:
     first, second, _ = three_batches()
     data = first + second[:-1]
     with pytest.raises(CorruptionError, match="a valid batch") as caught:
-        list(records_of(piece_of(data), data))
+        list(records_of(split_of(data), data))
     assert caught.value.position == len(first)
 
 
@@ -169,7 +169,7 @@ def test_malformed_records_under_a_right_crc_are_an_error_with_their_place() -> 
     first, second, third = three_batches()
     data = first + sealed(second[:-1] + b"\x02") + third
     with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
-        list(records_of(piece_of(data), data))
+        list(records_of(split_of(data), data))
     assert caught.value.position == len(first)
 
 
@@ -180,17 +180,17 @@ def test_a_flipped_byte_names_file_and_position(at: int, tmp_path: Path) -> None
     damaged[at] ^= 1
     segment = write_segment(tmp_path, first + damaged + third)
     whole = first + damaged + third
-    piece = Piece(replica="n1", path=str(segment), position=0, end_position=len(whole))
+    split = Split(replica="n1", path=str(segment), position=0, end_position=len(whole))
     with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
-        list(records_of(piece, whole))
+        list(records_of(split, whole))
     assert (caught.value.path, caught.value.position) == (str(segment), len(first))
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 6), (1, 6), (3, 5), (5, 6), (0, 1), (6, 6)])
 def test_only_the_rows_that_were_asked_for_are_there(start: int, end: int) -> None:
     data = b"".join(three_batches())
-    piece = replace(piece_of(data), start_offset=Offset(start), end_offset=Offset(end))
-    assert [row["offset"] for row in rows(piece, data)] == list(range(start, end))
+    split = replace(split_of(data), start_offset=Offset(start), end_offset=Offset(end))
+    assert [row["offset"] for row in rows(split, data)] == list(range(start, end))
 
 
 def test_who_wants_to_go_on_gets_a_row_for_each_damaged_batch_and_all_other_records() -> None:
@@ -199,7 +199,7 @@ def test_who_wants_to_go_on_gets_a_row_for_each_damaged_batch_and_all_other_reco
     malformed = sealed(third[:-1] + b"\x02")
     rest = batch([b"a3", b"b3"], base_offset=6)
     data = first + flipped + malformed + rest
-    found = [row for group in records_of(piece_of(data, position=50), data, tolerant=True) for row in group.to_pylist()]
+    found = [row for group in records_of(split_of(data, position=50), data, tolerant=True) for row in group.to_pylist()]
     assert [row["offset"] for row in found] == [0, 1, 2, 4, 6, 7]
     marked = [row for row in found if row["corrupt"] is not None]
     assert [row["position"] for row in marked] == [50 + len(first), 50 + len(first) + len(second)]
@@ -211,12 +211,12 @@ def test_who_wants_to_go_on_gets_a_row_for_each_damaged_batch_and_all_other_reco
 def test_bytes_that_are_no_batch_are_one_row_for_who_wants_to_go_on() -> None:
     first, second, _ = three_batches()
     data = first + b"!" * 70 + second
-    found = [row for group in records_of(piece_of(data), data, tolerant=True) for row in group.to_pylist()]
+    found = [row for group in records_of(split_of(data), data, tolerant=True) for row in group.to_pylist()]
     assert [row["offset"] for row in found] == [0, 1, 2]
     assert (found[2]["position"], found[2]["batch_size"]) == (len(first), 70 + len(second))
 
 
 def test_what_a_live_quorum_served_has_no_place() -> None:
     data = three_batches()[0]
-    found = rows(replace(piece_of(data), replica=None), data)
+    found = rows(replace(split_of(data), replica=None), data)
     assert [(row["replica"], row["segment"], row["position"]) for row in found] == [(None, None, None)] * 2

@@ -11,8 +11,8 @@ from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source.file_plan import plan_batch
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.splits import read_parts
-from pykraft.spark.data_source.walk import Cursor, Replica
+from pykraft.spark.data_source.splits import read_chunks
+from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from tests.spark.logs import START_MS, batch, write_segment
 
 OTHERS = Path(__file__).parents[2] / "protocol" / "batches"
@@ -24,16 +24,16 @@ def read(directory: Path, **options: str) -> list[int]:
     """The offsets that a query reads."""
     parsed, (replica,) = asked(directory, **options)
     found: list[int] = []
-    for piece in plan_batch(replica, parsed).pieces:
-        for part in read_parts(piece):
-            wanted = range(part.piece.start_offset, part.piece.end_offset)
+    for split in plan_batch(replica, parsed).splits:
+        for part in read_chunks(split):
+            wanted = range(part.split.start_offset, part.split.end_offset)
             for position, header in part.batches:
                 offsets = [each.offset for each in decode_records(part.data[position : position + header.size_bytes])]
                 found += [offset for offset in offsets if offset in wanted]
     return found
 
 
-def asked(directory: Path, **options: str) -> tuple[SourceOptions, list[Replica]]:
+def asked(directory: Path, **options: str) -> tuple[SourceOptions, list[ReplicaLog]]:
     parsed = parse_options({"path": str(directory)} | options)
     return parsed, find_replicas(parsed.patterns)
 
@@ -109,25 +109,25 @@ def test_a_time_within_another_client_s_batch_is_that_of_the_record(path: Path, 
 
 
 def test_a_segment_that_vanishes_while_the_plan_is_made_is_no_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Replica.start
+    start = ReplicaLog.start
     (log / SNAPSHOT).touch()
 
-    def start_then_delete(replica: Replica) -> Cursor:
+    def start_then_delete(replica: ReplicaLog) -> Cursor:
         found = start(replica)
         (log / "00000000000000000000.log").unlink(missing_ok=True)
         return found
 
-    monkeypatch.setattr(Replica, "start", start_then_delete)
+    monkeypatch.setattr(ReplicaLog, "start", start_then_delete)
     assert read(log) == [6, 7]
 
 
 def test_a_file_that_cannot_be_read_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed, (replica,) = asked(log)
 
-    def refuse(replica: Replica, cursor: Cursor) -> None:
+    def refuse(replica: ReplicaLog, cursor: Cursor) -> None:
         del cursor
         raise StorageError(replica.directory, "cannot be read")
 
-    monkeypatch.setattr(Replica, "from_cursor", refuse)
+    monkeypatch.setattr(ReplicaLog, "from_cursor", refuse)
     with pytest.raises(StorageError, match="cannot be read"):
         plan_batch(replica, parsed)

@@ -173,7 +173,7 @@ def test_a_log_that_was_cut_back_is_refused(folder: Path) -> None:
 def test_a_log_that_was_cut_back_between_two_micro_batches_is_refused_by_the_same_reader(
     more: int, folder: Path
 ) -> None:
-    """What was written anew ends where the old did, so that the next batch stands in its place."""
+    """What was written anew ends where the old did, so that the next batch stands in its position."""
     made = reader(folder)
     end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
     write_segment(folder / "n1" / "p-0", batches(2) + batches(1 + more, first=2, epoch=EPOCH + 1))

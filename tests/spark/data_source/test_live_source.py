@@ -17,7 +17,7 @@ from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.spark.data_source import live_source
-from pykraft.spark.data_source.live_source import LivePartition, LiveReader, LiveStreamReader, parts_of
+from pykraft.spark.data_source.live_source import LivePartition, LiveReader, LiveStreamReader, splits_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.types import Offset
 from tests.spark.quorum_of_one import CLUSTER_ID, OneNode
@@ -95,7 +95,7 @@ def test_tasks_share_the_offsets_and_no_batch_is_there_twice(
     monkeypatch.setattr(live_source, "RECORDS_PER_TASK", size)
     assert query(node) == list(range(6))
     assert query(node, "base_offset", rows="batches") == [0, 1, 3]
-    assert len(parts_of(Offset(0), Offset(6), None)) == -(-6 // size)
+    assert len(splits_of(Offset(0), Offset(6), None)) == -(-6 // size)
 
 
 @pytest.mark.parametrize("rows", ["records", "batches"])

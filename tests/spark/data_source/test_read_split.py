@@ -10,8 +10,8 @@ from pyspark.sql.datasource import InputPartition
 
 from pykraft.errors import CorruptionError
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.read_split import PiecePartition, read_piece
-from pykraft.spark.data_source.splits import Piece
+from pykraft.spark.data_source.read_split import SplitPartition, read_split
+from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment
 
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.spark
 
 def read(partition: InputPartition, **options: str) -> list[dict[str, Any]]:
     parsed = parse_options({"path": "p-0"} | options)
-    return [row for group in read_piece(partition, parsed) for row in group.to_pylist()]
+    return [row for group in read_split(partition, parsed) for row in group.to_pylist()]
 
 
-def whole(segment: Path) -> PiecePartition:
-    return PiecePartition(Piece(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size))
+def whole(segment: Path) -> SplitPartition:
+    return SplitPartition(Split(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size))
 
 
 def test_rows_of_records_and_of_batches(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_damage_ends_the_task_unless_it_is_to_be_marked(rows: str, count: int, t
 
 
 def test_what_the_walk_found_damaged_is_one_row(tmp_path: Path) -> None:
-    piece = Piece(
+    split = Split(
         replica="n1",
         path=str(tmp_path / "1.log"),
         position=7,
@@ -53,9 +53,9 @@ def test_what_the_walk_found_damaged_is_one_row(tmp_path: Path) -> None:
         start_offset=Offset(4),
         damage="no batch",
     )
-    (row,) = read(PiecePartition(piece), corrupt="mark")
+    (row,) = read(SplitPartition(split), corrupt="mark")
     assert (row["position"], row["batch_size"], row["offset"], row["corrupt"]) == (7, 83, 4, "no batch")
 
 
-def test_a_partition_without_a_piece_has_no_row() -> None:
+def test_a_partition_without_a_split_has_no_row() -> None:
     assert read(InputPartition(None)) == []

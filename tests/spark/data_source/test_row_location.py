@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from pykraft.errors import CorruptionError
-from pykraft.spark.data_source.row_location import INT32_MAX, Damage, damage_row, place_columns, sound_batches
+from pykraft.spark.data_source.row_location import INT32_MAX, DamagedBytes, damage_row, location_columns, sound_batches
 from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.splits import Piece
+from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 from tests.spark.logs import three_batches
 
 pytestmark = pytest.mark.spark
 
 FIRST, SECOND, THIRD = three_batches()
-PIECE = Piece(replica="n1", path=str(Path("data") / "p-0" / "1.log"), position=100, end_position=1_000)
+PIECE = Split(replica="n1", path=str(Path("data") / "p-0" / "1.log"), position=100, end_position=1_000)
 
 
 def sound(data: bytes, *, tolerant: bool = False) -> list[int | tuple[int, int, int]]:
     """Position of each batch; position, size and offset of damage."""
     return [
-        (one.position, one.size_bytes, one.offset) if isinstance(one, Damage) else one[0]
+        (one.position, one.size_bytes, one.offset) if isinstance(one, DamagedBytes) else one[0]
         for one in sound_batches(PIECE, data, tolerant=tolerant)
     ]
 
@@ -51,7 +51,7 @@ def test_who_wants_to_go_on_is_told_where_and_at_which_offset() -> None:
 
 @pytest.mark.parametrize("rows", ["records", "batches"])
 def test_a_row_of_damage_is_null_but_for_place_size_offset_and_text(rows: str) -> None:
-    damage = Damage(position=5, size_bytes=2**40, offset=Offset(7), text="wrong")
+    damage = DamagedBytes(position=5, size_bytes=2**40, offset=Offset(7), text="wrong")
     row = damage_row(PIECE, damage, rows)
     assert row.schema.equals(arrow_schema(rows), check_metadata=True)
     (known,) = ({name: value for name, value in each.items() if value is not None} for each in row.to_pylist())
@@ -60,5 +60,5 @@ def test_a_row_of_damage_is_null_but_for_place_size_offset_and_text(rows: str) -
 
 
 def test_columns_of_the_place() -> None:
-    columns = place_columns(PIECE, np.array([1, 2]))
+    columns = location_columns(PIECE, np.array([1, 2]))
     assert [column.to_pylist() for column in columns] == [["n1", "n1"], ["1.log", "1.log"], [1, 2]]

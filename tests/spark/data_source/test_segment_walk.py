@@ -14,8 +14,8 @@ from pykraft.log.small_files.epoch_checkpoint import encode_epochs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.log.tail import Expected
 from pykraft.spark.data_source import segment_walk
-from pykraft.spark.data_source.segment_walk import Stretch, WalkState, base_offset_of, batches_within, walk_segment
-from pykraft.spark.data_source.walk import Replica
+from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, batches_within, walk_segment
+from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import EPOCH_ZERO, Epoch, EpochStart, Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
@@ -45,9 +45,9 @@ def test_a_torn_batch_in_the_middle_of_what_was_not_synced_ends_the_log(tmp_path
     state = state_of(segment, read_evidence(OsFs(), tmp_path), later=(later,))
     assert offsets(state) == [0]
     assert (state.is_over, state.position, state.expected.base_offset) == (True, SIZE_BYTES, 2)
-    assert [one.offset for one in Replica("n1", tmp_path).walk(Replica("n1", tmp_path).start())] == [0]
-    assert Replica("n1", tmp_path).end() == 2
-    assert Replica("n1", tmp_path).seek(Offset(6)).offset == 2
+    assert [one.offset for one in ReplicaLog("n1", tmp_path).walk(ReplicaLog("n1", tmp_path).start())] == [0]
+    assert ReplicaLog("n1", tmp_path).end() == 2
+    assert ReplicaLog("n1", tmp_path).seek(Offset(6)).offset == 2
 
 
 def test_damage_of_what_was_synced_is_left_to_who_reads_the_records(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_an_unproven_end_is_told_as_such(tmp_path: Path) -> None:
         offsets(state_of(segment, NOTHING))
 
 
-def test_the_batches_of_a_stretch_are_all_of_it_and_no_more(tmp_path: Path) -> None:
+def test_the_batches_of_a_span_are_all_of_it_and_no_more(tmp_path: Path) -> None:
     segment = write_segment(tmp_path, b"".join(BATCHES))
     first, second, _ = walk_segment(state_of(segment, NOTHING), tolerant=False)
-    coarse = Stretch(
+    coarse = BatchSpan(
         segment=segment,
         position=0,
         last_position=SIZE_BYTES,

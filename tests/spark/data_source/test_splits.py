@@ -1,4 +1,4 @@
-"""Splits: whole batches of about the size, up to a limit; read in parts; files that have changed since."""
+"""Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import scan
-from pykraft.spark.data_source.splits import Limit, Piece, Plan, plan_pieces, read_parts
-from pykraft.spark.data_source.walk import Replica
+from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, plan_splits, read_chunks
+from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
@@ -17,11 +17,11 @@ BATCHES = three_batches()
 SIZE_BYTES = len(BATCHES[0])
 
 
-def plan(directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, limit: Limit | None = None) -> Plan:
+def plan(directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, limit: Limit | None = None) -> SplitPlan:
     """What is read of a log from an offset on."""
-    replica = Replica("n1", directory)
+    replica = ReplicaLog("n1", directory)
     start = replica.seek(Offset(start_offset))
-    return plan_pieces(
+    return plan_splits(
         "n1",
         start,
         replica.walk(start, tolerant=True),
@@ -31,11 +31,11 @@ def plan(directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, lim
     )
 
 
-def cut(found: Plan) -> list[tuple[str, int, int]]:
-    """Segment, and begin and end counted in batches, of each piece."""
+def cut(found: SplitPlan) -> list[tuple[str, int, int]]:
+    """Segment, and begin and end counted in batches, of each split."""
     return [
-        (Path(piece.path).stem.lstrip("0") or "0", piece.position // SIZE_BYTES, piece.end_position // SIZE_BYTES)
-        for piece in found.pieces
+        (Path(split.path).stem.lstrip("0") or "0", split.position // SIZE_BYTES, split.end_position // SIZE_BYTES)
+        for split in found.splits
     ]
 
 
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pieces_are_whole_batches_of_about_the_size(log: Path) -> None:
+def test_splits_are_whole_batches_of_about_the_size(log: Path) -> None:
     assert cut(plan(log, size_bytes=1)) == [("0", 0, 1), ("0", 1, 2), ("0", 2, 3), ("6", 0, 1)]
     assert cut(plan(log, size_bytes=2 * SIZE_BYTES)) == [("0", 0, 2), ("0", 2, 3), ("6", 0, 1)]
     assert cut(plan(log, size_bytes=3 * SIZE_BYTES)) == [("0", 0, 3), ("6", 0, 1)]
@@ -56,7 +56,7 @@ def test_pieces_are_whole_batches_of_about_the_size(log: Path) -> None:
 def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path) -> None:
     found = plan(log, start_offset=3, limit=Limit(end_offset=Offset(5)))
     assert cut(found) == [("0", 1, 3)]
-    assert [(piece.start_offset, piece.end_offset) for piece in found.pieces] == [(3, 5)]
+    assert [(split.start_offset, split.end_offset) for split in found.splits] == [(3, 5)]
     assert found.end.offset == 6
 
 
@@ -77,32 +77,34 @@ def test_a_limit_holds_and_lets_one_batch_through(limit: Limit, end_offset: int,
     assert plan(log, limit=limit).end.offset == end_offset
 
 
-def test_damage_is_a_piece_of_its_own(tmp_path: Path) -> None:
+def test_damage_is_a_split_of_its_own(tmp_path: Path) -> None:
     write_segment(tmp_path, BATCHES[0] + b"!" * 70)
     write_segment(tmp_path, BATCHES[2], base_offset=4)
-    sound, damage, rest = plan(tmp_path).pieces
+    sound, damage, rest = plan(tmp_path).splits
     assert (sound.damage, rest.damage) == (None, None)
     assert damage.damage is not None
     assert (damage.position, damage.end_position, damage.start_offset) == (SIZE_BYTES, SIZE_BYTES + 70, 2)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 70, SIZE_BYTES, 2 * SIZE_BYTES + 5, 1_000])
-def test_a_piece_is_read_in_parts_of_whole_batches(size_bytes: int, tmp_path: Path) -> None:
+def test_a_split_is_read_in_chunks_of_whole_batches(size_bytes: int, tmp_path: Path) -> None:
     segment = write_segment(tmp_path, b"".join(BATCHES))
-    piece = Piece(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
-    parts = list(read_parts(piece, size_bytes=size_bytes))
-    assert b"".join(part.data for part in parts) == BATCHES[1] + BATCHES[2]
-    assert [len(part.data) for part in parts] == [part.piece.end_position - part.piece.position for part in parts]
-    assert [part.batches for part in parts] == [list(scan(part.data)) for part in parts]
-    assert len(parts) == (1 if size_bytes >= 2 * SIZE_BYTES else 2)
+    split = Split(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
+    chunks = list(read_chunks(split, size_bytes=size_bytes))
+    assert b"".join(chunk.data for chunk in chunks) == BATCHES[1] + BATCHES[2]
+    assert [len(chunk.data) for chunk in chunks] == [
+        chunk.split.end_position - chunk.split.position for chunk in chunks
+    ]
+    assert [chunk.batches for chunk in chunks] == [list(scan(chunk.data)) for chunk in chunks]
+    assert len(chunks) == (1 if size_bytes >= 2 * SIZE_BYTES else 2)
 
 
 @pytest.mark.parametrize("data", [b"123", bytes(500), BATCHES[1][:-1], b""], ids=["few", "zeros", "cut", "nothing"])
 def test_a_file_that_is_no_longer_as_it_was_is_damage(data: bytes, tmp_path: Path) -> None:
     segment = write_segment(tmp_path, BATCHES[0] + data)
-    piece = Piece(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
+    split = Split(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
     with pytest.raises(CorruptionError, match="expected a whole batch") as caught:
-        list(read_parts(piece))
+        list(read_chunks(split))
     assert caught.value.position == SIZE_BYTES
 
 
@@ -112,7 +114,7 @@ def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
     return [batch(each, base_offset=2 * i, epoch=epoch) for i, each in enumerate(values)]
 
 
-@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["chunks of a batch", "one chunk"])
 @pytest.mark.parametrize(
     "now",
     [
@@ -129,33 +131,33 @@ def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
 ) -> None:
     """Each batch is sound and stands where the old one did."""
     write_segment(tmp_path, b"".join(many()))
-    (piece,) = plan(tmp_path).pieces
-    assert b"".join(part.data for part in read_parts(piece, size_bytes=size_bytes)) == b"".join(many())
+    (split,) = plan(tmp_path).splits
+    assert b"".join(chunk.data for chunk in read_chunks(split, size_bytes=size_bytes)) == b"".join(many())
     write_segment(tmp_path, b"".join(now))
     with pytest.raises(UsageError, match="the log was cut back and written anew"):
-        list(read_parts(piece, size_bytes=size_bytes))
+        list(read_chunks(split, size_bytes=size_bytes))
 
 
-@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["chunks of a batch", "one chunk"])
 @pytest.mark.parametrize(
     "between",
     [batch([b"a2", b"b2"], base_offset=6), batch([b"a2", b"b2"], base_offset=4, epoch=EPOCH - 1)],
     ids=["offset", "epoch"],
 )
-def test_batches_of_a_piece_follow_each_other(between: bytes, size_bytes: int, tmp_path: Path) -> None:
+def test_batches_of_a_split_follow_each_other(between: bytes, size_bytes: int, tmp_path: Path) -> None:
     """A plan by the index has not looked at what is between its ends."""
     write_segment(tmp_path, b"".join(many()))
-    (piece,) = plan(tmp_path).pieces
+    (split,) = plan(tmp_path).splits
     write_segment(tmp_path, b"".join([*many()[:2], between, *many()[3:]]))
     with pytest.raises(CorruptionError, match=f"expected (offset 4|an epoch of at least {EPOCH}), found"):
-        list(read_parts(piece, size_bytes=size_bytes))
+        list(read_chunks(split, size_bytes=size_bytes))
 
 
 def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path: Path) -> None:
     segment = write_segment(tmp_path, BATCHES[0])
-    piece = Piece(replica="n1", path=str(segment), position=0, end_position=SIZE_BYTES)
+    split = Split(replica="n1", path=str(segment), position=0, end_position=SIZE_BYTES)
     deleted = segment.rename(f"{segment}.deleted")
-    assert [part.data for part in read_parts(piece)] == [BATCHES[0]]
+    assert [chunk.data for chunk in read_chunks(split)] == [BATCHES[0]]
     deleted.unlink()
     with pytest.raises(StorageError):
-        list(read_parts(piece))
+        list(read_chunks(split))

@@ -10,10 +10,10 @@ import pytest
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.spark.data_source import splits, strides
-from pykraft.spark.data_source.segment_walk import Stretch
-from pykraft.spark.data_source.splits import Limit, plan_pieces, read_parts
+from pykraft.spark.data_source.segment_walk import BatchSpan
+from pykraft.spark.data_source.splits import Limit, plan_splits, read_chunks
 from pykraft.spark.data_source.strides import stride_over
-from pykraft.spark.data_source.walk import Replica
+from pykraft.spark.data_source.walk import ReplicaLog
 from pykraft.types import Offset
 from tests.spark.logs import EPOCH, batch, write_segment
 
@@ -42,18 +42,18 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def strode(directory: Path, *, start: int = 0, size_bytes: int = 5 * SIZE_BYTES) -> list[Stretch]:
-    replica = Replica("n1", directory)
+def strode(directory: Path, *, start: int = 0, size_bytes: int = 5 * SIZE_BYTES) -> list[BatchSpan]:
+    replica = ReplicaLog("n1", directory)
     return list(stride_over(replica, replica.seek(Offset(start)), size_bytes=size_bytes))
 
 
-def offsets(found: Sequence[Stretch]) -> list[tuple[int, int]]:
+def offsets(found: Sequence[BatchSpan]) -> list[tuple[int, int]]:
     return [(one.offset, one.end_offset) for one in found]
 
 
-def check(found: Sequence[Stretch], directory: Path, *, start: int = 0) -> None:
-    """The same log as a walk over every header shows, with the headers of the first and last batch of each stretch."""
-    replica = Replica("n1", directory)
+def check(found: Sequence[BatchSpan], directory: Path, *, start: int = 0) -> None:
+    """The same log as a walk over every header shows, with the headers of the first and last batch of each span."""
+    replica = ReplicaLog("n1", directory)
     batches = {one.offset: one for one in replica.walk(replica.seek(Offset(start)))}
     at = min(batches)
     for one in found:
@@ -150,7 +150,7 @@ def test_damage_where_strides_meet_is_told_as_a_walk_tells_it(harm: Callable[[by
 
 
 def test_a_segment_that_is_deleted_meanwhile_is_told(log: Path) -> None:
-    replica = Replica("n1", log)
+    replica = ReplicaLog("n1", log)
     found = stride_over(replica, replica.start(), size_bytes=5 * SIZE_BYTES)
     next(found)
     sorted(log.glob("*.log"))[1].unlink()
@@ -171,20 +171,20 @@ def test_a_segment_that_is_deleted_meanwhile_is_told(log: Path) -> None:
         (Limit(), 96),
     ],
 )
-@pytest.mark.parametrize("piece_batches", [1, 4, 100])
-def test_a_limit_within_a_stride_holds(limit: Limit, end_offset: int, piece_batches: int, log: Path) -> None:
-    replica = Replica("n1", log)
+@pytest.mark.parametrize("split_batches", [1, 4, 100])
+def test_a_limit_within_a_stride_holds(limit: Limit, end_offset: int, split_batches: int, log: Path) -> None:
+    replica = ReplicaLog("n1", log)
     start = replica.start()
-    found = plan_pieces(
+    found = plan_splits(
         "n1",
         start,
         stride_over(replica, start, size_bytes=5 * SIZE_BYTES),
         start_offset=Offset(0),
         limit=limit,
-        size_bytes=piece_batches * SIZE_BYTES,
+        size_bytes=split_batches * SIZE_BYTES,
     )
     assert found.end.offset == end_offset
-    data = b"".join(part.data for piece in found.pieces for part in read_parts(piece))
+    data = b"".join(part.data for split in found.splits for part in read_chunks(split))
     assert data == b"".join(BATCHES[: end_offset // 2])
     assert replica.resume(found.end) == found.end
 
@@ -194,12 +194,12 @@ def test_what_a_stride_passes_over_is_checked_by_who_reads_it(log: Path) -> None
     data = bytearray(segment.read_bytes())
     data[SIZE_BYTES + 7] += 2
     segment.write_bytes(data)
-    replica = Replica("n1", log)
+    replica = ReplicaLog("n1", log)
     start = replica.start()
-    plan = plan_pieces("n1", start, stride_over(replica, start), start_offset=Offset(0), limit=Limit())
+    plan = plan_splits("n1", start, stride_over(replica, start), start_offset=Offset(0), limit=Limit())
     with pytest.raises(CorruptionError, match=f"at position {SIZE_BYTES}: expected offset 2, found offset"):
-        list(read_parts(plan.pieces[0]))
+        list(read_chunks(plan.splits[0]))
 
 
-def test_strides_are_finer_than_pieces() -> None:
-    assert strides.STRIDE_SIZE_BYTES < splits.PIECE_SIZE_BYTES
+def test_strides_are_finer_than_splits() -> None:
+    assert strides.STRIDE_SIZE_BYTES < splits.SPLIT_SIZE_BYTES

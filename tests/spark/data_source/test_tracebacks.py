@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.tracebacks import plain_rows, plainly
+from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 
 
 def deep(kind: type[Exception]) -> int:
@@ -18,13 +18,13 @@ def deep(kind: type[Exception]) -> int:
         raise kind("what is wrong") from error
 
 
-@plainly
+@without_traceback
 def one(kind: type[Exception]) -> int:
     """What it does."""
     return deep(kind)
 
 
-@plain_rows
+@rows_without_traceback
 def many(kind: type[Exception]) -> Iterator[int]:
     yield 1
     yield deep(kind)

@@ -11,9 +11,9 @@ import pytest
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.protocol.batch import scan
 from pykraft.spark.data_source import segment_walk
-from pykraft.spark.data_source.segment_walk import Stretch
-from pykraft.spark.data_source.splits import Limit, plan_pieces, read_parts
-from pykraft.spark.data_source.walk import Cursor, Replica, after
+from pykraft.spark.data_source.segment_walk import BatchSpan
+from pykraft.spark.data_source.splits import Limit, plan_splits, read_chunks
+from pykraft.spark.data_source.walk import Cursor, ReplicaLog, after
 from pykraft.types import Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
@@ -21,26 +21,26 @@ BATCHES = three_batches()
 SIZE_BYTES = len(BATCHES[0])
 
 
-def replica(directory: Path, named: Sequence[Path] | None = None) -> Replica:
-    return Replica("n1", directory, named)
+def replica(directory: Path, named: Sequence[Path] | None = None) -> ReplicaLog:
+    return ReplicaLog("n1", directory, named)
 
 
-def walk(directory: Path, named: Sequence[Path] | None = None, *, tolerant: bool = False) -> list[Stretch]:
+def walk(directory: Path, named: Sequence[Path] | None = None, *, tolerant: bool = False) -> list[BatchSpan]:
     """Everything from the log start on."""
     walked = replica(directory, named)
     return list(walked.walk(walked.start(), tolerant=tolerant))
 
 
-def offsets(stretches: Sequence[Stretch]) -> list[tuple[int, int]]:
-    return [(one.offset, one.end_offset) for one in stretches]
+def offsets(spans: Sequence[BatchSpan]) -> list[tuple[int, int]]:
+    return [(one.offset, one.end_offset) for one in spans]
 
 
 def read_all(directory: Path) -> None:
     """All batches, as a driver and its workers read them."""
     walked = replica(directory)
     start = walked.start()
-    for piece in plan_pieces("n1", start, walked.walk(start), start_offset=start.offset, limit=Limit()).pieces:
-        for part in read_parts(piece):
+    for split in plan_splits("n1", start, walked.walk(start), start_offset=start.offset, limit=Limit()).splits:
+        for part in read_chunks(split):
             list(scan(part.data))
 
 

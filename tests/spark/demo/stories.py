@@ -10,7 +10,7 @@ from pykraft.client.journal import Acknowledged
 from pykraft.local.sampler import QuorumSample, ReplicaSample
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.replicas import Comparison
+from pykraft.spark.demo.replicas import ReplicaComparison
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.spark.demo.story import Kill, Story
 from pykraft.types import Epoch, NodeId, Offset
@@ -48,7 +48,7 @@ def story(*, is_leader_killed: bool = True, missing: int = 0) -> Story:
     )
     result = Result(
         audit=audit,
-        comparison=Comparison(are_identical=not problems, problems=problems, furthest=None),
+        comparison=ReplicaComparison(are_identical=not problems, problems=problems, furthest=None),
         failover_ms=KILL.failover_ms if is_leader_killed else None,
         seconds=SECONDS,
         commit_latency_ms=commit_latencies_ms(said),

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JError
+from pykraft.spark.tables.names import RECORDS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import LocalQuorumError
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.replicas import compare
 from pykraft.spark.demo.result import Result
-from pykraft.spark.pipeline.names import RECORDS
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.tables.delta import DeltaTables
 from tests.spark.logs import batch, payload, said, write_segment

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
-from pykraft.spark.demo.load import Load
+from pykraft.spark.demo.load import DemoLoad
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.start import start_cluster
 from tests.spark.demo.fakes import ALONE, FakeTables, Lines
@@ -17,10 +17,10 @@ from tests.spark.demo.fakes import ALONE, FakeTables, Lines
 pytestmark = pytest.mark.spark
 
 
-def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[Load, FakeTables]:
+def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[DemoLoad, FakeTables]:
     cluster, _ = start_cluster(children, folder, options, told)
     tables: Any = FakeTables()
-    return Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
+    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
 
 
 def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pykraft.client.journal import Acknowledged
 from pykraft.spark.demo.live_tables import MicroBatch
-from pykraft.spark.demo.replicas import Comparison
+from pykraft.spark.demo.replicas import ReplicaComparison
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.types import Epoch, NodeId, Offset
 from tests.spark.audits import clean_audit
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 CLEAN = Result(
     audit=replace(clean_audit(95, leader_epochs=2), acknowledged=90),
-    comparison=Comparison(are_identical=True, problems=(), furthest=None),
+    comparison=ReplicaComparison(are_identical=True, problems=(), furthest=None),
     failover_ms=800,
     seconds=4.0,
     commit_latency_ms={"p50": 3.0, "p99": 9.0},
@@ -49,7 +49,7 @@ def test_one_epoch_is_enough_when_nobody_was_killed() -> None:
 
 
 def test_problems_found_without_spark_are_problems() -> None:
-    comparison = Comparison(are_identical=False, problems=("a step back",), furthest=None)
+    comparison = ReplicaComparison(are_identical=False, problems=("a step back",), furthest=None)
     assert replace(CLEAN, comparison=comparison).problems == ["a step back"]
 
 

@@ -16,7 +16,7 @@ from pykraft.local.child import Children
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo import run
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError
-from pykraft.spark.demo.replicas import Comparison
+from pykraft.spark.demo.replicas import ReplicaComparison
 from pykraft.spark.demo.run import run_demo
 from tests.spark.audits import clean_audit
 from tests.spark.demo.fakes import ALONE, FakeTables, Lines
@@ -102,7 +102,7 @@ def test_all_stages_in_their_order(
 def test_logs_of_which_none_is_sound_end_the_demo(
     told: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    nothing = Comparison(are_identical=False, problems=("node 1 is damaged",), furthest=None)
+    nothing = ReplicaComparison(are_identical=False, problems=("node 1 is damaged",), furthest=None)
     monkeypatch.setattr(run, "compare", lambda *_, **__: nothing)
     with pytest.raises(LocalQuorumError, match="node 1 is damaged"):
         run_demo(ALONE, tmp_path, told)

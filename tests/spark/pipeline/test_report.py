@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from pykraft.spark.tables.names import ACKNOWLEDGED, LOOKS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.pipeline.names import ACKNOWLEDGED, LOOKS
 from pykraft.spark.pipeline.report import GOLD, make_report
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.watched import acknowledgements, looks

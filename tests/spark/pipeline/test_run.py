@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import UsageError
-from pykraft.spark.error_text import told_by
+from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
-from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.table import Tables
@@ -144,7 +144,7 @@ def test_an_older_checkpoint_that_was_restored_is_refused(
     shutil.copytree(older, checkpoint)
     with pytest.raises(StreamingQueryException) as caught:
         run(spark, given)
-    told = told_by(str(caught.value))
+    told = error_in(str(caught.value))
     assert isinstance(told, UsageError)
     assert "the checkpoint is too old. To continue, restore the checkpoint" in str(told)
     assert offsets(spark, given, RECORDS) == list(range(6))

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.spark.tables import delta
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.parquet_files import Part, write_parts
+from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
 from tests.spark.tables.frames import commit, frame, ids
 
 pytestmark = pytest.mark.spark
@@ -33,12 +33,12 @@ def test_files_of_an_append_that_was_killed_before_its_commit_are_in_no_table(
     for number in range(before):
         tables.append("t", frame(spark, number), commit(number))
 
-    def die(rows: DataFrame, folder: Path) -> list[Part]:
-        assert write_parts(rows, folder)
+    def die(rows: DataFrame, folder: Path) -> list[ParquetFile]:
+        assert write_parquet_files(rows, folder)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
-        killed.setattr(delta, "write_parts", die)
+        killed.setattr(delta, "write_parquet_files", die)
         with pytest.raises(KeyboardInterrupt):
             tables.append("t", frame(spark, 7, 8), commit(before))
     assert tables.has("t") == (before > 0)

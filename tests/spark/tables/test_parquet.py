@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import parquet
 from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.parquet_files import Part, write_parts
+from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
 from tests.spark.tables.frames import commit, frame, ids
 
 pytestmark = pytest.mark.spark
@@ -47,13 +47,13 @@ def test_a_copy_of_a_task_that_ends_when_all_is_done_finds_nothing_to_write_into
     """Spark's speculation: 1. both copies run; 2. one is told; 3. the other ends its file, or only begins it."""
     tables, folders = ParquetTables(tmp_path), []
 
-    def write_with_a_copy(rows: DataFrame, folder: Path) -> list[Part]:
-        told = write_parts(rows, folder)
-        write_parts(rows, folder)
+    def write_with_a_copy(rows: DataFrame, folder: Path) -> list[ParquetFile]:
+        told = write_parquet_files(rows, folder)
+        write_parquet_files(rows, folder)
         folders.append(folder)
         return told
 
-    monkeypatch.setattr(parquet, "write_parts", write_with_a_copy)
+    monkeypatch.setattr(parquet, "write_parquet_files", write_with_a_copy)
     assert tables.append("t", frame(spark, 1, 2), commit(0)) == 2
     (folder,) = folders
     assert not folder.exists()

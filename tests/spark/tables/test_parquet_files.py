@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pykraft.errors import StorageError
-from pykraft.spark.tables.parquet_files import write_parts
+from pykraft.spark.tables.parquet_files import write_parquet_files
 from tests.spark.tables.frames import frame
 
 pytestmark = pytest.mark.spark
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 def test_each_task_with_rows_writes_one_file(spark: SparkSession, tmp_path: Path) -> None:
     rows = frame(spark, *range(10)).repartition(3)
-    parts = write_parts(rows.unionAll(frame(spark)), tmp_path / "made" / "here")
+    parts = write_parquet_files(rows.unionAll(frame(spark)), tmp_path / "made" / "here")
     assert sum(part.rows for part in parts) == 10
     for part in parts:
         path = tmp_path / "made" / "here" / part.name
@@ -29,4 +29,4 @@ def test_each_task_with_rows_writes_one_file(spark: SparkSession, tmp_path: Path
 def test_a_folder_that_cannot_be_made_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be made"):
-        write_parts(frame(spark, 1), tmp_path / "file" / "t")
+        write_parquet_files(frame(spark, 1), tmp_path / "file" / "t")

@@ -18,7 +18,7 @@ from pykraft.spark.tables import parquet_files
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.parquet_files import Part
+from pykraft.spark.tables.parquet_files import ParquetFile
 from pykraft.spark.tables.table import Tables
 from tests.spark.tables.frames import commit, frame, ids
 
@@ -149,7 +149,7 @@ def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
     """The first attempt of each task leaves a sound file of all its rows."""
     write_one, is_late = parquet_files._write_one, fails == "when its file is whole"
 
-    def write_and_fail(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> Part | None:
+    def write_and_fail(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> ParquetFile | None:
         is_first = cast("TaskContext", TaskContext.get()).attemptNumber() == 0
 
         def broken() -> Iterator[pa.RecordBatch]:

@@ -111,7 +111,7 @@ class _Lines:
         self._status = status
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.bench.race.Tell`."""
+        """See `pykraft.local.progress.ReportProgress`."""
         self._status.update(escape(text))
         if not is_passing:
             self._console.print(escape(text), soft_wrap=True)

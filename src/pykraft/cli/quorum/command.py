@@ -24,7 +24,7 @@ from pykraft.cli.quorum.leadership import transfer
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.upgrade import upgrade
 from pykraft.cli.quorum.voters import add_controller, remove_controller
-from pykraft.client.remote.quorum import Quorum, Replica
+from pykraft.client.remote.quorum import Quorum, ReplicaState
 from pykraft.errors import UsageError
 from pykraft.types import ZERO_UUID, uuid_text
 
@@ -114,7 +114,7 @@ def status_json(found: Quorum) -> dict[str, Any]:
     }
 
 
-def _node_json(replica: Replica) -> dict[str, Any]:
+def _node_json(replica: ReplicaState) -> dict[str, Any]:
     """A node; unknown fields are left out."""
     shown: dict[str, Any] = {"id": replica.key.id}
     if replica.key.directory_id is not None:
@@ -124,7 +124,7 @@ def _node_json(replica: Replica) -> dict[str, Any]:
     return shown
 
 
-def row_json(found: Quorum, replica: Replica) -> dict[str, Any]:
+def row_json(found: Quorum, replica: ReplicaState) -> dict[str, Any]:
     """One row of ``describe --replication``; offsets and times (wall ms) are -1 if unknown."""
     return {
         "nodeId": replica.key.id,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
-from pykraft.client.remote.admin import Admin, Limits, NodeKind
+from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
 from pykraft.errors import UsageError
 
 _OPTIONS: Final = (
@@ -50,5 +50,5 @@ def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
 def admin_of(options: ClientOptions) -> Admin:
     """The client for these options."""
     kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
-    limits = Limits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
+    limits = AdminLimits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
     return Admin(options.bootstrap, kind=kind, client_id=options.client_id, limits=limits)

@@ -79,7 +79,7 @@ class NodeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AdminLimits:
     """Time limits in ms: the whole search, one request, and the pause before the next round."""
 
     timeout_ms: int = TIMEOUT_MS
@@ -88,7 +88,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterDescription:
     """One node's description of its cluster; ``leader_id`` is None when the node knows no leader."""
 
     cluster_id: str
@@ -106,7 +106,7 @@ class Admin:
         kind: NodeKind = NodeKind.CONTROLLER,
         cluster_id: str | None = None,
         client_id: str = "pykraft-admin",
-        limits: Limits = Limits(),
+        limits: AdminLimits = AdminLimits(),
     ) -> None:
         """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
 
@@ -212,7 +212,9 @@ class Admin:
             raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
         return answer
 
-    async def _ask_leader(self, message: Request, *, longer_ms: int = 0, doubts: list[str]) -> tuple[Cluster, Response]:
+    async def _ask_leader(
+        self, message: Request, *, longer_ms: int = 0, doubts: list[str]
+    ) -> tuple[ClusterDescription, Response]:
         """Find the leader and return its answer. Errors: as `describe_quorum`.
 
         ``doubts`` collects a text for each leader that may have begun what it was asked for.
@@ -246,7 +248,7 @@ class Admin:
                 raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms: {story}")
             await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
 
-    async def _cluster_at(self, node: Endpoint) -> Cluster:
+    async def _cluster_at(self, node: Endpoint) -> ClusterDescription:
         """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
         connection = await self._connection(node)
         body = {"endpoint_type": self._kind.value}
@@ -264,7 +266,7 @@ class Admin:
             raise UnreachableError(node, answer["error_message"] or "it knows no leader")
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
-        found = Cluster(
+        found = ClusterDescription(
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
             nodes={
@@ -282,7 +284,7 @@ class Admin:
         return found
 
     async def _answer_of_leader(
-        self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
+        self, cluster: ClusterDescription, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
     ) -> Response:
         """The answer of the leader that ``node`` named. Errors: UnreachableError, also when that node does not lead.
 

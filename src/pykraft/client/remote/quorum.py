@@ -27,7 +27,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class ReplicaState:
     """One replica as its leader sees it. Offsets are exclusive, times the leader's wall ms; -1 if unknown."""
 
     key: ReplicaKey
@@ -46,17 +46,17 @@ class Quorum:
     leader_id: NodeId
     epoch: Epoch
     high_watermark: Offset | None
-    voters: tuple[Replica, ...]
-    observers: tuple[Replica, ...]
+    voters: tuple[ReplicaState, ...]
+    observers: tuple[ReplicaState, ...]
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
+    def replicas(self) -> tuple[ReplicaState, ...]:
         """The leader first, then the other voters, then the observers, each in the leader's order."""
         leader = tuple(voter for voter in self.voters if voter.role is Role.LEADER)
         followers = tuple(voter for voter in self.voters if voter.role is not Role.LEADER)
         return leader + followers + self.observers
 
-    def lag(self, replica: Replica) -> int:
+    def lag(self, replica: ReplicaState) -> int:
         """How many records a replica is behind its leader; one that never fetched counts from -1, as in Kafka.
 
         -1 when the leader is not among the voters, while it removes itself (Kafka's tool fails then).
@@ -83,11 +83,11 @@ class Quorum:
         return leader.last_caught_up_ms - last.last_caught_up_ms
 
     @property
-    def _leader(self) -> Replica | None:
+    def _leader(self) -> ReplicaState | None:
         return next((voter for voter in self.voters if voter.role is Role.LEADER), None)
 
     @property
-    def _last_voter(self) -> Replica | None:
+    def _last_voter(self) -> ReplicaState | None:
         """The voter with the shortest log, the first one if there are several."""
         return min(self.voters, key=lambda voter: voter.log_end_offset, default=None)
 
@@ -96,8 +96,8 @@ def quorum_of(cluster_id: str, answer: DescribeQuorumResponse, leader_id: NodeId
     """The quorum in a leader's answer, each voter joined with its listeners."""
     listeners = {node.key.id: node.listeners for node in answer.nodes}
 
-    def replica(row: DescribedReplica, role: Role) -> Replica:
-        return Replica(
+    def replica(row: DescribedReplica, role: Role) -> ReplicaState:
+        return ReplicaState(
             key=row.key,
             role=role,
             log_end_offset=row.log_end_offset,

@@ -26,7 +26,7 @@ def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch
         replica.log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=leader.epoch)
         for offset, record in enumerate(batch.control, batch.base_offset):
             if isinstance(record, KRaftVersion | KRaftVoters):
-                replica.membership.record(Offset(offset), record)
+                replica.voter_history.record(Offset(offset), record)
     io = replica.outbox.next_log_io()
     replica.log.submit(io)
     replica.outbox.add(AppendBatches(io=io, batches=batches))

@@ -83,4 +83,4 @@ def _is_stranger(replica: Replica, leader_id: NodeId) -> bool:
     """True for a leader that is not in the newest voter set, nor in the one before while the newest is uncommitted."""
     if not len(replica.voters) or replica.voters.get(leader_id) is not None:
         return False
-    return not replica.membership.was_voter(leader_id, replica.log.known_committed_end_offset)
+    return not replica.voter_history.was_voter(leader_id, replica.log.known_committed_end_offset)

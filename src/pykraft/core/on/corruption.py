@@ -66,7 +66,7 @@ def lose_from(replica: Replica, end_offset: Offset) -> None:
     replica.log.lose_from(end_offset)
     # A snapshot beyond the new log end still says who votes.
     beyond = next((each.offset for each in replica.log.snapshots if each.offset > end_offset), end_offset)
-    replica.membership.lose_from(end_offset, beyond)
+    replica.voter_history.lose_from(end_offset, beyond)
     state = replica.state
     if not isinstance(state, Leader | Resigned) and state.high_watermark is not None:
         replica.state = replace(state, high_watermark=min(state.high_watermark, end_offset))

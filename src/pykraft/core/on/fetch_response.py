@@ -132,7 +132,7 @@ def _truncate(replica: Replica, point: Offset) -> None:
         cut_damage(replica)
         return
     log.truncate_to(end_offset)
-    replica.membership.truncate_to(end_offset)
+    replica.voter_history.truncate_to(end_offset)
     io = replica.outbox.next_log_io()
     log.submit(io)
     replica.outbox.add(TruncateTo(io=io, end_offset=end_offset))
@@ -154,7 +154,7 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
     for batch in batches:
         log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=batch.epoch)
         for offset, record in batch.membership:
-            replica.membership.record(offset, record)
+            replica.voter_history.record(offset, record)
     io = replica.outbox.next_log_io()
     log.submit(io)
     replica.outbox.add(AppendFetched(io=io, count=len(batches), end_offset=log.end_offset))

@@ -42,6 +42,6 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
 }
 
 
-def on_wish(replica: Replica, event: events.Event, now: Instant) -> None:
+def on_local_event(replica: Replica, event: events.Event, now: Instant) -> None:
     """Pass the event to its handler."""
     HANDLERS[type(event)](replica, event, now)

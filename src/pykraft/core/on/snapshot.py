@@ -26,7 +26,7 @@ def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) ->
     log, snapshot_id = replica.log, event.snapshot_id
     if log.holds(snapshot_id):
         log.add_snapshot(snapshot_id)
-        replica.membership.forget_before(Offset(snapshot_id.offset - 1))
+        replica.voter_history.forget_before(Offset(snapshot_id.offset - 1))
     elif _may_install(replica, event):
         _install(replica, event)
     else:
@@ -65,7 +65,7 @@ def _install(replica: Replica, event: SnapshotFrozen) -> None:
         # The snapshot may have been created here before the damage was found, and a Fetch from the damage on may be in
         # flight. Its response belongs to a log that no longer exists.
         replica.connections.reset()
-    replica.membership.replace_by(end_offset, event.membership)
+    replica.voter_history.replace_by(end_offset, event.membership)
     io = replica.outbox.next_log_io()
     log.submit(io)
     replica.outbox.add(InstallSnapshot(io=io, snapshot_id=event.snapshot_id))

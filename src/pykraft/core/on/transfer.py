@@ -20,13 +20,13 @@ from dataclasses import replace
 from typing import Final
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
-from pykraft.core.effects import AnswerWish, Report
+from pykraft.core.effects import CompletePendingRequest, Report
 from pykraft.core.events import RequestReceived, TransferRequested
 from pykraft.core.leader.serving import answer_parked
 from pykraft.core.leader.transfer import Transfer
 from pykraft.core.messages import MAY_BE_MADE_YET, TransferLeadershipRequest, TransferLeadershipResponse
 from pykraft.core.on.requests import leader_only_error, reply
-from pykraft.core.on.voters.voter_changes import ACCEPTED, Refusal
+from pykraft.core.on.voters.voter_changes import ACCEPTED, ChangeRefusal
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode, NotLeaderError, OutcomeUnknownError, PykraftError, RefusedError, UsageError
@@ -58,9 +58,9 @@ def on_transfer_leadership_request(
 def on_transfer_requested(replica: Replica, event: TransferRequested, now: Instant) -> None:
     """Start a transfer that the application requests.
 
-    Effects: AppendBatches; AnswerWish when the outcome is known.
-    Errors (in AnswerWish): NotLeaderError; UsageError for an epoch that has not begun; RefusedError with the errors of
-    `on_transfer_leadership_request`.
+    Effects: AppendBatches; CompletePendingRequest when the outcome is known.
+    Errors (in CompletePendingRequest): NotLeaderError; UsageError for an epoch that has not begun; RefusedError with
+    the errors of `on_transfer_leadership_request`.
     """
     leader = replica.state
     error: PykraftError | None = None
@@ -69,7 +69,7 @@ def on_transfer_requested(replica: Replica, event: TransferRequested, now: Insta
     elif event.epoch > leader.epoch:
         error = UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
     if error is not None:
-        replica.outbox.add(AnswerWish(handle=event.handle, error=error))
+        replica.outbox.add(CompletePendingRequest(handle=event.handle, error=error))
         return
     transfer = _transfer(replica, event.target_id, event.timeout_ms, now, handle=event.handle)
     _begin(replica, transfer, _refusal(replica, event.target_id, event.timeout_ms, now))
@@ -96,7 +96,7 @@ def is_due(replica: Replica, leader: Leader) -> bool:
 def settle_transfer(replica: Replica, now: Instant) -> None:
     """Step 4: answer the requester once the outcome is known or time is up; a leader then accepts proposals again.
 
-    Effects: Reply or AnswerWish, Report.
+    Effects: Reply or CompletePendingRequest, Report.
     """
     transfer = replica.transfer
     if transfer is None:
@@ -144,7 +144,7 @@ def _transfer(
     )
 
 
-def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant) -> Refusal:
+def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant) -> ChangeRefusal:
     """Step 1: why the leader does not start this transfer; ACCEPTED when it does."""
     leader = replica.state
     assert isinstance(leader, Leader)
@@ -165,7 +165,7 @@ def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant)
     return _refusal_of_pause(replica, leader, target_id, now)
 
 
-def _refusal_of_pause(replica: Replica, leader: Leader, target_id: NodeId, now: Instant) -> Refusal:
+def _refusal_of_pause(replica: Replica, leader: Leader, target_id: NodeId, now: Instant) -> ChangeRefusal:
     """Reject a transfer to a silent voter, and one too soon after a failed one."""
     # The leader accepts no proposals during a transfer, so failed transfers must not follow each other closely.
     rest_ms = (replica.transfer_rest_ms or now.mono_ms) - now.mono_ms
@@ -180,7 +180,7 @@ def _refusal_of_pause(replica: Replica, leader: Leader, target_id: NodeId, now: 
     return ACCEPTED
 
 
-def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
+def _begin(replica: Replica, transfer: Transfer, refusal: ChangeRefusal) -> None:
     error, text = refusal
     if error:
         _answer(replica, transfer, error, text)
@@ -197,7 +197,7 @@ def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
     leader.accumulation.flush()
 
 
-def _outcome(replica: Replica, transfer: Transfer) -> Refusal:
+def _outcome(replica: Replica, transfer: Transfer) -> ChangeRefusal:
     if replica.leader_id == transfer.target_id:
         return ACCEPTED
     return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _who_leads(replica)
@@ -223,7 +223,7 @@ def _why_late(replica: Replica, transfer: Transfer) -> str:
     return f"not all of the log, which ends at {end_offset}, is committed; {stays}"
 
 
-def _end(replica: Replica, transfer: Transfer, outcome: Refusal, now: Instant) -> None:
+def _end(replica: Replica, transfer: Transfer, outcome: ChangeRefusal, now: Instant) -> None:
     replica.transfer = None
     error, text = outcome
     if error:
@@ -247,4 +247,4 @@ def _answer(replica: Replica, transfer: Transfer, error: ErrorCode, text: str | 
     # Step 3 was made, and nobody knows yet whether the target or another voter will win.
     if text == HAS_RESIGNED:
         told = OutcomeUnknownError(f"{what}: {text}")
-    replica.outbox.add(AnswerWish(handle=transfer.handle, error=told))
+    replica.outbox.add(CompletePendingRequest(handle=transfer.handle, error=told))

@@ -28,7 +28,7 @@ from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Offset, OffsetAndEpoch
 
 
-class Taking:
+class SnapshotCreation:
     """All snapshots that are being written on one node."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Taking:
         raft: Raft,
         snapshot_id: OffsetAndEpoch,
         serializer: Serializer[Any],
-        then: Callable[[TakenSnapshot | Exception | None], None],
+        then: Callable[[NewSnapshot | Exception | None], None],
     ) -> None:
         """Pass ``then`` a snapshot to write, or None when it exists, is being written, or is below the log start.
 
@@ -74,7 +74,7 @@ class Taking:
             )
             return
         self._under_way.add(snapshot_id)
-        level, voters = raft.membership.kraft_version_at(last_offset), raft.membership.voters_at(last_offset)
+        level, voters = raft.voter_history.kraft_version_at(last_offset), raft.voter_history.voters_at(last_offset)
         # Look now: the batch may be evicted from memory before the bulk lane runs `create`.
         recent = self._recent_header(last_offset)
 
@@ -120,22 +120,24 @@ class Taking:
         self,
         made: SnapshotWriter[Any] | Exception,
         snapshot_id: OffsetAndEpoch,
-        then: Callable[[TakenSnapshot | Exception | None], None],
+        then: Callable[[NewSnapshot | Exception | None], None],
     ) -> None:
         if isinstance(made, Exception):
             self.over(snapshot_id)
             then(made)
         else:
-            then(TakenSnapshot(self, self._ports, self._files, made))
+            then(NewSnapshot(self, self._ports, self._files, made))
 
 
-class TakenSnapshot:
+class NewSnapshot:
     """One snapshot that is being written: call `append` repeatedly, then `freeze` or `close`.
 
     One call at a time: each answers through ``then``, with None or a number, or with the error.
     """
 
-    def __init__(self, taking: Taking, ports: Ports, files: SnapshotFiles, writer: SnapshotWriter[Any]) -> None:
+    def __init__(
+        self, taking: SnapshotCreation, ports: Ports, files: SnapshotFiles, writer: SnapshotWriter[Any]
+    ) -> None:
         self._taking = taking
         self._ports = ports
         self._files = files

@@ -21,11 +21,11 @@ from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.download import Download
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
-Told: TypeAlias = DownloadAdvanced | DownloadFailed | SnapshotFrozen
+DownloadEvent: TypeAlias = DownloadAdvanced | DownloadFailed | SnapshotFrozen
 _Key: TypeAlias = tuple[OffsetAndEpoch, Epoch]
 
 
-class Downloading:
+class DownloadJobs:
     """The download of one node."""
 
     def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles) -> None:
@@ -57,19 +57,19 @@ class Downloading:
     def _go_on(self, key: _Key) -> None:
         self._ports.submit_read(lambda: self._catch_up(key), partial(self._caught_up, key))
 
-    def _caught_up(self, key: _Key, told: Told | None) -> None:
+    def _caught_up(self, key: _Key, told: DownloadEvent | None) -> None:
         if told is not None:
             self._tell(told)
         # More remains to be checked, unless the core wants another snapshot by now.
         elif key == self._wanted:
             self._go_on(key)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: DownloadEvent) -> None:
         """Pass the result to the core in the next step."""
         self._inbox.put(told)
         self._ports.wake_at(AT_ONCE_MS)
 
-    def _catch_up(self, key: _Key) -> Told | None:
+    def _catch_up(self, key: _Key) -> DownloadEvent | None:
         """On the bulk lane: check a piece of the stored part; None when more remains to be checked."""
         snapshot_id, leader_epoch = key
         if self._download is None or self._key != key:
@@ -82,7 +82,7 @@ class Downloading:
             return self._freeze(self._download)
         return DownloadAdvanced(snapshot_id=snapshot_id, position=self._download.position)
 
-    def _append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> Told:
+    def _append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> DownloadEvent:
         download = self._download
         if download is None or download.snapshot_id != snapshot_id:
             return DownloadFailed(snapshot_id=snapshot_id, reason="another snapshot is being fetched")

@@ -27,7 +27,7 @@ class Loader:
     """How a listener loads and saves: ``deserializer`` decodes the records, ``load`` gets the open reader.
 
     The receiver closes the reader. Each of these calls replaces ``on_commit``, under the rules of
-    `pykraft.host.delivery.Listener`.
+    `pykraft.host.delivery.HostListener`.
     """
 
     deserializer: Deserializer[Any]
@@ -39,14 +39,14 @@ class Loader:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SnapshotToLoad:
     """A snapshot to deliver: ``open`` runs on the bulk lane, ``load`` gets its result."""
 
     open: Callable[[], SnapshotReader[Any]]
     load: Callable[[SnapshotReader[Any]], None]
 
 
-class Loading:
+class SnapshotLoading:
     """The snapshots for one listener, or the offsets that it misses without them."""
 
     def __init__(
@@ -72,14 +72,14 @@ class Loading:
         """Something was delivered to the listener."""
         self._is_fresh = False
 
-    def wanted(self, next_offset: Offset, start_offset: Offset) -> Wanted | None:
+    def wanted(self, next_offset: Offset, start_offset: Offset) -> SnapshotToLoad | None:
         """The snapshot to deliver before the record at ``next_offset``, if any; the log starts at ``start_offset``."""
         loader, files, newest = self.loader, self._files, self._files.catalog.newest
         if loader is None:
             return None
         is_first = self._is_fresh and newest is not None and next_offset < newest.offset
         if is_first or next_offset < start_offset:
-            return Wanted(partial(files.open_newest, loader.deserializer), loader.load)
+            return SnapshotToLoad(partial(files.open_newest, loader.deserializer), loader.load)
         if self._is_fresh and files.has_bootstrap and loader.bootstrap is not None and next_offset == 0:
-            return Wanted(partial(files.open_bootstrap, loader.deserializer), loader.bootstrap)
+            return SnapshotToLoad(partial(files.open_bootstrap, loader.deserializer), loader.bootstrap)
         return None

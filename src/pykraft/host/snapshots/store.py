@@ -18,7 +18,7 @@ from pykraft.core.events import SnapshotsExpired
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.snapshots.download import Downloading
+from pykraft.host.snapshots.download import DownloadJobs
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import Slice
@@ -28,11 +28,11 @@ from pykraft.types import Instant, OffsetAndEpoch
 Found: TypeAlias = Slice | ErrorCode
 
 
-class Snapshots:
+class SnapshotStore:
     """The snapshots of one node, beside its log."""
 
     def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog) -> None:
-        self.downloading = Downloading(ports, inbox, files)
+        self.download_jobs = DownloadJobs(ports, inbox, files)
         self._ports = ports
         self._inbox = inbox
         self._files = files
@@ -77,7 +77,7 @@ class Snapshots:
 
     def close(self) -> None:
         """Close all files; no operation may be in progress."""
-        self.downloading.close()
+        self.download_jobs.close()
         self._files.catalog.close()
 
     def _read(self, snapshot_id: OffsetAndEpoch, position: int, size_bytes_max: int, mono_ms: int) -> Found:

@@ -19,7 +19,7 @@ from pykraft.snapshot.schedule import Reason, Schedule
 from pykraft.types import Offset, OffsetAndEpoch
 
 
-class Saving:
+class SnapshotTrigger:
     """For one listener. Time comes through `poll`: the first call after a reset sets its start time."""
 
     def __init__(self, schedule: Schedule, wake: Callable[[], None]) -> None:

@@ -79,7 +79,7 @@ class PartitionReport:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """All partitions, and what is wrong with them."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
@@ -98,12 +98,12 @@ def total_size_bytes(fs: Fs, directory: Path) -> int:
     return total
 
 
-def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Report:
+def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> VerifyReport:
     """Check a log directory or one partition directory; ``on_progress`` gets the number of bytes just read.
 
     Errors: UsageError when the directory is neither; StorageError when it cannot be read.
     """
-    report = Report()
+    report = VerifyReport()
     names = fs.listdir(directory)
     if _is_partition(names):
         report.partitions.append(_verify_partition(fs, directory, report.findings, on_progress))

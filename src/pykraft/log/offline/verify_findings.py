@@ -17,7 +17,7 @@ FINDINGS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class DamageFinding:
     """Bytes that are wrong, and what to do about it."""
 
     path: Path
@@ -29,7 +29,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NoteFinding:
     """A sentence about a file that is not damaged."""
 
     path: Path
@@ -40,16 +40,18 @@ class Note:
 class Findings:
     """All findings; filled during the check."""
 
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[DamageFinding] = field(default_factory=list)
     damage_count: int = 0
-    notes: list[Note] = field(default_factory=list)
+    notes: list[NoteFinding] = field(default_factory=list)
     notes_count: int = 0
 
     def add_damage(self, path: Path, position: int, *, expected: str, found: str, advice: str) -> None:
         """Keep the damage, or only count it once FINDINGS_MAX are kept."""
         self.damage_count += 1
         if len(self.damage) < FINDINGS_MAX:
-            self.damage.append(Damage(path=path, position=position, expected=expected, found=found, advice=advice))
+            self.damage.append(
+                DamageFinding(path=path, position=position, expected=expected, found=found, advice=advice)
+            )
 
     def add_error(self, error: CorruptionError) -> None:
         """Keep the error of a file's parser as damage."""
@@ -65,7 +67,7 @@ class Findings:
         """Keep a note, or only count it once FINDINGS_MAX are kept."""
         self.notes_count += 1
         if len(self.notes) < FINDINGS_MAX:
-            self.notes.append(Note(path, text))
+            self.notes.append(NoteFinding(path, text))
 
     def extend(self, other: Findings) -> None:
         """Add the findings of another check."""

@@ -2,7 +2,7 @@
 
 No fault cuts its connections, but they break with the process at the other end. A paused process may hold a request and
 carry it out when nobody waits for the answer any more. So a request is open until it is answered, or until the process
-that received it has ended (`Asked.is_open`).
+that received it has ended (`VoterRequest.is_open`).
 
 Source: KIP-853 (``kafka-metadata-quorum add-controller`` and ``remove-controller``); Kafka's message definitions.
 """
@@ -19,14 +19,14 @@ from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
 
 _VERSIONS: Final[Mapping[type[AddVoterRequest | RemoveVoterRequest], int]] = {AddVoterRequest: 1, RemoveVoterRequest: 0}
 
 
-class Admin:
+class OperatorStation:
     """A station of the network that is not a node."""
 
     node_id = 0
@@ -35,15 +35,15 @@ class Admin:
     def __init__(self, facts: Facts, witness: Witness) -> None:
         self._facts = facts
         self._witness = witness
-        self._asked: dict[ConnectionId, Asked] = {}
+        self._asked: dict[ConnectionId, VoterRequest] = {}
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
         facts.network.attach(self)
 
     def ask(
-        self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
-    ) -> Asked:
+        self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[VoterRequest], None]
+    ) -> VoterRequest:
         """Send a request to this process; ``then`` is called with the answer, or when the connection breaks."""
-        asked = Asked(message=message, process=process, then=then, since=self._facts.committed.end_offset)
+        asked = VoterRequest(message=message, process=process, then=then, since=self._facts.committed.end_offset)
         endpoint = self._facts.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
         self._asked[self._facts.network.dial(self, endpoint)] = asked

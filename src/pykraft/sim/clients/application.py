@@ -19,10 +19,10 @@ from pykraft.host.snapshots.loading import Loader
 from pykraft.sim.clients.snapshot_generator import SnapshotGenerator
 from pykraft.sim.clients.snapshot_saver import SnapshotSaver
 from pykraft.sim.clients.witness import Witness
-from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
 
@@ -31,7 +31,7 @@ class Application:
     """The main listener of one process."""
 
     def __init__(
-        self, facts: Facts, witness: Witness, node: Node, *, snapshot_dice: Random, asking_dice: Random
+        self, facts: Facts, witness: Witness, node: SimulatedNode, *, snapshot_dice: Random, asking_dice: Random
     ) -> None:
         """``snapshot_dice`` decides when to take snapshots, ``asking_dice`` whether the host asks for them."""
         self.reads: dict[bytes, Operation] = {}
@@ -45,7 +45,7 @@ class Application:
         probability = facts.scenario.snapshots.asked_probability
         is_asked = has_snapshots and probability and asking_dice.random() < probability
         self._saver = SnapshotSaver(facts, witness, node, snapshot_dice) if is_asked else None
-        self._state = State(keeps_entries=self._generator is not None)
+        self._state = ApplicationState(keeps_entries=self._generator is not None)
         self._registration: Registration | None = None
 
     @property
@@ -98,7 +98,7 @@ class Application:
     def _loaded(self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes]) -> None:
         assert self._registration is not None
         assert self._generator is not None
-        self._state = State.of(records)
+        self._state = ApplicationState.of(records)
         self._generator.loaded(snapshot_id.offset)
         self._witness.happened("snapshot loaded", self._node)
         self._witness.loaded(self._node, snapshot_id)

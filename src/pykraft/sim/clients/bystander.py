@@ -14,7 +14,7 @@ from random import Random
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Epoch, NodeId, Offset
 
 HOLD_PROBABILITY = 0.1
@@ -25,7 +25,7 @@ HOLD_US_MAX = (1_000, 100_000, 1_500_000)
 class Bystander:
     """The plain listener of one process; begins with `listen`."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
         self.end_offset = 0
         """End offset of what it was given or has missed."""
         self._facts = facts
@@ -43,7 +43,7 @@ class Bystander:
         self._registration.release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.Listener`."""
+        """See `pykraft.host.delivery.HostListener`."""
         self._witness.overheard(self._node, batches)
         self.end_offset = batches[-1].end_offset
         process, registration = self._node.process, self._registration
@@ -52,7 +52,7 @@ class Bystander:
             process.later(self._rng.randrange(self._rng.choice(HOLD_US_MAX)), registration.release)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `pykraft.host.delivery.Listener`: ignored."""
+        """See `pykraft.host.delivery.HostListener`: ignored."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
         self._witness.skipped(self._node, next_offset, start_offset)

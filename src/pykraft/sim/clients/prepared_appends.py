@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 BEGIN_PROBABILITY = 0.1
 """Probability that after a call that is not prepared the next ones are."""
@@ -45,7 +45,7 @@ class PreparedAppends:
         self._schedule_probability = rng.choice(SCHEDULE_PROBABILITIES) if rng is not None else 0.0
         self._left: dict[int, int] = {}
 
-    def is_next(self, node: Node) -> bool:
+    def is_next(self, node: SimulatedNode) -> bool:
         """Whether the next append at this leader is only prepared. At the end of a row it may schedule them."""
         if self._rng is None:
             return False

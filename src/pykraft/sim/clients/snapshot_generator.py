@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
-from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset, OffsetAndEpoch
 
 
 class SnapshotGenerator:
     """Takes the snapshots of one process, each after roughly the same number of records."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
         self._facts = facts
         self._witness = witness
         self._node = node
@@ -36,7 +36,7 @@ class SnapshotGenerator:
         """A snapshot that ends at this offset replaced the state."""
         self._due_offset = self._next_due(offset)
 
-    def committed(self, end: OffsetAndEpoch, state: State) -> None:
+    def committed(self, end: OffsetAndEpoch, state: ApplicationState) -> None:
         """The state reaches up to here: begin a snapshot if it is time."""
         host = self._node.host
         if self._is_busy or end.offset < self._due_offset or host is None:
@@ -49,8 +49,8 @@ class SnapshotGenerator:
         between = self._facts.records_between
         return Offset(offset + self._rng.randint(between // 2 + 1, between * 2))
 
-    def _begun(self, records: Sequence[bytes], begun: TakenSnapshot | Exception | None) -> None:
-        if not isinstance(begun, TakenSnapshot):
+    def _begun(self, records: Sequence[bytes], begun: NewSnapshot | Exception | None) -> None:
+        if not isinstance(begun, NewSnapshot):
             self._over(begun)
             return
         starts = starts_of(len(records), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 
 
 def starts_of(count: int, pieces: int) -> range:
@@ -20,7 +20,7 @@ def starts_of(count: int, pieces: int) -> range:
 
 
 def write_pieces(
-    taken: TakenSnapshot,
+    taken: NewSnapshot,
     pieces: Iterator[Sequence[bytes]],
     done: Callable[[int | Exception | None], None],
     gives_up: Callable[[], bool] = lambda: False,
@@ -38,7 +38,7 @@ def write_pieces(
 
 
 def write_carelessly(
-    taken: TakenSnapshot, pieces: Iterator[Sequence[bytes]], done: Callable[[int | Exception | None], None]
+    taken: NewSnapshot, pieces: Iterator[Sequence[bytes]], done: Callable[[int | Exception | None], None]
 ) -> None:
     """Write as a careless application does: it ignores errors, writes on, and freezes what there is."""
     piece = next(pieces, None)

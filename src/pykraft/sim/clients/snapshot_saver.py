@@ -13,31 +13,31 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_pieces
 from pykraft.sim.clients.witness import Witness
-from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotSaver:
     """Writes the requested snapshots of one process."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
         self._facts = facts
         self._witness = witness
         self._node = node
         self._rng = rng
 
-    def save(self, snapshot_id: OffsetAndEpoch, state: State, then: Callable[[], None]) -> None:
+    def save(self, snapshot_id: OffsetAndEpoch, state: ApplicationState, then: Callable[[], None]) -> None:
         """Write this state as the snapshot with this id; ``then`` is called when the writing is over."""
         assert self._node.host is not None
         self._node.host.create_snapshot(snapshot_id, Plain(), partial(self._begun, state, then))
 
-    def _begun(self, state: State, then: Callable[[], None], begun: TakenSnapshot | Exception | None) -> None:
-        if not isinstance(begun, TakenSnapshot):
+    def _begun(self, state: ApplicationState, then: Callable[[], None], begun: NewSnapshot | Exception | None) -> None:
+        if not isinstance(begun, NewSnapshot):
             self._over(then, begun)
             return
         starts = starts_of(len(state.records()), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))

@@ -43,7 +43,7 @@ _VERSIONS: Final[Mapping[type[Request], int]] = {
 STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
 """The endpoint that a stranger claims, where it really listens."""
 
-Answer: TypeAlias = tuple[FetchResponse, "Buffer"]
+StrangerAnswer: TypeAlias = tuple[FetchResponse, "Buffer"]
 """The answer to a Fetch, with its records."""
 
 
@@ -53,7 +53,7 @@ class Stranger:
     node_id = STRANGER_ID
     port = STRANGER_ID
 
-    def __init__(self, facts: Facts, witness: Witness, answer: Callable[[FetchRequest], Answer | None]) -> None:
+    def __init__(self, facts: Facts, witness: Witness, answer: Callable[[FetchRequest], StrangerAnswer | None]) -> None:
         self._facts = facts
         self._witness = witness
         self._answer = answer

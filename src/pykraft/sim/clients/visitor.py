@@ -21,8 +21,8 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.rpc import codec
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.visit import Question, Visit
-from pykraft.sim.machine.node import Node
+from pykraft.sim.facts.visit import Visit, VisitQuestion
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, NodeId, ReplicaKey, Uuid
 
@@ -34,10 +34,10 @@ _FRAME_LENGTH_SIZE_BYTES: Final = 4
 _CONTROLLERS: Final = 2
 
 
-_VERSIONS: Final[Mapping[Question, int]] = {
-    Question.DESCRIBE_QUORUM: 2,
-    Question.DESCRIBE_CLUSTER: 1,
-    Question.ADD_IMPOSSIBLE_VOTER: 1,
+_VERSIONS: Final[Mapping[VisitQuestion, int]] = {
+    VisitQuestion.DESCRIBE_QUORUM: 2,
+    VisitQuestion.DESCRIBE_CLUSTER: 1,
+    VisitQuestion.ADD_IMPOSSIBLE_VOTER: 1,
 }
 
 
@@ -62,11 +62,11 @@ class Visitor:
         awake = [node for node in self._facts.nodes.values() if node.process and not node.process.is_paused]
         leading = [node for node in awake if node.status is not None and node.status.leads]
         choice = leading if leading and self._rng.random() < 0.5 else awake
-        question = self._rng.choice(list(Question))
+        question = self._rng.choice(list(VisitQuestion))
         if choice:
             self._ask(self._rng.choice(choice), question)
 
-    def _ask(self, node: Node, question: Question) -> None:
+    def _ask(self, node: SimulatedNode, question: VisitQuestion) -> None:
         assert node.process is not None
         self._asked += 1
         visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
@@ -79,12 +79,12 @@ class Visitor:
 
         node.process.visit(ConnectionId(-self._asked), self._request(question), told)
 
-    def _request(self, question: Question) -> bytes:
+    def _request(self, question: VisitQuestion) -> bytes:
         version = _VERSIONS[question]
-        if question is Question.DESCRIBE_CLUSTER:
+        if question is VisitQuestion.DESCRIBE_CLUSTER:
             body = {"include_cluster_authorized_operations": False, "endpoint_type": _CONTROLLERS}
             return b"".join(api.encode_request(ApiKey.DESCRIBE_CLUSTER, version, 1, "visitor", body))
-        message = DescribeQuorumRequest() if question is Question.DESCRIBE_QUORUM else self._impossible_voter()
+        message = DescribeQuorumRequest() if question is VisitQuestion.DESCRIBE_QUORUM else self._impossible_voter()
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
 
     def _impossible_voter(self) -> AddVoterRequest:

@@ -8,23 +8,23 @@ from typing import Protocol
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import Asked
-from pykraft.sim.machine.node import Node
+from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
 class Witness(Protocol):
     """Called at the moment of everything that concerns clients."""
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: SimulatedNode) -> None:
         """The present event concerns this node."""
         ...
 
-    def happened(self, kind: str, node: Node) -> None:
+    def happened(self, kind: str, node: SimulatedNode) -> None:
         """Something happened that is counted in the report and is not a fault."""
         ...
 
-    def note(self, node: Node, text: str) -> None:
+    def note(self, node: SimulatedNode, text: str) -> None:
         """Add a line to the trace."""
         ...
 
@@ -44,42 +44,42 @@ class Witness(Protocol):
         """A client has its answer."""
         ...
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """A listener got these batches; returns the values of each batch, none for a control batch."""
         ...
 
-    def given(self, node: Node, end_offset: int) -> None:
+    def given(self, node: SimulatedNode, end_offset: int) -> None:
         """An application has everything up to this offset."""
         ...
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """An application loaded a snapshot in place of the records that it covers."""
         ...
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """A listener hears of an epoch or of its leader."""
         ...
 
-    def listens(self, node: Node, start_offset: int) -> None:
+    def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """A plain listener begins at this offset."""
         ...
 
-    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """A plain listener got these batches."""
         ...
 
-    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
         """A plain listener missed these offsets, and continues at the log start."""
         ...
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: VoterRequest) -> None:
         """An operator's request to change the voters is on its way to the leader."""
         ...
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """An operator got the answer to such a request, or will never get one."""
         ...
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """A client asks this node a question, or got its answer."""
         ...

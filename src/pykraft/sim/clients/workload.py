@@ -9,19 +9,19 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.errors import BufferFullError
-from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.host.producers import Committed, ProposalOutcome, Rejected
 from pykraft.sim.clients.application import Application
 from pykraft.sim.clients.prepared_appends import PreparedAppends
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import READ, WRITE, Answer, Operation, value_of
-from pykraft.sim.machine.node import Node
+from pykraft.sim.facts.history import READ, WRITE, Operation, OperationOutcome, value_of
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset
 
 READ_PROBABILITY = 0.1
 
 
-class Workload:
+class SimulatedWorkload:
     """Calls every node that leads, again and again."""
 
     def __init__(self, facts: Facts, witness: Witness, rng: Random, prepared: PreparedAppends) -> None:
@@ -41,7 +41,7 @@ class Workload:
         """Schedule the first proposals."""
         self._facts.clock.after(self._work.period_us, self._turn)
 
-    def serve(self, node: Node, application: Application) -> None:
+    def serve(self, node: SimulatedNode, application: Application) -> None:
         """A process begins with this application: note whether its host asks it for snapshots."""
         self._applications[int(node.node_id)] = application
         asked = self.history.asked_node_ids
@@ -58,7 +58,7 @@ class Workload:
         period_us = self._work.period_us
         self._facts.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
 
-    def _call(self, node: Node) -> None:
+    def _call(self, node: SimulatedNode) -> None:
         process, application = node.process, self._applications[int(node.node_id)]
         assert process is not None
         is_prepared = self._prepared.is_next(node)
@@ -94,14 +94,14 @@ class Workload:
         most = self._work.proposals_max
         return 1 if most == 1 else self._rng.randint(1, most)
 
-    def _decided(self, operation: Operation, outcome: Outcome) -> None:
+    def _decided(self, operation: Operation, outcome: ProposalOutcome) -> None:
         operation.answered_us = self._facts.clock.now_us
         if isinstance(outcome, Committed):
-            operation.answer, operation.base_offset = Answer.COMMITTED, outcome.base_offset
+            operation.answer, operation.base_offset = OperationOutcome.COMMITTED, outcome.base_offset
             self.acknowledged += len(operation.values)
             self.acknowledged_end_offset = max(self.acknowledged_end_offset, operation.end_offset)
         else:
-            operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
+            operation.answer = OperationOutcome.REJECTED if isinstance(outcome, Rejected) else OperationOutcome.UNKNOWN
             # The error of a leadership transfer is a subclass, so compare the exact type.
             operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
         self._witness.decided(operation)

@@ -28,7 +28,7 @@ ENTRY: Final = Struct(">cqqiI")
 REGISTER: Final = Struct(">cBq")
 
 
-class State:
+class ApplicationState:
     """Registers and, if the state goes into snapshots, the batches."""
 
     def __init__(self, *, keeps_entries: bool) -> None:
@@ -47,7 +47,7 @@ class State:
         return found + [REGISTER.pack(b"R", key, number) for key, number in self.registers.numbers()]
 
     @classmethod
-    def of(cls, records: Iterable[bytes]) -> State:
+    def of(cls, records: Iterable[bytes]) -> ApplicationState:
         """Read a state from the records of a snapshot. Errors: UsageError for any other record."""
         state = cls(keeps_entries=True)
         for record in records:

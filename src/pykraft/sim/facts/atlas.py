@@ -43,7 +43,7 @@ from pykraft.sim.facts.platters import Platters
 from pykraft.sim.facts.voter_requests import VoterRequests
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import Ledger
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Voter
 
 
@@ -52,7 +52,7 @@ class Atlas:
 
     def __init__(
         self,
-        nodes: Mapping[int, Node],
+        nodes: Mapping[int, SimulatedNode],
         platters: Platters,
         committed: Ledger,
         members: Members,
@@ -74,15 +74,15 @@ class Atlas:
         """Nodes whose disks have lied: the leader may believe that they hold records that they do not hold."""
         self._standing = {node_id: _standing(node) for node_id, node in nodes.items()}
 
-    def joined(self, node: Node) -> None:
+    def joined(self, node: SimulatedNode) -> None:
         """Add a new machine."""
         self._standing[int(node.node_id)] = _standing(node)
 
-    def may_damage(self, node: Node) -> bool:
+    def may_damage(self, node: SimulatedNode) -> bool:
         """Whether a fault may damage this node where the node will notice it."""
         return self._is_bearable(harmed=node)
 
-    def may_lose(self, node: Node) -> bool:
+    def may_lose(self, node: SimulatedNode) -> bool:
         """Whether a fault may destroy copies of this node without its notice."""
         for voters in self._members.in_force():
             if int(node.node_id) not in voters.ids and not self._may_join(node):
@@ -93,40 +93,40 @@ class Atlas:
                 return False
         return self.may_damage(node)
 
-    def may_join(self, node: Node) -> bool:
+    def may_join(self, node: SimulatedNode) -> bool:
         """Whether an operator may add this node as a voter; never one that lost copies without notice."""
         return int(node.node_id) not in self._untrusted and self._is_bearable(joining=node)
 
-    def may_leave(self, node: Node) -> bool:
+    def may_leave(self, node: SimulatedNode) -> bool:
         """Whether an operator may remove this voter."""
         return self._is_bearable(leaving=node)
 
-    def lossy(self, node: Node) -> None:
+    def lossy(self, node: SimulatedNode) -> None:
         """Record that something above the recovery point of this node is lost."""
         self._lossy.add(int(node.node_id))
         self._untrusted.add(int(node.node_id))
 
-    def has_lost(self, node: Node) -> bool:
+    def has_lost(self, node: SimulatedNode) -> bool:
         """Whether this starting node may have lost what it promised. Forgets it once the disk is no longer rotten."""
         is_lossy = int(node.node_id) in self._lossy
         if not node.disk.is_rotten:
             self._lossy.discard(int(node.node_id))
         return is_lossy
 
-    def wiped(self, node: Node, epoch: int) -> None:
+    def wiped(self, node: SimulatedNode, epoch: int) -> None:
         """Record that this node has a new disk, and the epoch it knew; an observer may return at once."""
         if any(int(node.node_id) in voters.ids for voters in self._members.in_force()):
             self._wiped[int(node.node_id)] = epoch
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """Record that the disk of this node was emptied; the node may start at any time."""
         self._emptied.add(int(node.node_id))
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Forget that the disk was emptied: since this start, the proof file on it says so."""
         self._emptied.discard(int(node.node_id))
 
-    def may_return(self, node: Node) -> bool:
+    def may_return(self, node: SimulatedNode) -> bool:
         """Whether a node that is down may start."""
         epoch = self._wiped.get(int(node.node_id))
         if epoch is None:
@@ -141,7 +141,7 @@ class Atlas:
         """Wiped voters that may not return yet, and the epoch that the others have to pass first."""
         return self._wiped
 
-    def durable_point(self, node: Node) -> int:
+    def durable_point(self, node: SimulatedNode) -> int:
         """The recovery point of this node that a power loss would leave; 0 without one."""
         directory = self._partition(node)
         inode = directory.synced.get(RECOVERY_POINT) if directory is not None else None
@@ -149,7 +149,11 @@ class Atlas:
         return int(slots[-1].payload) if slots else 0
 
     def _is_bearable(
-        self, *, harmed: Node | None = None, joining: Node | None = None, leaving: Node | None = None
+        self,
+        *,
+        harmed: SimulatedNode | None = None,
+        joining: SimulatedNode | None = None,
+        leaving: SimulatedNode | None = None,
     ) -> bool:
         """Whether a majority of each voter set stays intact if this is done, besides everything that is under way."""
         nodes = self._nodes
@@ -172,21 +176,21 @@ class Atlas:
         node = self._nodes[int(voter.key.id)]
         return not voter.key.matches(node.key) or voter.listeners != node.config.advertised_listeners
 
-    def _may_join(self, node: Node) -> bool:
+    def _may_join(self, node: SimulatedNode) -> bool:
         """Whether this node may become a voter: it joins by itself, or somebody asked for it."""
         return node.config.raft.auto_join or node in self._requests.joining
 
-    def _may_leave(self, node: Node) -> bool:
+    def _may_leave(self, node: SimulatedNode) -> bool:
         return node in self._requests.leaving
 
-    def _is_harmed(self, voter: Node) -> bool:
+    def _is_harmed(self, voter: SimulatedNode) -> bool:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
         node_id = int(voter.node_id)
         is_away = node_id in self._wiped or node_id in self._absent or self._is_unproven(voter)
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
-    def _is_unproven(self, voter: Node) -> bool:
+    def _is_unproven(self, voter: SimulatedNode) -> bool:
         """Whether its disk says that it may have been emptied, or was emptied a moment ago."""
         if int(voter.node_id) in self._emptied:
             return True
@@ -197,7 +201,7 @@ class Atlas:
         except CorruptionError:
             return True
 
-    def _holds(self, other: Node, node: Node) -> bool:
+    def _holds(self, other: SimulatedNode, node: SimulatedNode) -> bool:
         """Whether the other node's platter has all that this one promised: the same last batch, or a later snapshot."""
         end, platter = self._platters.end(node), self._standing[int(other.node_id)]
         if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
@@ -207,10 +211,10 @@ class Atlas:
             return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
         return held == promised
 
-    def _partition(self, node: Node) -> Directory | None:
+    def _partition(self, node: SimulatedNode) -> Directory | None:
         return node.disk.directory(node.config.partition_directory)
 
 
-def _standing(node: Node) -> Platter:
+def _standing(node: SimulatedNode) -> Platter:
     """What the platter of this node really holds."""
     return Platter(node.disk, node.config.partition_directory, read=Inode.standing)

@@ -20,7 +20,7 @@ from pykraft.sim.facts.voter_requests import VoterRequests
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.scenario import Scenario
 
 
@@ -38,7 +38,7 @@ class Facts:
     """Voters that never start."""
     clock: Clock
     network: Network
-    nodes: Mapping[int, Node]
+    nodes: Mapping[int, SimulatedNode]
     platters: Platters
     committed: Ledger
     """Batches that leaders counted as committed, each once."""
@@ -50,7 +50,7 @@ class Facts:
     counts: Counter[str]
     """How often each kind of fault happened, and other counts for the report."""
 
-    def ledger(self, node: Node) -> Ledger:
+    def ledger(self, node: SimulatedNode) -> Ledger:
         """The log of a node as its process sees it."""
         return node.ledger
 
@@ -58,7 +58,7 @@ class Facts:
         """Hosts of all running processes, in order of their ids."""
         return [node.host for node in self.nodes.values() if node.host is not None]
 
-    def voters(self) -> list[Node]:
+    def voters(self) -> list[SimulatedNode]:
         """Nodes of the newest committed voter set, running or not, whose directory id matches it."""
         return self.members.nodes_of(self.members.committed)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from pykraft.sim.facts.linearizability import NEVER_US, Call
+from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
 
 REGISTERS = 4
 """Few, so that concurrent calls often meet at one register."""
@@ -21,7 +21,7 @@ NUMBER_DIGITS = 12
 WRITE, READ = b"w", b"r"
 
 
-class Answer(Enum):
+class OperationOutcome(Enum):
     """The outcome that a client was told."""
 
     COMMITTED = auto()
@@ -46,7 +46,7 @@ class Operation:
     """True when it waits in the leader's buffer until it is scheduled."""
     base_offset: int | None = None
     """Offset of its first value, once it has one."""
-    answer: Answer | None = None
+    answer: OperationOutcome | None = None
     answered_us: int | None = None
     lacked_room: bool = False
     """True when it was rejected because a buffer was full."""
@@ -117,32 +117,34 @@ def is_read(value: bytes) -> bool:
     return value[NUMBER_DIGITS : NUMBER_DIGITS + 1] == READ
 
 
-def register_calls(operations: Iterable[Operation]) -> Mapping[int, Sequence[Call]]:
+def register_calls(operations: Iterable[Operation]) -> Mapping[int, Sequence[ObjectCall]]:
     """The calls to each register: writes that may have happened, and reads that were answered."""
-    calls: defaultdict[int, list[Call]] = defaultdict(list)
+    calls: defaultdict[int, list[ObjectCall]] = defaultdict(list)
     for operation in operations:
         if operation.is_read:
             if operation.read is not None and operation.read_us is not None:
-                call = Call(operation.invoked_us, operation.read_us, ("read", operation.read))
+                call = ObjectCall(operation.invoked_us, operation.read_us, ("read", operation.read))
                 calls[register_of(operation.values[0])].append(call)
-        elif operation.answer is not Answer.REJECTED:
-            is_certain = operation.answer is Answer.COMMITTED and operation.answered_us is not None
+        elif operation.answer is not OperationOutcome.REJECTED:
+            is_certain = operation.answer is OperationOutcome.COMMITTED and operation.answered_us is not None
             answered_us = operation.answered_us if is_certain and operation.answered_us is not None else NEVER_US
             for value in operation.values:
-                calls[register_of(value)].append(Call(operation.invoked_us, answered_us, ("write", number_of(value))))
+                calls[register_of(value)].append(
+                    ObjectCall(operation.invoked_us, answered_us, ("write", number_of(value)))
+                )
     return {key: _without_unseen(found) for key, found in sorted(calls.items())}
 
 
-def offset_calls(operations: Iterable[Operation]) -> Sequence[Call]:
+def offset_calls(operations: Iterable[Operation]) -> Sequence[ObjectCall]:
     """The appends whose offsets a client was told."""
     return [
-        Call(operation.invoked_us, operation.answered_us, ("append", operation.base_offset, operation.end_offset))
+        ObjectCall(operation.invoked_us, operation.answered_us, ("append", operation.base_offset, operation.end_offset))
         for operation in operations
-        if operation.answer is Answer.COMMITTED and operation.answered_us is not None
+        if operation.answer is OperationOutcome.COMMITTED and operation.answered_us is not None
     ]
 
 
-def _without_unseen(calls: Sequence[Call]) -> Sequence[Call]:
+def _without_unseen(calls: Sequence[ObjectCall]) -> Sequence[ObjectCall]:
     """Drop open writes that no read saw: if the rest has an order, they can follow it."""
     seen = {call.what[1] for call in calls if call.what[0] == "read"}
     return [call for call in calls if call.answered_us < NEVER_US or call.what[1] in seen]

@@ -24,12 +24,12 @@ NEVER_US = 2**63 - 1
 STEPS_MAX = 200_000
 """Bound on the steps of one search; the history of a world takes a few steps per call."""
 
-State: TypeAlias = int
-Object: TypeAlias = Callable[[State, tuple[Any, ...]], State | None]
+ObjectState: TypeAlias = int
+Object: TypeAlias = Callable[[ObjectState, tuple[Any, ...]], ObjectState | None]
 """Returns the state after a call, or None when the call cannot take effect in this state. States begin at 0."""
 
 
-class Call(NamedTuple):
+class ObjectCall(NamedTuple):
     """One operation: when it was invoked and answered (`NEVER_US`: open), and what it did."""
 
     invoked_us: int
@@ -37,7 +37,7 @@ class Call(NamedTuple):
     what: tuple[Any, ...]
 
 
-class Verdict(Enum):
+class SearchVerdict(Enum):
     """The result of a search."""
 
     LINEARIZABLE = auto()
@@ -46,7 +46,7 @@ class Verdict(Enum):
     """The search reached its bound."""
 
 
-def register(state: State, what: tuple[Any, ...]) -> State | None:
+def register(state: ObjectState, what: tuple[Any, ...]) -> ObjectState | None:
     """A register that holds a number: ``("write", n)`` sets it, ``("read", n)`` reads n from it."""
     kind, number = what
     if kind == "write":
@@ -54,7 +54,7 @@ def register(state: State, what: tuple[Any, ...]) -> State | None:
     return state if state == number else None
 
 
-def offsets(state: State, what: tuple[Any, ...]) -> State | None:
+def offsets(state: ObjectState, what: tuple[Any, ...]) -> ObjectState | None:
     """A log that grows: ``("append", base offset, end offset)`` takes effect at or after the former end."""
     _, base_offset, end_offset = what
     return int(end_offset) if base_offset >= state else None
@@ -90,7 +90,7 @@ class _Entry:
                 entry.after.before = entry
 
 
-def check(calls: Sequence[Call], behaves: Object, *, steps_max: int = STEPS_MAX) -> Verdict:
+def check(calls: Sequence[ObjectCall], behaves: Object, *, steps_max: int = STEPS_MAX) -> SearchVerdict:
     """Look for an order in which each call takes effect between its invocation and its answer.
 
     1. Try the invocations before the first answer, one after the other; 2. one that the object allows takes effect,
@@ -98,13 +98,13 @@ def check(calls: Sequence[Call], behaves: Object, *, steps_max: int = STEPS_MAX)
     """
     head = _listed(calls)
     certain = sum(call.answered_us < NEVER_US for call in calls)
-    taken: list[tuple[_Entry, State]] = []
-    tried: set[tuple[int, State]] = set()
+    taken: list[tuple[_Entry, ObjectState]] = []
+    tried: set[tuple[int, ObjectState]] = set()
     behind, state, done = 0, 0, 0
     entry = head.after
     for _ in range(steps_max):
         if done == certain or entry is None:
-            return Verdict.LINEARIZABLE
+            return SearchVerdict.LINEARIZABLE
         if entry.answer is not None:
             following = behaves(state, entry.what)
             mark = behind | 1 << entry.number
@@ -119,16 +119,16 @@ def check(calls: Sequence[Call], behaves: Object, *, steps_max: int = STEPS_MAX)
                 entry = entry.after
             continue
         if not taken:
-            return Verdict.NOT_LINEARIZABLE
+            return SearchVerdict.NOT_LINEARIZABLE
         last, state = taken.pop()
         behind &= ~(1 << last.number)
         done -= not last.is_open
         last.put_back()
         entry = last.after
-    return Verdict.UNDECIDED
+    return SearchVerdict.UNDECIDED
 
 
-def _listed(calls: Sequence[Call]) -> _Entry:
+def _listed(calls: Sequence[ObjectCall]) -> _Entry:
     """All invocations and answers ordered by time; at the same time, invocations come first."""
     moments: list[tuple[int, int, int, _Entry]] = []
     for number, call in enumerate(calls):

@@ -20,7 +20,7 @@ from pykraft.sim.facts.electorate import Electorate, VoterRecord
 from pykraft.sim.facts.platters import Platters
 from pykraft.sim.machine.format import format_directory, format_voters
 from pykraft.sim.machine.ledger import Entry, Ledger
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
@@ -32,7 +32,7 @@ class Members:
 
     def __init__(
         self,
-        nodes: Mapping[int, Node],
+        nodes: Mapping[int, SimulatedNode],
         scenario: Scenario,
         platters: Platters,
         committed: Ledger,
@@ -73,7 +73,7 @@ class Members:
         """True when the voters are certainly in the log."""
         return self.is_dynamic or self.committed_record is not None
 
-    def nodes_of(self, voters: VoterSet) -> list[Node]:
+    def nodes_of(self, voters: VoterSet) -> list[SimulatedNode]:
         """Nodes that vote under this set; a node whose disk was replaced does not."""
         found = (self._nodes[int(voter.key.id)] for voter in voters.voters)
         return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
@@ -83,16 +83,16 @@ class Members:
         keys = (voter.key for voter in voters.voters)
         return [key for key in keys if not key.matches(self._nodes[int(key.id)].key)]
 
-    def voters_of(self, node: Node) -> VoterSet:
+    def voters_of(self, node: SimulatedNode) -> VoterSet:
         """The set in force in the ledger of a node; without one in it, the set that the node began with."""
         newest = self.record_of(node)
         return newest.voters if newest is not None else node.first_voters
 
-    def record_of(self, node: Node) -> VoterRecord | None:
+    def record_of(self, node: SimulatedNode) -> VoterRecord | None:
         """The newest voter set in the ledger of a node, or in the snapshot that it begins with."""
         return self.electorate.newest(partial(self._is_in_ledger, node)) if self.electorate.records else None
 
-    def former_voters_of(self, node: Node) -> VoterSet:
+    def former_voters_of(self, node: SimulatedNode) -> VoterSet:
         """The set before the one in force in the ledger of a node."""
         held = [one for one in self.electorate.records if self._is_in_ledger(node, one.entry)]
         return held[-2].voters if len(held) > 1 else node.first_voters
@@ -119,7 +119,7 @@ class Members:
         """Whether some leader has counted this batch as committed."""
         return self._ledger.at(entry.base_offset) == entry
 
-    def newcomer(self, join: Callable[[NodeConfig, Random], Node]) -> Node:
+    def newcomer(self, join: Callable[[NodeConfig, Random], SimulatedNode]) -> SimulatedNode:
         """Add a machine: formatted to join the others, or configured with their static voters.
 
         ``join`` creates the node from its configuration and its generator, and adds it to the world.
@@ -144,17 +144,17 @@ class Members:
         found = (node.config.advertised_listeners.get(LISTENER) for node in self._nodes.values())
         return tuple(endpoint for endpoint in found if endpoint is not None)
 
-    def voter(self, node: Node) -> Voter:
+    def voter(self, node: SimulatedNode) -> Voter:
         """The entry of a node in a voter set."""
         return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
 
-    def _is_in_ledger(self, node: Node, entry: Entry) -> bool:
+    def _is_in_ledger(self, node: SimulatedNode, entry: Entry) -> bool:
         """Whether the ledger of a node holds this batch; everything before the ledger is committed."""
         ledger = node.ledger
         is_before = entry.end_offset <= ledger.begin.offset
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
 
-    def _is_durable(self, node: Node, entry: Entry) -> bool:
+    def _is_durable(self, node: SimulatedNode, entry: Entry) -> bool:
         """Whether the platter of a node holds this batch."""
         if self._platters.entry_at(node, entry.base_offset) == entry:
             return True

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.protocol.records import decode_control, decode_values
-from pykraft.sim.facts.application_state import State
+from pykraft.sim.facts.application_state import ApplicationState
 from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHeader, VoterSet
 
 
@@ -21,7 +21,7 @@ from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHe
 class SnapshotContent:
     """``is_whole``: begins with a header and ends with a footer; ``epoch`` is that of all batches."""
 
-    state: State
+    state: ApplicationState
     epoch: int
     is_whole: bool
     voters: VoterSet | None = None
@@ -48,7 +48,7 @@ def read_snapshot(content: bytes) -> SnapshotContent | None:
                 values += decode_values(batch)
             epochs.add(header.epoch)
             position, next_offset = position + header.size_bytes, header.end_offset
-        state = State.of(values)
+        state = ApplicationState.of(values)
     except (ProtocolError, UsageError):
         return None
     if len(epochs) != 1:

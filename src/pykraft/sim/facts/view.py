@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pykraft.core.state import Follower
 from pykraft.core.status import RESIGNED
 from pykraft.sim.facts.platter import DurableElection
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch, VoterSet
 
 DOWN = "down"
@@ -59,7 +59,7 @@ class View(NamedTuple):
         return self.role.startswith("prospective")
 
 
-def view_of(node: Node, disk: DurableElection) -> View:
+def view_of(node: SimulatedNode, disk: DurableElection) -> View:
     """The view of a node; ``disk`` is its durable election state."""
     process = node.process
     if process is None or process.host.raft is None:

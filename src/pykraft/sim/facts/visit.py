@@ -10,7 +10,7 @@ from pykraft.protocol.schema import Body
 from pykraft.sim.machine.node import Process
 
 
-class Question(Enum):
+class VisitQuestion(Enum):
     """The request that the client sends."""
 
     DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
@@ -22,7 +22,7 @@ class Question(Enum):
 class Visit:
     """One question to one process; ``answer`` is the response body, None until it comes."""
 
-    question: Question
+    question: VisitQuestion
     process: Process
     asked_us: int
     answer: Body | None = None

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Asked:
+class VoterRequest:
     """One request and its answer."""
 
     message: AddVoterRequest | RemoveVoterRequest
     process: Process
-    then: Callable[[Asked], None]
+    then: Callable[[VoterRequest], None]
     since: int
     """Committed end offset when it was sent: if it is carried out, then at or above this offset."""
     answer: ErrorCode | None = None
@@ -44,25 +44,25 @@ class VoterRequests:
     """The requests of one world."""
 
     def __init__(self) -> None:
-        self.adding: Counter[Node] = Counter()
+        self.adding: Counter[SimulatedNode] = Counter()
         """Nodes that operators keep asking to add until they are voters."""
-        self.removing: Counter[Node] = Counter()
+        self.removing: Counter[SimulatedNode] = Counter()
         """Voters that operators keep asking to remove."""
-        self._asked: list[tuple[Node, Asked]] = []
+        self._asked: list[tuple[SimulatedNode, VoterRequest]] = []
 
     @property
-    def joining(self) -> Collection[Node]:
+    def joining(self) -> Collection[SimulatedNode]:
         """Nodes that may become voters because of these requests."""
         open_adds = (node for node, asked in self._asked if asked.is_open and asked.adds)
         return {*open_adds, *+self.adding}
 
     @property
-    def leaving(self) -> Collection[Node]:
+    def leaving(self) -> Collection[SimulatedNode]:
         """Voters that may be removed because of these requests."""
         open_removals = (node for node, asked in self._asked if asked.is_open and not asked.adds)
         return {*open_removals, *+self.removing}
 
-    def sent(self, node: Node, asked: Asked) -> None:
+    def sent(self, node: SimulatedNode, asked: VoterRequest) -> None:
         """Record a request that concerns this node; requests that are over are dropped."""
         self._asked = [(each, former) for each, former in self._asked if former.is_open]
         self._asked.append((node, asked))

@@ -7,7 +7,7 @@ from typing import Protocol
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.watch import Watch
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.machine.trace import Trace
 
@@ -40,10 +40,10 @@ class Arena(Protocol):
         """Collects events for the page of the run, if there is one."""
         ...
 
-    def newcomer(self) -> Node:
+    def newcomer(self) -> SimulatedNode:
         """Create another machine, formatted or configured to join the others; no process runs on it yet."""
         ...
 
-    def restart(self, node: Node) -> None:
+    def restart(self, node: SimulatedNode) -> None:
         """Start a node that is down, as soon as the atlas allows it."""
         ...

@@ -16,7 +16,7 @@ from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.protocol.values import encode_batch
-from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer
+from pykraft.sim.clients.stranger import STRANGER_LISTENERS, StrangerAnswer
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.facts.facts import Facts
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
@@ -51,7 +51,7 @@ class FalseLeader:
         self._leaders[epoch] = (leader_id, manners)
         return manners
 
-    def answer(self, asked: FetchRequest) -> Answer | None:
+    def answer(self, asked: FetchRequest) -> StrangerAnswer | None:
         """The answer to a follower that takes this stranger for its leader; None: no answer."""
         node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
@@ -75,7 +75,7 @@ class FalseLeader:
             return None
         return self._records(asked, manner, leader_id)
 
-    def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> Answer:
+    def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> StrangerAnswer:
         """Records that no follower may append, or none at all."""
         offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
         match manner:

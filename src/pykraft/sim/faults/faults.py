@@ -19,13 +19,13 @@ from pykraft.sim.faults.arena import Arena
 from pykraft.sim.faults.families import Family, acts_of, families_of
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.membership import MembershipFaults
-from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, Plan
+from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, FaultPlan
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.machine.disk import Interrupted
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.fault_kinds import KINDS, STRANGER
 from pykraft.types import VoterSet
 
@@ -60,7 +60,7 @@ class Faults:
         )
         self._kinds = _swarm(world, rng)
         period_us_max = rng.choice(self._harm.pace.period_us_max)
-        plan = partial(Plan, self._harm, acts_of(self._families), done=self.done)
+        plan = partial(FaultPlan, self._harm, acts_of(self._families), done=self.done)
         self._plans = [plan(self._kinds, draws=draws, period_us_max=period_us_max, use_dice=self._use_dice)]
         if strangers is not None and strangers.random() < self._harm.pace.stranger_probability:
             self._plans.append(
@@ -85,11 +85,11 @@ class Faults:
         """By kind of fault: how often it hit a node in each role."""
         return {kind: dict(sorted(roles.items())) for kind, roles in sorted(self._harm.states.items())}
 
-    def joined(self, node: Node) -> None:
+    def joined(self, node: SimulatedNode) -> None:
         """Watch the disk of a new machine."""
         node.disk.on_torn = partial(self._torn, node)
 
-    def voters_appended(self, leader: Node) -> None:
+    def voters_appended(self, leader: SimulatedNode) -> None:
         """A leader appended a voter set."""
         self._membership.voters_appended(leader)
 
@@ -111,7 +111,7 @@ class Faults:
             if node.process is None:
                 self.start(node)
 
-    def start(self, node: Node) -> None:
+    def start(self, node: SimulatedNode) -> None:
         """Start a node that is down, as soon as the atlas allows it."""
         if node.process is not None or int(node.node_id) in self._world.facts.absent:
             return
@@ -120,16 +120,16 @@ class Faults:
         else:
             self._world.facts.clock.after(RETRY_US, lambda: self.start(node))
 
-    def ended(self, node: Node) -> None:
+    def ended(self, node: SimulatedNode) -> None:
         """A process ended; plan the next start of the node."""
         delay_us = self._restarts.randint(0, self._restarts.choice(self._harm.pace.restart_us_max))
         self._world.facts.clock.after(delay_us, lambda: self.start(node))
 
-    def interrupted(self, node: Node, interruption: Interrupted) -> None:
+    def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:
         """A process ended in the middle of an operation on its disk."""
         self._process.interrupted(node, interruption)
 
-    def happened(self, kind: str, node: Node) -> None:
+    def happened(self, kind: str, node: SimulatedNode) -> None:
         """Count an event that is not a fault."""
         self._harm.happened(kind, node)
 
@@ -137,7 +137,7 @@ class Faults:
         """A node learned of a commit."""
         self._process.committed()
 
-    def _torn(self, node: Node) -> None:
+    def _torn(self, node: SimulatedNode) -> None:
         self._harm.happened("torn write", node, role=node.last_role)
 
     def _use_dice(self, rng: Random) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 OPERATIONS_MAX: Final = 10
 LATER_US_MAX: Final = 1_500_000
@@ -28,13 +28,15 @@ def plan(facts: Facts, witness: Witness, dice: Random) -> None:
             plan_for(witness, node, dice, facts.clock.after)
 
 
-def plan_for(witness: Witness, node: Node, dice: Random, later: Callable[[int, Callable[[], None]], object]) -> None:
+def plan_for(
+    witness: Witness, node: SimulatedNode, dice: Random, later: Callable[[int, Callable[[], None]], object]
+) -> None:
     """Kill the next start of this node, whose disk is empty, in the middle; ``later`` plans its power loss."""
     node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
     later(dice.randrange(LATER_US_MAX), partial(_lose_power, witness, node))
 
 
-def _lose_power(witness: Witness, node: Node) -> None:
+def _lose_power(witness: Witness, node: SimulatedNode) -> None:
     witness.happened("kill then power loss", node)
     witness.note(node, "loses power after it was killed in its first start")
     node.lose_power()

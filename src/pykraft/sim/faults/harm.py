@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.faults.arena import Arena
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.scenario import Pace
 
 Act: TypeAlias = Callable[[], bool]
@@ -49,7 +49,7 @@ class Harm:
         """How often faults happen, and how long they last."""
         return self.facts.scenario.pace
 
-    def happened(self, kind: str, *nodes: Node, role: str | None = None) -> None:
+    def happened(self, kind: str, *nodes: SimulatedNode, role: str | None = None) -> None:
         """Count a fault; call it before the roles of these nodes change. Without nodes: it hit only the network."""
         self.counts[kind] += 1
         roles = self.states.setdefault(kind, Counter())
@@ -60,7 +60,7 @@ class Harm:
             for node_id in node_ids or [None]:
                 recorder.fault(self.facts.clock.now_us, node_id, kind)
 
-    def note(self, node: Node | None, text: str) -> None:
+    def note(self, node: SimulatedNode | None, text: str) -> None:
         """Add a line to the trace."""
         self.world.trace.note(node.node_id if node is not None else None, text)
 
@@ -73,11 +73,11 @@ class Harm:
 
         self.facts.clock.after(delay_us, act_unless_over)
 
-    def move_on(self, node: Node) -> None:
+    def move_on(self, node: SimulatedNode) -> None:
         """As long as this node waits for a later epoch, ask a leader of its epoch or an earlier one to resign."""
         self.facts.clock.after(POLL_US, lambda: self._move_on(node))
 
-    def _move_on(self, node: Node) -> None:
+    def _move_on(self, node: SimulatedNode) -> None:
         epoch = self.facts.atlas.waiting.get(int(node.node_id))
         if epoch is None:
             return
@@ -91,11 +91,11 @@ class Harm:
         """Draw a duration: first one of these limits, then anything up to it."""
         return self.rng.randint(1, max(1, self.rng.choice(limits_us)))
 
-    def any_node(self) -> Node:
+    def any_node(self) -> SimulatedNode:
         """A random node."""
         return self.rng.choice(list(self.facts.nodes.values()))
 
-    def awake_node(self) -> Node | None:
+    def awake_node(self) -> SimulatedNode | None:
         """A random node that runs and is not paused."""
         awake = [node for node in self.facts.nodes.values() if node.process is not None and not node.process.is_paused]
         return self.rng.choice(awake) if awake else None
@@ -105,6 +105,6 @@ class Harm:
         self.is_over = True
 
 
-def role_of(node: Node) -> str:
+def role_of(node: SimulatedNode) -> str:
     """The present role of the node, or ``down``."""
     return node.status.role if node.status is not None else DOWN

@@ -27,11 +27,11 @@ from typing import Final
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.admin import Admin
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.clients.admin import OperatorStation
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.format import replace_disk
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.settings import moved
 from pykraft.types import ReplicaKey, VoterSet
 
@@ -46,7 +46,7 @@ class MembershipFaults:
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
-        self._admin: Admin | None = None
+        self._admin: OperatorStation | None = None
         self._newcomers = 0
         self._requests = harm.facts.requests
         self.kinds: dict[str, Act] = {
@@ -79,7 +79,7 @@ class MembershipFaults:
                 node.kill()
         facts.clock.after(CORRECTION_US, self._correct_addresses)
 
-    def voters_appended(self, leader: Node) -> None:
+    def voters_appended(self, leader: SimulatedNode) -> None:
         """If ``cut after voters`` is planned, cut off this leader, which has just appended a voter set."""
         if not self._cuts_after_voters:
             return
@@ -190,11 +190,11 @@ class MembershipFaults:
                 UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=told
             )
 
-    def _begin_to_add(self, kind: str, node: Node) -> None:
+    def _begin_to_add(self, kind: str, node: SimulatedNode) -> None:
         self._requests.adding[node] += 1
         self._add(kind, node)
 
-    def _add(self, kind: str, node: Node) -> None:
+    def _add(self, kind: str, node: SimulatedNode) -> None:
         """Ask until the node is a voter."""
         facts = self._harm.facts
         leader = facts.newest_leader()
@@ -205,7 +205,7 @@ class MembershipFaults:
             voter=node.key, listeners=node.config.advertised_listeners, timeout_ms=TIMEOUT_MS, ack_when_committed=True
         )
 
-        def then(asked: Asked) -> None:
+        def then(asked: VoterRequest) -> None:
             if asked.answer not in {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER}:
                 self._harm.later(RETRY_US, lambda: self._add(kind, node))
                 return
@@ -215,11 +215,11 @@ class MembershipFaults:
 
         self._ask(leader, node, message, then)
 
-    def _begin_to_remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
+    def _begin_to_remove(self, kind: str, node: SimulatedNode, key: ReplicaKey, done: Callable[[], None]) -> None:
         self._requests.removing[node] += 1
         self._remove(kind, node, key, done)
 
-    def _remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
+    def _remove(self, kind: str, node: SimulatedNode, key: ReplicaKey, done: Callable[[], None]) -> None:
         """Ask until the node is no longer a voter."""
         facts = self._harm.facts
         leader = facts.newest_leader()
@@ -227,7 +227,7 @@ class MembershipFaults:
             self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
             return
 
-        def then(asked: Asked) -> None:
+        def then(asked: VoterRequest) -> None:
             if asked.answer not in {ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND}:
                 self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
                 return
@@ -239,12 +239,16 @@ class MembershipFaults:
         self._ask(leader, node, RemoveVoterRequest(voter=key), then)
 
     def _ask(
-        self, leader: Process, node: Node, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
+        self,
+        leader: Process,
+        node: SimulatedNode,
+        message: AddVoterRequest | RemoveVoterRequest,
+        then: Callable[[VoterRequest], None],
     ) -> None:
         if self._admin is None:
-            self._admin = Admin(self._harm.facts, self._harm.world.witness)
+            self._admin = OperatorStation(self._harm.facts, self._harm.world.witness)
 
-        def told(asked: Asked) -> None:
+        def told(asked: VoterRequest) -> None:
             what = "be a voter" if asked.adds else "be no voter any more"
             outcome = asked.answer.name if asked.answer is not None else "nobody knows"
             self._harm.note(node, f"is to {what}, says the operator to {leader.node_id}: {outcome}")
@@ -253,13 +257,13 @@ class MembershipFaults:
 
         self._requests.sent(node, self._admin.ask(leader, message, told))
 
-    def _any_known_voter(self) -> Node | None:
+    def _any_known_voter(self) -> SimulatedNode | None:
         """A voter whose disk and address may be lost without losing the majority."""
         facts = self._harm.facts
         choice = [node for node in facts.voters() if self._is_known_by_key(node) and facts.atlas.may_damage(node)]
         return self._harm.rng.choice(choice) if choice else None
 
-    def _is_known_by_key(self, node: Node) -> bool:
+    def _is_known_by_key(self, node: SimulatedNode) -> bool:
         """True when every voter set that counts either knows the directory id of this node or lacks the node."""
         entries = (voters.get(node.node_id) for voters in self._harm.facts.members.in_force())
         return all(entry is None or entry.key.directory_id is not None for entry in entries)

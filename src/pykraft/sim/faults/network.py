@@ -16,7 +16,7 @@ from random import Random
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.network import NOT_SLOW, End, Network, Slowness
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 FLAP_US_MAX = 60_000
 LINGER_US_MAX = 200_000
@@ -57,7 +57,7 @@ class NetworkFaults:
         return self._harm.facts.network
 
     @property
-    def _nodes(self) -> Mapping[int, Node]:
+    def _nodes(self) -> Mapping[int, SimulatedNode]:
         return self._harm.facts.nodes
 
     def _isolate(self) -> bool:
@@ -198,7 +198,7 @@ class NetworkFaults:
         self._network.snag("reordered frames", snag)
         return True
 
-    def _release(self, end: End, node: Node) -> None:
+    def _release(self, end: End, node: SimulatedNode) -> None:
         if end.outgoing and end.peer is not None and not end.peer.is_closed:
             self._harm.happened("reordered frames", node)
             self._harm.note(node, "has an old request arrive late")
@@ -224,7 +224,7 @@ class NetworkFaults:
         self._network.snag("old fetch", snag)
         return True
 
-    def _let_old_fetch_go(self, end: End, sender: Node, epoch: int, polls: int) -> None:
+    def _let_old_fetch_go(self, end: End, sender: SimulatedNode, epoch: int, polls: int) -> None:
         """4. Only then the Fetch arrives."""
         is_old = self._harm.facts.platters.election(sender).epoch > epoch
         if not is_old and polls:

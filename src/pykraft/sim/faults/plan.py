@@ -16,7 +16,7 @@ from pykraft.sim.faults.harm import Act, Harm
 NUMBERS_PER_PLAN = 1_000_000
 
 
-class Plan:
+class FaultPlan:
     """One sequence of decisions: the kinds with their weights, and the function for each."""
 
     def __init__(

@@ -13,7 +13,7 @@ from random import Random
 
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.machine.disk import Interrupted
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 STORM_US_MAX = 60_000
 CHAIN_US_MAX = 30_000
@@ -54,7 +54,7 @@ class ProcessFaults:
             self._waits_for_commit = False
             self._harm.later(0, partial(self._end_all, "all down after a commit", loses_power=True))
 
-    def interrupted(self, node: Node, interruption: Interrupted) -> None:
+    def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:
         """Count a process that ended in the middle of an operation on its disk."""
         kind = "power loss while writing" if interruption.loses_power else "kill while writing"
         self._harm.happened(interruption.kind or kind, node, role=None if node.process is not None else RECOVERING)
@@ -87,7 +87,7 @@ class ProcessFaults:
         self._harm.later(self._harm.rng.randrange(CHAIN_US_MAX), lambda: self._end_chain(node))
         return True
 
-    def _end_chain(self, node: Node) -> None:
+    def _end_chain(self, node: SimulatedNode) -> None:
         self._harm.happened("kill then power loss", node)
         self._harm.note(node, "loses power after a kill")
         node.lose_power()
@@ -99,7 +99,7 @@ class ProcessFaults:
             self._storm_on(node, rng, rng.randint(2, max(2, self._harm.pace.storm_restarts_max)))
         return node is not None
 
-    def _storm_on(self, node: Node, rng: Random, restarts: int) -> None:
+    def _storm_on(self, node: SimulatedNode, rng: Random, restarts: int) -> None:
         """Kill the node at each start, again and again."""
         if node.process is not None:
             node.kill()
@@ -107,7 +107,7 @@ class ProcessFaults:
         if restarts:
             self._harm.later(rng.randrange(STORM_US_MAX), lambda: self._storm_on(node, rng, restarts - 1))
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: SimulatedNode) -> None:
         self._harm.world.restart(node)
 
     def _pause(self) -> bool:
@@ -190,7 +190,7 @@ class ProcessFaults:
         )
         return True
 
-    def _running(self, kind: str, text: str) -> Node | None:
+    def _running(self, kind: str, text: str) -> SimulatedNode | None:
         """A random node, if it runs; counts the fault for it."""
         node = self._harm.any_node()
         if node.process is None:

@@ -20,7 +20,7 @@ from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME, encode_q
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.inode import Directory, Inode
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Election, Epoch
 
 OLDER: Final = "older quorum-state"
@@ -56,7 +56,7 @@ class RestoreFaults:
         self._harm.move_on(node)
         return True
 
-    def _replace(self, node: Node, directory: Directory) -> None:
+    def _replace(self, node: SimulatedNode, directory: Directory) -> None:
         rng = self._harm.rng
         path = node.config.partition_directory / FILE_NAME
         stored = parse_quorum_state(path, bytes(directory.cached[FILE_NAME].cached))

@@ -25,7 +25,7 @@ from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 
 LOG_PROBABILITY: Final = 0.8
@@ -85,7 +85,7 @@ class SilentFaults:
         inode.lose_page(page)
         return True
 
-    def _flip_at(self, node: Node) -> bool:
+    def _flip_at(self, node: SimulatedNode) -> bool:
         rng = self._harm.rng
         can_be_given_another_disk = not is_replica_of_its_own(self._harm.facts, node)
         rest = (*CACHES, SNAPSHOT_SUFFIX) if can_be_given_another_disk else CACHES
@@ -106,7 +106,7 @@ class SilentFaults:
             inode.evict()
         return True
 
-    def _flip_head(self, node: Node, dice: Random) -> bool:
+    def _flip_head(self, node: SimulatedNode, dice: Random) -> bool:
         """Flip a bit in the first batch of a snapshot that a newer one has replaced: nobody needs it any more."""
         names = self._names(node, (SNAPSHOT_SUFFIX,))
         older = sorted(names)[:-1]
@@ -120,12 +120,12 @@ class SilentFaults:
         names[name].evict()
         return True
 
-    def _flip_bit(self, node: Node, name: str, inode: Inode, position: int, bit: int) -> None:
+    def _flip_bit(self, node: SimulatedNode, name: str, inode: Inode, position: int, bit: int) -> None:
         self._harm.happened("bit flip", node)
         self._harm.note(node, f"has a bit flipped in {name} at position {position}")
         inode.rot(position, bytes([inode.synced[position] ^ bit]))
 
-    def _may_harm(self, node: Node, name: str, inode: Inode, position: int) -> bool:
+    def _may_harm(self, node: SimulatedNode, name: str, inode: Inode, position: int) -> bool:
         """Ask the atlas; above the recovery point the node would not notice the damage."""
         atlas = self._harm.facts.atlas
         if not name.endswith(LOG_SUFFIX):
@@ -144,7 +144,9 @@ class SilentFaults:
         node.disk.liar = partial(self._lie, kind, node, self._harm.rng)
         return True
 
-    def _lie(self, kind: str, node: Node, rng: Random, path: Path, before: bytes, pages: Sequence[int]) -> None:
+    def _lie(
+        self, kind: str, node: SimulatedNode, rng: Random, path: Path, before: bytes, pages: Sequence[int]
+    ) -> None:
         """After this sync, put the former content of one page back on the platter."""
         names = self._names(node, (LOG_SUFFIX,))
         inode = names.get(path.name)
@@ -166,7 +168,7 @@ class SilentFaults:
             if (name, target) != (path.name, start):
                 names[name].rot(target, written)
 
-    def _names(self, node: Node, endings: tuple[str, ...]) -> dict[str, Inode]:
+    def _names(self, node: SimulatedNode, endings: tuple[str, ...]) -> dict[str, Inode]:
         """Files of the partition with these suffixes that have synced bytes."""
         directory = node.disk.directory(node.config.partition_directory)
         names = directory.synced.items() if directory is not None else ()

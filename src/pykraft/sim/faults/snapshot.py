@@ -18,7 +18,7 @@ from typing import Final
 from pykraft.core.effects import InstallSnapshot, MoveLogStart
 from pykraft.log.lane import Job
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.fault_kinds import SNAPSHOT
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
 
@@ -41,7 +41,7 @@ class SnapshotFaults:
         for node in self._harm.facts.nodes.values():
             node.disk.on_operation = None
 
-    def performs(self, node: Node, jobs: Sequence[Job]) -> None:
+    def performs(self, node: SimulatedNode, jobs: Sequence[Job]) -> None:
         """The ordered lane of a node is about to carry out these jobs."""
         for job in jobs:
             if isinstance(job, InstallSnapshot):
@@ -60,7 +60,7 @@ class SnapshotFaults:
         node.disk.on_operation = partial(self._operates, node)
         return True
 
-    def _operates(self, node: Node, path: Path) -> None:
+    def _operates(self, node: SimulatedNode, path: Path) -> None:
         """A file or a name is about to change."""
         file = parse_snapshot_file(path.name)
         if file is None:
@@ -70,7 +70,7 @@ class SnapshotFaults:
         else:
             self._reached(node, TAKING if file.leader_epoch is None else DOWNLOAD)
 
-    def _reached(self, node: Node, kind: str) -> None:
+    def _reached(self, node: SimulatedNode, kind: str) -> None:
         planned = self._planned.get(int(node.node_id), {}).pop(kind, None)
         if planned is not None:
             operations, loses_power = planned

@@ -32,7 +32,7 @@ from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.faults.false_leader import FalseLeader
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import (
     EPOCH_MAX,
@@ -98,7 +98,7 @@ class StrangerFaults:
         epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
         epoch = min(Epoch(self.rng.choice(epochs)), EPOCH_MAX)
         sender = self._sender()
-        message: Callable[[Node], Request] = self.rng.choice(
+        message: Callable[[SimulatedNode], Request] = self.rng.choice(
             (
                 lambda node: self._vote(node, sender, epoch, pre_vote=True),
                 lambda node: self._vote(node, sender, epoch, pre_vote=False),
@@ -174,7 +174,7 @@ class StrangerFaults:
         self._fetch_on(node, key, FORGED_FETCHES)
         return True
 
-    def _fetch_on(self, node: Node, key: ReplicaKey, fetches: int) -> None:
+    def _fetch_on(self, node: SimulatedNode, key: ReplicaKey, fetches: int) -> None:
         """Each of these Fetches claims to hold everything that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
@@ -223,7 +223,7 @@ class StrangerFaults:
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
         return True
 
-    def _tell_some(self, kind: str, message: Callable[[Node], Request], text: str) -> bool:
+    def _tell_some(self, kind: str, message: Callable[[SimulatedNode], Request], text: str) -> bool:
         """Send this to some of the voters."""
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
@@ -262,7 +262,7 @@ class StrangerFaults:
         claimed = [epoch for epoch in self._harm.facts.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
         return Epoch(max(highest, *claimed, 0) + JUMP + self.rng.randrange(JUMP))
 
-    def _vote(self, node: Node, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
+    def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
         claims = self._harm.facts.claims
         claims.epochs.add(epoch)
         claims.candidates.add((epoch, int(candidate.id)))

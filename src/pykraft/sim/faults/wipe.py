@@ -28,7 +28,7 @@ from pykraft.sim.facts.facts import Facts
 from pykraft.sim.faults import first_start
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.format import format_directory, replace_disk, wipe_disk
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import parse_snapshot_file
 
 
@@ -72,7 +72,7 @@ class WipeFaults:
             first_start.plan_for(world.witness, node, dice, self._harm.later)
         return True
 
-    def failed(self, node: Node, error: StorageError) -> None:
+    def failed(self, node: SimulatedNode, error: StorageError) -> None:
         """Replace the disk of a node that ended because it needs a snapshot that is damaged.
 
         Until the atlas allows it the node starts again and again, perhaps in vain.
@@ -83,7 +83,7 @@ class WipeFaults:
             self._harm.happened("damaged snapshot", node, role=node.last_role)
             self._exchange(node)
 
-    def _exchange(self, node: Node) -> None:
+    def _exchange(self, node: SimulatedNode) -> None:
         world = self._harm.world
         self._harm.note(node, "is given an empty disk")
         epoch = max(world.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
@@ -97,7 +97,7 @@ class WipeFaults:
         self._harm.move_on(node)
 
 
-def is_replica_of_its_own(facts: Facts, node: Node) -> bool:
+def is_replica_of_its_own(facts: Facts, node: SimulatedNode) -> bool:
     """True when some voter set names its directory id: then ``replaced disk`` is the fault for it."""
     sets = facts.members.in_force()
     return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)

@@ -18,8 +18,8 @@ from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import Asked
-from pykraft.sim.machine.node import Node
+from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
 
@@ -38,68 +38,68 @@ class Invariant:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A process begins on this node, after its recovery."""
 
-    def lost(self, node: Node) -> None:
+    def lost(self, node: SimulatedNode) -> None:
         """This node starts; its disk has lied about its last records, so it may lack what it acknowledged."""
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """This node has an empty disk from now on."""
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """An older ``quorum-state`` of this node was restored; its log is as it was."""
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """This node is about to lose everything on its disk, and starts again at once with the same directory id.
 
         Nobody makes sure that its former votes and copies no longer count: the node has to do that itself.
         """
         self.wiped(node)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """An event is over, and the node's view has changed."""
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """An event that concerned this node is over, whether or not its view changed."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """A frame of the quorum is about to leave a node."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """A host submits a storage job; the node's ledger does not hold it yet."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """A leader appends this voter set; ``committed_end`` is what it knows to be committed.
 
         Its ledger does not hold the set yet.
         """
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """A host reports something to its operator."""
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """Every storage job of this node is done; or it has recovered and there was none."""
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node got committed batches."""
 
-    def listens(self, node: Node, start_offset: int) -> None:
+    def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """A plain listener of this node begins at this offset."""
 
-    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """A plain listener of this node got committed batches."""
 
-    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
         """A plain listener of this node missed these offsets, and continues at the log start."""
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """A listener of this node got a snapshot in place of the records that it covers."""
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
         """A listener anywhere got this batch of values at this offset for the first time."""
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """A listener of this node hears of an epoch or of its leader."""
 
     def proposed(self, operation: Operation) -> None:
@@ -111,22 +111,22 @@ class Invariant:
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: VoterRequest) -> None:
         """An operator's request to change the voters is on its way to the leader."""
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """A client asks this node a question, or got its answer."""
 
-    def woken(self, node: Node) -> None:
+    def woken(self, node: SimulatedNode) -> None:
         """The timer that this node's host set rings."""
 
-    def dialed(self, node: Node, target_id: int) -> None:
+    def dialed(self, node: SimulatedNode, target_id: int) -> None:
         """A node dials another one."""
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """An operator got the answer to a request to change the voters, or will never get one."""
 
-    def stopped(self, node: Node, error: Exception | None) -> None:
+    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
         """A host stopped, with an error or (None) after a shutdown."""
 
     def faults_ended(self) -> None:

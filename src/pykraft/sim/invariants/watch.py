@@ -21,9 +21,9 @@ from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View, view_of
 from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
 
@@ -35,7 +35,7 @@ class Watch:
     """Passes each event to the oracles of a world that need it."""
 
     def __init__(
-        self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[Node], None]
+        self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[SimulatedNode], None]
     ) -> None:
         """``on_voters_appended`` is called with each leader that appends a voter set, before the oracles."""
         self.oracles = [oracle(facts) for oracle in oracles]
@@ -46,7 +46,7 @@ class Watch:
         self._asked = {hook: self._overriding(hook) for hook in HOOKS}
         self._changed, self._after_event = self._asked["changed"], self._asked["after_event"]
 
-    def event_over(self, node: Node) -> None:
+    def event_over(self, node: SimulatedNode) -> None:
         """An event that concerned this node is over."""
         node_id = int(node.node_id)
         was = self._views.get(node_id, UNSEEN)
@@ -60,32 +60,32 @@ class Watch:
         for oracle in self._after_event:
             oracle.after_event(node, now)
 
-    def lost(self, node: Node) -> None:
+    def lost(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["lost"]:
             oracle.lost(node)
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["wiped"]:
             oracle.wiped(node)
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["forgot_votes"]:
             oracle.forgot_votes(node)
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self.oracles:
             oracle.emptied(node)
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """See `Invariant`."""
         for oracle in self._asked["before_send"]:
             oracle.before_send(node, spoken)
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """See `Invariant`."""
         if isinstance(job, AppendBytes):
             for record in self._facts.members.electorate.submitted(job):
@@ -93,59 +93,59 @@ class Watch:
         for oracle in self._asked["submitted"]:
             oracle.submitted(node, job)
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """See `Invariant`."""
         for oracle in self._asked["voters_written"]:
             oracle.voters_written(node, record, committed_end)
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """See `Invariant`."""
         for oracle in self._asked["reported"]:
             oracle.reported(node, text)
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["persisted"]:
             oracle.persisted(node)
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["started"]:
             oracle.started(node)
         self.persisted(node)
 
-    def stopped(self, node: Node, error: Exception | None) -> None:
+    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
         """See `Invariant`."""
         for oracle in self._asked["stopped"]:
             oracle.stopped(node, error)
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """See `Invariant`; returns the values of each batch, none for a control batch."""
         for oracle in self._asked["delivered"]:
             oracle.delivered(node, batches)
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
-    def listens(self, node: Node, start_offset: int) -> None:
+    def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """See `Invariant`."""
         for oracle in self._asked["listens"]:
             oracle.listens(node, start_offset)
 
-    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """See `Invariant`."""
         for oracle in self._asked["overheard"]:
             oracle.overheard(node, batches)
 
-    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
         """See `Invariant`."""
         for oracle in self._asked["skipped"]:
             oracle.skipped(node, next_offset, start_offset)
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """See `Invariant`."""
         for oracle in self._asked["loaded"]:
             oracle.loaded(node, snapshot_id)
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """See `Invariant`."""
         for oracle in self._asked["told_leader"]:
             oracle.told_leader(node, epoch, leader_id)
@@ -165,27 +165,27 @@ class Watch:
         for oracle in self._asked["decided"]:
             oracle.decided(operation)
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: VoterRequest) -> None:
         """See `Invariant`."""
         for oracle in self._asked["asked"]:
             oracle.asked(asked)
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """See `Invariant`."""
         for oracle in self._asked["visited"]:
             oracle.visited(node, visit)
 
-    def woken(self, node: Node) -> None:
+    def woken(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         for oracle in self._asked["woken"]:
             oracle.woken(node)
 
-    def dialed(self, node: Node, target_id: int) -> None:
+    def dialed(self, node: SimulatedNode, target_id: int) -> None:
         """See `Invariant`."""
         for oracle in self._asked["dialed"]:
             oracle.dialed(node, target_id)
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """See `Invariant`."""
         for oracle in self._asked["answered"]:
             oracle.answered(asked)
@@ -209,7 +209,7 @@ class Watch:
         """The oracles that override this hook."""
         return [oracle for oracle in self.oracles if getattr(type(oracle), hook) is not getattr(Invariant, hook)]
 
-    def _voters_appended(self, node: Node, record: VoterRecord) -> None:
+    def _voters_appended(self, node: SimulatedNode, record: VoterRecord) -> None:
         """If a leader appends this voter set, tell the oracles; it may resign in the same event."""
         status = node.status
         if status is None or status.leader_id != node.node_id:
@@ -217,7 +217,7 @@ class Watch:
         self._on_voters_appended(node)
         self.voters_written(node, record, min(status.committed_end_offset, record.entry.base_offset))
 
-    def _commit(self, leader: Node, high_watermark: int) -> None:
+    def _commit(self, leader: SimulatedNode, high_watermark: int) -> None:
         """Add what a leader newly counts as committed."""
         committed = self._facts.committed
         known = committed.end_offset

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.log.directory import Directory
-from pykraft.sim.machine.node import Node
+from pykraft.log.directory import LogDirectory
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.types import ReplicaKey, Uuid, VoterSet
 
 
-def format_directory(node: Node) -> None:
+def format_directory(node: SimulatedNode) -> None:
     """Write ``meta.properties``, with a random directory id unless the configuration has one."""
-    opened = Directory.open(
+    opened = LogDirectory.open(
         node.disk,
         node.config.log_dir,
         node_id=node.node_id,
@@ -30,13 +30,13 @@ def format_directory(node: Node) -> None:
     node.key = ReplicaKey(node.node_id, opened.directory_id)
 
 
-def format_voters(node: Node, voters: VoterSet | None) -> None:
+def format_voters(node: SimulatedNode, voters: VoterSet | None) -> None:
     """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
     write_bootstrap(node.disk, node.config.partition_directory, voters)
     node.first_voters = voters or VoterSet()
 
 
-def wipe_disk(node: Node) -> None:
+def wipe_disk(node: SimulatedNode) -> None:
     """Take the power, and replace the disk by an empty one that works."""
     node.lose_power()
     node.disk.wipe()
@@ -45,7 +45,7 @@ def wipe_disk(node: Node) -> None:
     node.disk.liar = None
 
 
-def replace_disk(node: Node) -> None:
+def replace_disk(node: SimulatedNode) -> None:
     """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
     wipe_disk(node)
     node.config = replace(node.config, directory_id=None, voters=VoterSet())

@@ -60,7 +60,7 @@ class LaneOwner(Protocol):
         ...
 
 
-class OrderedLane:
+class SimulatedOrderedLane:
     """The storage jobs of one process."""
 
     def __init__(self, owner: LaneOwner, rng: Random) -> None:

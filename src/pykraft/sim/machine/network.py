@@ -67,7 +67,7 @@ class Station(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class FrameUnderWay:
     """A frame under way: its first byte arrives at ``begun_us``, its last one at ``due_us``.
 
     ``number`` is its number in the recording.
@@ -100,7 +100,7 @@ class End:
     """Its frames lie in a buffer until they are released."""
     is_arrived: bool = False
     """Its frames have passed the links already, so a cut does not hold them back."""
-    outgoing: list[Sent] = field(default_factory=list)
+    outgoing: list[FrameUnderWay] = field(default_factory=list)
     free_us: int = 0
 
 
@@ -261,7 +261,7 @@ class Network:
         latency_us = self._latency_us() + slowness.delay_us
         begun_us = max(end.free_us, self._clock.now_us + latency_us)
         end.free_us = begun_us + len(frame) * max(slowness.byte_us, self._weather.byte_us)
-        end.outgoing.append(Sent(begun_us, end.free_us, frame, number))
+        end.outgoing.append(FrameUnderWay(begun_us, end.free_us, frame, number))
         self._clock.after(end.free_us - self._clock.now_us, lambda: self._flow(end))
         for kind, snag in list(self._snags.items()) if self._snags else ():
             if snag(end, frame):

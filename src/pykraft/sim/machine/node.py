@@ -26,7 +26,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
-from pykraft.sim.machine.lanes import BulkLane, OrderedLane
+from pykraft.sim.machine.lanes import BulkLane, SimulatedOrderedLane
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
@@ -39,7 +39,7 @@ T = TypeVar("T")
 class Process:
     """One run of a node's program, from its start to its end."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self.node_id = int(node.node_id)
         self.port = port_of(node.config)
         self._node = node
@@ -56,7 +56,7 @@ class Process:
         self.resumed_us = -1
         """When the process had caught up after its last pause; -1 without one."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
-        self._ordered = OrderedLane(self, node.rng)
+        self._ordered = SimulatedOrderedLane(self, node.rng)
         self._bulk = BulkLane(self, node.surroundings)
         config = node.observer.configured(node)
         self.bootstrap = config.bootstrap_servers
@@ -268,11 +268,11 @@ class Process:
         self.host.on_io(io, self._node.clock.instant)
 
 
-class Node:
+class SimulatedNode:
     """A machine with its disk; at most one process runs on it at a time."""
 
     def __init__(
-        self, config: NodeConfig, rng: Random, surroundings: Surroundings, observer: NodeObserver[Node]
+        self, config: NodeConfig, rng: Random, surroundings: Surroundings, observer: NodeObserver[SimulatedNode]
     ) -> None:
         assert config.node_id is not None
         self.surroundings = surroundings

@@ -34,7 +34,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class RecordedEvent:
     """Something that happened at a node (None: to the whole world), and when in microseconds."""
 
     at_us: int
@@ -42,7 +42,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent(Event):
+class Sent(RecordedEvent):
     """A frame left this node; ``number`` identifies it."""
 
     number: int
@@ -51,28 +51,28 @@ class Sent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived(Event):
+class Arrived(RecordedEvent):
     """The frame with that number reached this node."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed(Event):
+class Changed(RecordedEvent):
     """The node has a new state."""
 
     state: NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault(Event):
+class FaultInjected(RecordedEvent):
     """A fault happened: its kind, as the report counts it."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note(Event):
+class TraceLine(RecordedEvent):
     """A line of the trace."""
 
     text: str
@@ -82,7 +82,7 @@ class Recorder:
     """Collects events."""
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self.events: deque[Event] = deque(maxlen=events_max)
+        self.events: deque[RecordedEvent] = deque(maxlen=events_max)
         self.nodes: dict[int, bool] = {}
         """By node id: whether the node is a voter."""
         self.under_way: frozenset[int] = frozenset()
@@ -115,12 +115,12 @@ class Recorder:
 
     def fault(self, at_us: int, node_id: int | None, kind: str) -> None:
         """Record a fault."""
-        self._add(Fault(at_us=at_us, node_id=node_id, kind=kind))
+        self._add(FaultInjected(at_us=at_us, node_id=node_id, kind=kind))
 
     def note(self, at_us: int, node_id: int | None, text: str) -> None:
         """Record a line of the trace."""
-        self._add(Note(at_us=at_us, node_id=node_id, text=text))
+        self._add(TraceLine(at_us=at_us, node_id=node_id, text=text))
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: RecordedEvent) -> None:
         self.happened += 1
         self.events.append(event)

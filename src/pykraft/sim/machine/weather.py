@@ -1,6 +1,6 @@
 """How fast the network of a world is when no fault slows it down, and what happens to packets that nobody answers.
 
-Source: `pykraft.sim.scenario.scenario.Links`, of which this is one draw.
+Source: `pykraft.sim.scenario.scenario.LinkSettings`, of which this is one draw.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from pykraft.sim.scenario.scenario import Links
+from pykraft.sim.scenario.scenario import LinkSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Weather:
     """Seed of the generators for packets that nobody answers and for narrow links; nothing else uses them."""
 
     @classmethod
-    def draw(cls, links: Links, rng: Random) -> Weather:
+    def draw(cls, links: LinkSettings, rng: Random) -> Weather:
         """Draw the weather of one world."""
         drawn = cls(
             latency_us_min=links.latency_us_min,

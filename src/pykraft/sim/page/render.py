@@ -11,7 +11,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pykraft.sim.machine.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
+from pykraft.sim.machine.recorder import (
+    Arrived,
+    Changed,
+    FaultInjected,
+    NodeState,
+    RecordedEvent,
+    Recorder,
+    Sent,
+    TraceLine,
+)
 from pykraft.sim.page.explain import explain
 from pykraft.sim.page.words import Words
 
@@ -73,7 +82,7 @@ class _Told:
         for event in recorder.events:
             self._add(event)
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: RecordedEvent) -> None:
         match event:
             case Sent():
                 self._sent(event)
@@ -81,9 +90,9 @@ class _Told:
                 self._arrived(event)
             case Changed(state=state):
                 self._event(event, "c", _listed(state))
-            case Fault(kind=kind):
+            case FaultInjected(kind=kind):
                 self._event(event, "f", kind)
-            case Note(text=text):
+            case TraceLine(text=text):
                 self._event(event, "n", text)
 
     def _sent(self, sent: Sent) -> None:
@@ -103,7 +112,7 @@ class _Told:
             self.messages[place][-1] = len(self.events)
         self._event(arrived, "a", place)
 
-    def _event(self, event: Event, kind: str, payload: object) -> None:
+    def _event(self, event: RecordedEvent, kind: str, payload: object) -> None:
         self.events.append([event.at_us, event.node_id or 0, kind, payload])
 
 

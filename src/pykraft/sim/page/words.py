@@ -25,7 +25,7 @@ _CORRELATION_IDS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class MessageText:
     """A message in words: its kind, such as ``Fetch`` or ``Fetch answer``, and the rest."""
 
     kind: str
@@ -38,30 +38,30 @@ class Words:
     def __init__(self) -> None:
         self._asked: dict[tuple[int, int, int], tuple[RequestHeader, bool]] = {}
 
-    def tell(self, source_id: int, target_id: int, frame: bytes) -> Told:
+    def tell(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
         """Describe one frame from a node to another."""
         try:
             if len(frame) >= 4 and int.from_bytes(frame[:4], "big") >= _CORRELATION_IDS:
                 return self._request(source_id, target_id, frame)
             return self._answer(source_id, target_id, frame)
         except (ProtocolError, LookupError, ValueError) as error:
-            return Told(kind=UNREADABLE, text=f"{len(frame)} bytes: {error}")
+            return MessageText(kind=UNREADABLE, text=f"{len(frame)} bytes: {error}")
 
-    def _request(self, source_id: int, target_id: int, frame: bytes) -> Told:
+    def _request(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
         header = decode_request_header(frame)
         body = decode_request_body(header, frame)
         kind, text = _REQUESTS.get(ApiKey(header.api_key), _other_request)(ApiKey(header.api_key), body)
         self._asked[source_id, target_id, header.correlation_id] = header, kind == "PreVote"
-        return Told(kind=kind, text=text)
+        return MessageText(kind=kind, text=text)
 
-    def _answer(self, source_id: int, target_id: int, frame: bytes) -> Told:
+    def _answer(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         header, is_pre_vote = self._asked[target_id, source_id, correlation_id]
         api_key = ApiKey(header.api_key)
         _, body = decode_response(api_key, header.api_version, frame)
         name = "PreVote" if is_pre_vote else _name(api_key)
         text = _error(body) or _ANSWERS.get(api_key, _other_answer)(body)
-        return Told(kind=name + ANSWER, text=text)
+        return MessageText(kind=name + ANSWER, text=text)
 
 
 def _name(api_key: ApiKey) -> str:

@@ -16,15 +16,15 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.clients.application import Application
 from pykraft.sim.clients.bystander import Bystander
-from pykraft.sim.clients.workload import Workload
+from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.disk import Interrupted
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.machine.trace import Trace
 from pykraft.types import OffsetAndEpoch
@@ -36,11 +36,11 @@ class Reporter:
     facts: Facts
     faults: Faults
     watch: Watch
-    workload: Workload
+    workload: SimulatedWorkload
 
     def __init__(self, trace: Trace, dice: Callable[[str], Random]) -> None:
         """``dice`` returns the random generator of the named part of the world."""
-        self.touched: dict[int, Node] = {}
+        self.touched: dict[int, SimulatedNode] = {}
         """Nodes that the present event concerns."""
         self.ends: dict[int, int] = {}
         """By running node: end offset of the batches that its application was given."""
@@ -53,19 +53,19 @@ class Reporter:
         self._snapshot_dice: dict[int, Random] = {}
         self._asking_dice: dict[int, Random] = {}
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: SimulatedNode) -> None:
         """See `NodeObserver`: oracles look at the node once the event is over."""
         self.touched[int(node.node_id)] = node
 
-    def starting(self, node: Node) -> None:
+    def starting(self, node: SimulatedNode) -> None:
         """See `NodeObserver`: remembers for good that a version without pre-votes ran."""
         self.facts.members.has_pre_votes &= node.dialect is None
 
-    def configured(self, node: Node) -> NodeConfig:
+    def configured(self, node: SimulatedNode) -> NodeConfig:
         """See `NodeObserver`."""
         return self.facts.members.with_bootstrap(node.config)
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """See `NodeObserver`: its application listens from the first record or snapshot on."""
         assert node.host is not None
         node_id = int(node.node_id)
@@ -91,61 +91,61 @@ class Reporter:
             self.bystanders[node_id] = bystander = Bystander(self.facts, self, node, self.bystander_dice)
             bystander.listen()
 
-    def ended(self, node: Node) -> None:
+    def ended(self, node: SimulatedNode) -> None:
         """See `NodeObserver`."""
         self.ends.pop(node.node_id, None)
         self.bystanders.pop(node.node_id, None)
         self.faults.ended(node)
 
-    def interrupted(self, node: Node, interruption: Interrupted) -> None:
+    def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:
         """See `NodeObserver`."""
         self.faults.interrupted(node, interruption)
 
-    def stopped(self, node: Node, error: Exception | None) -> None:
+    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
         """See `NodeObserver`."""
         self.watch.stopped(node, error)
 
-    def disk_failed(self, node: Node, error: StorageError) -> None:
+    def disk_failed(self, node: SimulatedNode, error: StorageError) -> None:
         """See `NodeObserver`: a damaged snapshot may cost the node its whole disk."""
         self.faults.wipe.failed(node, error)
 
-    def woken(self, node: Node) -> None:
+    def woken(self, node: SimulatedNode) -> None:
         """See `NodeObserver`."""
         self.watch.woken(node)
 
-    def dialed(self, node: Node, target_id: int) -> None:
+    def dialed(self, node: SimulatedNode, target_id: int) -> None:
         """See `NodeObserver`."""
         self.watch.dialed(node, target_id)
 
-    def durable_epoch(self, node: Node) -> int:
+    def durable_epoch(self, node: SimulatedNode) -> int:
         """See `NodeObserver`."""
         return self.facts.platters.election(node).epoch
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """See `NodeObserver`."""
         self.watch.before_send(node, spoken)
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """See `NodeObserver`."""
         self.watch.submitted(node, job)
 
-    def performs(self, node: Node, jobs: Sequence[Job]) -> None:
+    def performs(self, node: SimulatedNode, jobs: Sequence[Job]) -> None:
         """See `NodeObserver`: the lane may be interrupted in the middle of these jobs."""
         self.faults.snapshot.performs(node, jobs)
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """See `NodeObserver`."""
         self.watch.persisted(node)
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """See `NodeObserver`."""
         self.watch.reported(node, text)
 
-    def happened(self, kind: str, node: Node) -> None:
+    def happened(self, kind: str, node: SimulatedNode) -> None:
         """See `Witness`."""
         self.faults.happened(kind, node)
 
-    def note(self, node: Node, text: str) -> None:
+    def note(self, node: SimulatedNode, text: str) -> None:
         """See `Witness`."""
         self._trace.note(node.node_id, text)
 
@@ -165,43 +165,43 @@ class Reporter:
         """See `Witness`."""
         self.watch.decided(operation)
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """See `Witness`."""
         return self.watch.delivered(node, batches)
 
-    def given(self, node: Node, end_offset: int) -> None:
+    def given(self, node: SimulatedNode, end_offset: int) -> None:
         """See `Witness`."""
         self.ends[node.node_id] = end_offset
         self.faults.committed()
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """See `Witness`."""
         self.watch.loaded(node, snapshot_id)
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """See `Witness`."""
         self.watch.told_leader(node, epoch, leader_id)
 
-    def listens(self, node: Node, start_offset: int) -> None:
+    def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """See `Witness`."""
         self.watch.listens(node, start_offset)
 
-    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """See `Witness`."""
         self.watch.overheard(node, batches)
 
-    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
         """See `Witness`."""
         self.watch.skipped(node, next_offset, start_offset)
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: VoterRequest) -> None:
         """See `Witness`."""
         self.watch.asked(asked)
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """See `Witness`."""
         self.watch.answered(asked)
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """See `Witness`."""
         self.watch.visited(node, visit)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from pykraft.sim.run.simulation import Failure, simulate
-from pykraft.sim.scenario.scenario import Cluster, Scenario, Work
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario, Work
 
 TRIES_MAX = 1_000
 EVENTS_MAX = 3_000_000
@@ -78,7 +78,7 @@ class Shrinking:
         events_max: int = EVENTS_MAX,
         tell: Callable[[int, Small], None] | None = None,
     ) -> None:
-        cluster = Cluster(voters=(failure.voters,), observers=(failure.observers,))
+        cluster = ClusterSettings(voters=(failure.voters,), observers=(failure.observers,))
         self.best = Small(scenario=_keeping(replace(scenario, cluster=cluster), failure), failure=failure)
         self.tries = 0
         self.events = 0
@@ -114,7 +114,7 @@ class Shrinking:
         was = self.best.failure
         sizes = sorted(product(range(1, was.voters + 1), range(was.observers + 1)), key=lambda size: (sum(size), size))
         for voters, observers in sizes[:-1]:
-            cluster = Cluster(voters=(voters,), observers=(observers,))
+            cluster = ClusterSettings(voters=(voters,), observers=(observers,))
             if self._fails(scenario=replace(self.best.scenario, cluster=cluster)):
                 return
 

@@ -15,7 +15,7 @@ from random import Random
 from pykraft.config import NodeConfig
 from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
 from pykraft.sim.clients.visitor import Visitor
-from pykraft.sim.clients.workload import Workload
+from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
 from pykraft.sim.facts.facts import Facts
@@ -29,7 +29,7 @@ from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.machine.surroundings import Surroundings
 from pykraft.sim.machine.trace import Trace
@@ -84,7 +84,7 @@ class World:
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
         prepared = PreparedAppends(preparing if prepares else None)
-        self.workload = Workload(self.facts, self.witness, self._dice(seed, "workload", variant), prepared)
+        self.workload = SimulatedWorkload(self.facts, self.witness, self._dice(seed, "workload", variant), prepared)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
         self._visitor = Visitor(self.facts, self.witness, self._dice(seed, "visitor"))
         self.watch = Watch(self.facts, oracles, self.faults.voters_appended)
@@ -123,9 +123,9 @@ class World:
             counts=Counter(),
         )
 
-    def _node(self, config: NodeConfig, rng: Random) -> Node:
+    def _node(self, config: NodeConfig, rng: Random) -> SimulatedNode:
         self._surroundings.network.size_limits[int(config.node_id or 0)] = size_limits(config)
-        return Node(config, rng, self._surroundings, self.witness)
+        return SimulatedNode(config, rng, self._surroundings, self.witness)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
         """Draw the configurations of the nodes; each part of them has a random generator of its own."""
@@ -185,11 +185,11 @@ class World:
             wordless_digest=self.trace.wordless_digest,
         )
 
-    def newcomer(self) -> Node:
+    def newcomer(self) -> SimulatedNode:
         """Add a machine; no process runs on it yet."""
         return self.members.newcomer(self._join)
 
-    def _join(self, config: NodeConfig, rng: Random) -> Node:
+    def _join(self, config: NodeConfig, rng: Random) -> SimulatedNode:
         node = self._node(config, rng)
         self.nodes[int(node.node_id)] = node
         self.facts.platters.joined(node)
@@ -199,7 +199,7 @@ class World:
             self.recorder.nodes[int(node.node_id)] = False
         return node
 
-    def restart(self, node: Node) -> None:
+    def restart(self, node: SimulatedNode) -> None:
         """Start a node that is down, as soon as the atlas allows it."""
         self.faults.start(node)
 
@@ -213,7 +213,7 @@ class World:
             self.watch.event_over(node)
         self.witness.touched.clear()
 
-    def record(self, nodes: Iterable[Node]) -> None:
+    def record(self, nodes: Iterable[SimulatedNode]) -> None:
         """Record the present state of these nodes, if there is a recorder."""
         if self.recorder is None:
             return

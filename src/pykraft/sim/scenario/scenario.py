@@ -37,7 +37,7 @@ DEFAULT_FAULTS: Final[Mapping[str, float]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterSettings:
     """How many nodes a world has."""
 
     voters: tuple[int, ...] = (1, 3, 3, 3, 5, 5, 2, 4)
@@ -47,7 +47,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class MembershipSettings:
     """How the voter set of a world begins, and which nodes may join."""
 
     dynamic_probability: float = 0.0
@@ -78,7 +78,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
+class QuorumSettings:
     """Configuration that all nodes of a world share."""
 
     election_timeout_ms: int = 200
@@ -103,7 +103,7 @@ class Quorum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class LinkSettings:
     """One hop of the network without faults."""
 
     latency_us_min: int = 100
@@ -157,7 +157,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshots:
+class SnapshotSettings:
     """When applications take snapshots, and how long nodes keep them; the default takes none."""
 
     records_between: tuple[int, ...] = (0,)
@@ -225,14 +225,14 @@ class Scenario:
     """All tables; ``faults`` maps each kind to its weight among the others, and 0 switches it off."""
 
     name: str = "default"
-    cluster: Cluster = Cluster()
-    membership: Membership = Membership()
+    cluster: ClusterSettings = ClusterSettings()
+    membership: MembershipSettings = MembershipSettings()
     course: Course = Course()
-    quorum: Quorum = Quorum()
-    links: Links = Links()
+    quorum: QuorumSettings = QuorumSettings()
+    links: LinkSettings = LinkSettings()
     storage: Storage = Storage()
     work: Work = Work()
-    snapshots: Snapshots = Snapshots()
+    snapshots: SnapshotSettings = SnapshotSettings()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 

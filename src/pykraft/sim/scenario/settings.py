@@ -16,7 +16,7 @@ from typing import Final
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.scenario.scenario import Quorum, Snapshots
+from pykraft.sim.scenario.scenario import QuorumSettings, SnapshotSettings
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
@@ -45,7 +45,7 @@ def size_limits(config: NodeConfig) -> SizeLimits:
     return SizeLimits(config.request_size_bytes_max, config.answer_size_bytes_max)
 
 
-def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
+def node_configs(voter_count: int, observer_count: int, quorum: QuorumSettings, rng: Random) -> list[NodeConfig]:
     """Voters from id 1 on, then observers; all share one draw of timeouts. A node's port is its id."""
     raft = RaftConfig(
         election_timeout_ms=quorum.election_timeout_ms,
@@ -94,7 +94,7 @@ def with_small_segments(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
 
 
 def with_snapshots(
-    configs: Sequence[NodeConfig], snapshots: Snapshots, records_between: int, rng: Random
+    configs: Sequence[NodeConfig], snapshots: SnapshotSettings, records_between: int, rng: Random
 ) -> list[NodeConfig]:
     """These configurations with one draw of the snapshot settings."""
     slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)

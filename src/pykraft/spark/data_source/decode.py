@@ -26,9 +26,9 @@ from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.data_source.bulk import Values, find_values
-from pykraft.spark.data_source.row_location import Damage, damage_row, damaged, place_columns, sound_batches
+from pykraft.spark.data_source.row_location import DamagedBytes, damage_row, damaged, location_columns, sound_batches
 from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.splits import OFFSET_MIN, Batches, Piece
+from pykraft.spark.data_source.splits import OFFSET_MIN, Batches, Split
 from pykraft.spark.data_source.walk import OFFSET_MAX
 
 ROWS_MAX = 65_536
@@ -39,49 +39,51 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 
 
 def records_of(
-    piece: Piece, data: bytes, *, tolerant: bool = False, batches: Batches | None = None
+    split: Split, data: bytes, *, tolerant: bool = False, batches: Batches | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a piece, CRC checked. ``data`` are the bytes of the piece, ``batches`` as `sound_batches`.
+    """The wanted records of a split, CRC checked. ``data`` are the bytes of the split, ``batches`` as `sound_batches`.
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
-    for group in _groups(sound_batches(piece, data, tolerant=tolerant, batches=batches)):
-        if isinstance(group, Damage):
-            yield damage_row(piece, group, "records")
+    for group in _groups(sound_batches(split, data, tolerant=tolerant, batches=batches)):
+        if isinstance(group, DamagedBytes):
+            yield damage_row(split, group, "records")
             continue
         try:
-            yield _wanted(piece, _Rows(piece, data, group).to_arrow())
+            yield _wanted(split, _Rows(split, data, group).to_arrow())
         except CorruptionError:
             if not tolerant:
                 raise
-            yield from _one_by_one(piece, data, group)
+            yield from _one_by_one(split, data, group)
 
 
-def _one_by_one(piece: Piece, data: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _one_by_one(split: Split, data: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
     """The batches of a group that can be decoded, and a row for each of the others."""
     for position, header in batches:
         try:
-            yield _wanted(piece, _Rows(piece, data, [(position, header)]).to_arrow())
+            yield _wanted(split, _Rows(split, data, [(position, header)]).to_arrow())
         except CorruptionError as error:
-            damage = Damage(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(error))
-            yield damage_row(piece, damage, "records")
+            damage = DamagedBytes(
+                position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(error)
+            )
+            yield damage_row(split, damage, "records")
 
 
-def _wanted(piece: Piece, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _wanted(split: Split, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Drop the rows outside of the requested offsets, which are at the start and at the end."""
-    if (piece.start_offset, piece.end_offset) == (OFFSET_MIN, OFFSET_MAX):
+    if (split.start_offset, split.end_offset) == (OFFSET_MIN, OFFSET_MAX):
         return rows
     offsets = rows.column("offset").to_numpy()
-    begin = int(np.searchsorted(offsets, piece.start_offset))
-    return rows.slice(begin, max(0, int(np.searchsorted(offsets, piece.end_offset)) - begin))
+    begin = int(np.searchsorted(offsets, split.start_offset))
+    return rows.slice(begin, max(0, int(np.searchsorted(offsets, split.end_offset)) - begin))
 
 
-def _groups(batches: Iterator[tuple[int, BatchHeader] | Damage]) -> Iterator[Batches | Damage]:
+def _groups(batches: Iterator[tuple[int, BatchHeader] | DamagedBytes]) -> Iterator[Batches | DamagedBytes]:
     """Split batches into row groups; batches without records are in none, and damage has a group of its own."""
     group: list[tuple[int, BatchHeader]] = []
     rows_count = size_bytes = 0
     for one in batches:
-        if isinstance(one, Damage):
+        if isinstance(one, DamagedBytes):
             if group:
                 yield group
             yield one
@@ -107,12 +109,12 @@ def _groups(batches: Iterator[tuple[int, BatchHeader] | Damage]) -> Iterator[Bat
 class _Rows:
     """The columns of one row group: first from the batch headers, then corrected from the records."""
 
-    def __init__(self, piece: Piece, data: bytes, batches: Batches) -> None:
+    def __init__(self, split: Split, data: bytes, batches: Batches) -> None:
         """Errors: CorruptionError for malformed records."""
-        _believe_counts(piece, data, batches)
+        _believe_counts(split, data, batches)
         headers = [header for _, header in batches]
-        self._piece = piece
-        self._positions = np.array([piece.position + position for position, _ in batches], dtype=np.int64)
+        self._split = split
+        self._positions = np.array([split.position + position for position, _ in batches], dtype=np.int64)
         self._sizes = np.array([header.size_bytes for header in headers], dtype=np.int32)
         self._epochs = np.array([header.epoch for header in headers], dtype=np.int32)
         self._are_control = np.array([header.is_control for header in headers], dtype=np.bool_)
@@ -132,7 +134,7 @@ class _Rows:
             try:
                 others += self._read(header, batch, int(first_rows[index]))
             except ProtocolError as error:
-                raise damaged(piece, position, str(error)) from error
+                raise damaged(split, position, str(error)) from error
         self._values = _gathered(data, found, np.repeat(found.are_found, self._counts), others)
         self._check_timestamps()
 
@@ -154,8 +156,8 @@ class _Rows:
         if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
             row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
             batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
-            position = int(self._positions[batch]) - self._piece.position
-            raise damaged(self._piece, position, f"one of the time {self._timestamps[row]} ms")
+            position = int(self._positions[batch]) - self._split.position
+            raise damaged(self._split, position, f"one of the time {self._timestamps[row]} ms")
 
     def to_arrow(self) -> pa.RecordBatch:
         """All columns, in the order and with the types of the schema."""
@@ -165,7 +167,7 @@ class _Rows:
 
         schema = arrow_schema("records")
         columns = [
-            *place_columns(self._piece, np.repeat(self._positions, self._counts)),
+            *location_columns(self._split, np.repeat(self._positions, self._counts)),
             repeated(self._sizes),
             pa.array(self._offsets),
             repeated(self._epochs),
@@ -185,14 +187,14 @@ class _Rows:
         return pa.array([cells.get(row) for row in range(self._count)], kind)
 
 
-def _believe_counts(piece: Piece, data: bytes, batches: Batches) -> None:
+def _believe_counts(split: Split, data: bytes, batches: Batches) -> None:
     """Decompress batches before allocating for as many records as their headers claim. Errors: CorruptionError."""
     for position, header in batches:
         if header.compression != Compression.NONE:
             try:
                 open_batch(data[position : position + header.size_bytes], verify_crc=False)
             except ProtocolError as error:
-                raise damaged(piece, position, str(error)) from error
+                raise damaged(split, position, str(error)) from error
 
 
 def _timestamp_ms(header: BatchHeader) -> int:

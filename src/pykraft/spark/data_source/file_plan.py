@@ -15,10 +15,10 @@ from pykraft.errors import StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source.options import Bound, SourceOptions
-from pykraft.spark.data_source.segment_walk import Stretch
-from pykraft.spark.data_source.splits import PIECE_SIZE_BYTES, Limit, Plan, plan_pieces
+from pykraft.spark.data_source.segment_walk import BatchSpan
+from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, Limit, SplitPlan, plan_splits
 from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES, stride_over
-from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, Replica
+from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, ReplicaLog
 from pykraft.types import Offset
 
 T = TypeVar("T")
@@ -27,26 +27,24 @@ TRIES_MAX = 5
 """How often to look again because a live node deleted a segment meanwhile."""
 
 
-def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
-    """The pieces that a query over the current log reads.
+def plan_batch(replica: ReplicaLog, options: SourceOptions) -> SplitPlan:
+    """The splits that a query over the current log reads.
 
     Errors: UsageError for a start below the log start; CorruptionError, unless damage is to be marked; StorageError.
     """
 
-    def plan() -> Plan:
+    def plan() -> SplitPlan:
         start_offset, cursor = find_start(replica, options.start)
         end_offset = find_end(replica, options.end, cursor)
-        stretches = stretches_from(replica, cursor, options, size_bytes=PIECE_SIZE_BYTES)
-        return plan_pieces(
-            replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
-        )
+        spans = spans_from(replica, cursor, options, size_bytes=SPLIT_SIZE_BYTES)
+        return plan_splits(replica.name, cursor, spans, start_offset=start_offset, limit=Limit(end_offset=end_offset))
 
     return while_segments_vanish(plan)
 
 
-def stretches_from(
-    replica: Replica, cursor: Cursor, options: SourceOptions, *, size_bytes: int = STRIDE_SIZE_BYTES
-) -> Iterator[Stretch]:
+def spans_from(
+    replica: ReplicaLog, cursor: Cursor, options: SourceOptions, *, size_bytes: int = STRIDE_SIZE_BYTES
+) -> Iterator[BatchSpan]:
     """The log from a cursor on, in strides of about this many bytes; small ones if a limit may fall into one.
 
     If damage is to be marked, every header is read, to find where the damage ends. Errors: as `plan_batch`.
@@ -67,7 +65,7 @@ def while_segments_vanish(look: Callable[[], T]) -> T:
     raise AssertionError("the last try either returns or raises")
 
 
-def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
+def check_names(replicas: Sequence[ReplicaLog], options: SourceOptions) -> None:
     """Reject offsets for a replica that does not exist. Errors: UsageError."""
     there = [replica.name for replica in replicas]
     for option, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
@@ -76,7 +74,7 @@ def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
             raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {', '.join(there)}")
 
 
-def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
+def find_start(replica: ReplicaLog, bound: Bound) -> tuple[Offset, Cursor]:
     """The first wanted offset, and the batch that holds it. Errors: as `plan_batch`."""
     offset = bound.offset_of(replica.name)
     if offset is not None:
@@ -89,12 +87,12 @@ def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
     return start.offset, start
 
 
-def end_of(replica: Replica) -> Offset:
+def end_of(replica: ReplicaLog) -> Offset:
     """The current end of a replica's log. Errors: StorageError."""
     return while_segments_vanish(replica.end)
 
 
-def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
+def find_end(replica: ReplicaLog, bound: Bound, start: Cursor) -> Offset:
     """The end offset of the query (exclusive). Errors: as `plan_batch`."""
     offset = bound.offset_of(replica.name)
     if offset is not None:
@@ -102,7 +100,7 @@ def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
     return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
 
 
-def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:
+def _since(replica: ReplicaLog, start: Cursor, timestamp_ms: int) -> Offset:
     """The first offset whose record is not older; the log end if there is none."""
     end = start.offset
     for one in replica.walk(start, tolerant=True):
@@ -112,7 +110,7 @@ def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:
     return end
 
 
-def _first_within(one: Stretch, timestamp_ms: int) -> Offset:
+def _first_within(one: BatchSpan, timestamp_ms: int) -> Offset:
     assert one.header is not None
     if one.header.base_timestamp >= timestamp_ms or one.header.is_log_append_time:
         return one.offset

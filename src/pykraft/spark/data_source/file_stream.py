@@ -29,19 +29,19 @@ from pykraft.spark.data_source.file_plan import (
     end_of,
     find_end,
     find_start,
-    stretches_from,
+    spans_from,
     while_segments_vanish,
 )
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.limits import default_limit, records_and_bytes
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.read_split import PiecePartition, read_piece
-from pykraft.spark.data_source.splits import Limit, Plan, plan_pieces
-from pykraft.spark.data_source.tracebacks import plain_rows, plainly
-from pykraft.spark.data_source.walk import Cursor, Replica
+from pykraft.spark.data_source.read_split import SplitPartition, read_split
+from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
+from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
+from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.types import Offset
 
-Place = dict[str, Any]
+ReplicaPosition = dict[str, Any]
 """One replica in a checkpoint: ``offset``, ``began``, and if known ``epoch`` and ``crc``."""
 
 
@@ -53,27 +53,27 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cursors: dict[tuple[str, Offset], Cursor] = {}
         self._end: dict[str, Any] | None = None
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
-        replicas: dict[str, Place] = {}
+        replicas: dict[str, ReplicaPosition] = {}
         found = find_replicas(self._options.patterns)
         check_names(found, self._options)
         for replica in found:
             offset, cursor = find_start(replica, self._options.start)
-            replicas[replica.name] = place_of(cursor, offset, began=offset)
+            replicas[replica.name] = position_of(cursor, offset, began=offset)
         return {"cluster": self._cluster_id(), "replicas": replicas}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
         return default_limit(self._options)
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: the stream ends at the current log ends."""
         self._end = {replica.name: end_of(replica) for replica in find_replicas(self._options.patterns)}
 
-    @plainly
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """See `DataSourceStreamReader`. The replicas share the limit, but each gets at least one batch.
 
@@ -82,46 +82,46 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_cluster(start)
         replicas = find_replicas(self._options.patterns)
         share = max(1, len(replicas))
-        found: dict[str, Place] = {}
+        found: dict[str, ReplicaPosition] = {}
         for replica in replicas:
-            place = self._place(start, replica)
+            position = self._position(start, replica)
             most = self._limit(replica, limit, share)
-            plan = self._plan(replica, place, most)
-            end = Offset(max(min(plan.end.offset, most.end_offset), place["offset"]))
-            is_new = end != place["offset"]
-            found[replica.name] = place_of(plan.end, end, began=place.get("began")) if is_new else place
-        missing = {name: place for name, place in start["replicas"].items() if name not in found}
+            plan = self._plan(replica, position, most)
+            end = Offset(max(min(plan.end.offset, most.end_offset), position["offset"]))
+            is_new = end != position["offset"]
+            found[replica.name] = position_of(plan.end, end, began=position.get("began")) if is_new else position
+        missing = {name: position for name, position in start["replicas"].items() if name not in found}
         return {"cluster": start["cluster"], "replicas": found | missing}
 
-    @plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
         self._check_cluster(start)
-        pieces: list[InputPartition] = []
+        splits: list[InputPartition] = []
         for replica in find_replicas(self._options.patterns):
-            place = end["replicas"].get(replica.name)
-            if place is not None:
-                begin = _begin(self._place(start, replica), place)
-                if place["offset"] == begin["offset"]:
+            position = end["replicas"].get(replica.name)
+            if position is not None:
+                begin = _begin(self._position(start, replica), position)
+                if position["offset"] == begin["offset"]:
                     continue
-                plan = self._plan(replica, begin, Limit(end_offset=place["offset"]))
-                _check_end(replica, plan.end, place)
-                pieces += [PiecePartition(piece) for piece in plan.pieces]
-        return pieces
+                plan = self._plan(replica, begin, Limit(end_offset=position["offset"]))
+                _check_end(replica, plan.end, position)
+                splits += [SplitPartition(split) for split in plan.splits]
+        return splits
 
-    @plain_rows
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`."""
-        return read_piece(partition, self._options)
+        return read_split(partition, self._options)
 
-    @plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the log ends."""
         replicas = find_replicas(self._options.patterns)
-        places = {replica.name: {"offset": end_of(replica)} for replica in replicas}
-        return {"cluster": self._cluster_id(), "replicas": places}
+        positions = {replica.name: {"offset": end_of(replica)} for replica in replicas}
+        return {"cluster": self._cluster_id(), "replicas": positions}
 
-    def _limit(self, replica: Replica, limit: ReadLimit, share: int) -> Limit:
+    def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
         end = find_end(replica, self._options.end, replica.start())
         if self._end is not None:
             end = min(end, self._end.get(replica.name, Offset(0)))
@@ -132,41 +132,42 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             size_bytes_max=None if size_bytes is None else max(1, size_bytes // share),
         )
 
-    def _plan(self, replica: Replica, place: Place, limit: Limit) -> Plan:
-        """Plan what follows a place, up to a limit. The end is cached, since the next micro-batch starts there.
+    def _plan(self, replica: ReplicaLog, position: ReplicaPosition, limit: Limit) -> SplitPlan:
+        """Plan what follows a position, up to a limit. The end is cached, since the next micro-batch starts there.
 
-        The batch before the place is checked after planning, so that a truncation during the planning is noticed, too.
+        The batch before the position is checked after planning, so that a truncation during the planning is noticed,
+        too.
         """
 
-        def plan() -> Plan:
-            known = self._cursors.get((replica.name, place["offset"]))
-            cursor = resumed(replica, place) if known is None else replica.resume(known)
-            stretches = stretches_from(replica, cursor, self._options)
+        def plan() -> SplitPlan:
+            known = self._cursors.get((replica.name, position["offset"]))
+            cursor = resumed(replica, position) if known is None else replica.resume(known)
+            spans = spans_from(replica, cursor, self._options)
             try:
-                made = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
+                made = plan_splits(replica.name, cursor, spans, start_offset=position["offset"], limit=limit)
             except CorruptionError:
                 replica.resume(cursor)  # a rewritten log looks damaged from a cursor that it no longer contains
                 raise
-            self._cursors[replica.name, place["offset"]] = replica.resume(cursor)
+            self._cursors[replica.name, position["offset"]] = replica.resume(cursor)
             return made
 
         made = while_segments_vanish(plan)
-        self._forget(replica, below=place["offset"])
+        self._forget(replica, below=position["offset"])
         self._cursors[replica.name, made.end.offset] = made.end
         return made
 
-    def _forget(self, replica: Replica, *, below: Offset) -> None:
+    def _forget(self, replica: ReplicaLog, *, below: Offset) -> None:
         for name, offset in list(self._cursors):
             if name == replica.name and offset < below:
                 del self._cursors[name, offset]
 
-    def _place(self, start: Mapping[str, Any], replica: Replica) -> Place:
+    def _position(self, start: Mapping[str, Any], replica: ReplicaLog) -> ReplicaPosition:
         """Where a replica's part starts; for a new replica, as the options say."""
-        known: Place | None = start["replicas"].get(replica.name)
+        known: ReplicaPosition | None = start["replicas"].get(replica.name)
         if known is not None:
             return known
         offset, cursor = find_start(replica, self._options.start)
-        return place_of(cursor, offset, began=offset)
+        return position_of(cursor, offset, began=offset)
 
     def _cluster_id(self) -> str | None:
         """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
@@ -184,38 +185,40 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-def place_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> Place:
-    """A place at an offset, which may lie within the batch before or after the cursor.
+def position_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> ReplicaPosition:
+    """A position at an offset, which may lie within the batch before or after the cursor.
 
     ``began`` is None in checkpoints of older versions of pykraft.
     """
-    place: Place = {"offset": offset} if began is None else {"offset": offset, "began": began}
+    position: ReplicaPosition = {"offset": offset} if began is None else {"offset": offset, "began": began}
     is_between = cursor.offset == offset and cursor.crc is not None
-    return place | {"epoch": cursor.epoch, "crc": cursor.crc} if is_between else place
+    return position | {"epoch": cursor.epoch, "crc": cursor.crc} if is_between else position
 
 
-def _begin(start: Place, end: Place) -> Place:
+def _begin(start: ReplicaPosition, end: ReplicaPosition) -> ReplicaPosition:
     """Where a micro-batch starts. Spark may have asked twice for the first one's start; its end has the right one."""
     is_first = start.get("began") == start["offset"]
     began = end.get("began", start["offset"])
     return {"offset": began} if is_first and began != start["offset"] else start
 
 
-def resumed(replica: Replica, place: Place) -> Cursor:
-    """The batch that holds a place's offset. Errors: UsageError if the batch before it has changed."""
-    if "crc" not in place:
-        return replica.seek(place["offset"])
-    return replica.resume(Cursor(offset=place["offset"], epoch=place["epoch"], crc=place["crc"]))
+def resumed(replica: ReplicaLog, position: ReplicaPosition) -> Cursor:
+    """The batch that holds a position's offset. Errors: UsageError if the batch before it has changed."""
+    if "crc" not in position:
+        return replica.seek(position["offset"])
+    return replica.resume(Cursor(offset=position["offset"], epoch=position["epoch"], crc=position["crc"]))
 
 
-def _check_end(replica: Replica, found: Cursor, place: Place) -> None:
+def _check_end(replica: ReplicaLog, found: Cursor, position: ReplicaPosition) -> None:
     """Reject a log whose content at the end of a micro-batch has changed since that end was decided."""
-    known = {key: place[key] for key in ("offset", "epoch", "crc") if key in place}
-    if found.offset < place["offset"] or ("crc" in place and place_of(found, found.offset, began=None) != known):
-        raise replica.cut_back(place["offset"])
+    known = {key: position[key] for key in ("offset", "epoch", "crc") if key in position}
+    if found.offset < position["offset"] or (
+        "crc" in position and position_of(found, found.offset, began=None) != known
+    ):
+        raise replica.cut_back(position["offset"])
 
 
-def _cluster_id_of(replica: Replica) -> str | None:
+def _cluster_id_of(replica: ReplicaLog) -> str | None:
     path = replica.directory.parent / FILE_NAME
     try:
         return parse_meta(path, path.read_bytes()).cluster_id

@@ -12,10 +12,10 @@ from glob import glob
 from pathlib import Path
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.walk import Replica, segments_of
+from pykraft.spark.data_source.walk import ReplicaLog, segments_of
 
 
-def find_replicas(patterns: Sequence[str]) -> list[Replica]:
+def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
     """The replicas that these patterns match, each once; if a pattern names segment files, only those are read.
 
     Errors: UsageError if a pattern matches no segment.
@@ -36,7 +36,7 @@ def find_replicas(patterns: Sequence[str]) -> list[Replica]:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
     names = replica_names(sorted(named))
     return [
-        Replica(names[directory], directory, None if directory in whole else sorted(named[directory]))
+        ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]))
         for directory in sorted(named)
     ]
 

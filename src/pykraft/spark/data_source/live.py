@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.leader_fetch import Patience
 from pykraft.client.remote.observer import FetchLimits, Observer, Start
 from pykraft.errors import QuorumUnavailableError
@@ -23,7 +23,7 @@ from pykraft.types import Endpoint, Offset
 CHUNK_SIZE_BYTES = 8 * 1024 * 1024
 PATIENCE = Patience(timeout_ms=60_000)
 """A query should survive a fail-over, which takes some seconds."""
-DESCRIBE_LIMITS = Limits(timeout_ms=5_000)
+DESCRIBE_LIMITS = AdminLimits(timeout_ms=5_000)
 FETCH_LIMITS = FetchLimits(size_bytes_max=4 * 1024 * 1024, held_size_bytes_max=16 * 1024 * 1024)
 CLIENT_ID = "pykraft-spark"
 

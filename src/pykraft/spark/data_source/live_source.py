@@ -26,8 +26,8 @@ from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.limits import default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
-from pykraft.spark.data_source.splits import Piece
-from pykraft.spark.data_source.tracebacks import plain_rows, plainly
+from pykraft.spark.data_source.splits import Split
+from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
 RECORDS_PER_TASK = 250_000
@@ -52,16 +52,16 @@ class LiveReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @plainly
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
         quorum = LiveQuorum(self._options.controllers)
         cluster_id = quorum.find_cluster_id()
         extent = quorum.extent()
         start, end = find_start(quorum, extent, self._options.start), find_end(quorum, extent, self._options.end)
-        return parts_of(start, end, cluster_id)
+        return splits_of(start, end, cluster_id)
 
-    @plain_rows
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`."""
         return fetch_rows(partition, self._options)
@@ -74,7 +74,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._end: Offset | None = None
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
         quorum = LiveQuorum(self._options.controllers)
@@ -85,12 +85,12 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
         return default_limit(self._options)
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: the stream ends at the current high watermark."""
         self._end = LiveQuorum(self._options.controllers).extent().end_offset
 
-    @plainly
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """See `DataSourceStreamReader`. A limit in bytes is an average, estimated from the size of the next records.
 
@@ -109,19 +109,19 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
         return start | {"offset": aligned(quorum, begin, end, most)}
 
-    @plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`."""
         is_first = start.get("began") == start["offset"]
         begin = end.get("began", start["offset"]) if is_first else start["offset"]
-        return parts_of(begin, end["offset"], start["cluster"])
+        return splits_of(begin, end["offset"], start["cluster"])
 
-    @plain_rows
+    @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`. Errors: as `LiveQuorum.chunks`."""
         return fetch_rows(partition, self._options)
 
-    @plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the high watermark."""
         return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}
@@ -176,7 +176,7 @@ def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Off
     return min(batch.end_offset, most)
 
 
-def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
+def splits_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
     """Split the offsets among tasks."""
     return [
         LivePartition(Offset(low), min(end, Offset(low + RECORDS_PER_TASK)), cluster_id, is_first=low == start)
@@ -185,11 +185,11 @@ def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePar
 
 
 def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of one part. If two parts share a batch, each has its own records; as a batch it is in the first."""
+    """The rows of one split. If two splits share a batch, each has its own records; as a batch it is in the first."""
     if not isinstance(partition, LivePartition):
         return  # without partitions, Spark reads an empty placeholder
     quorum = LiveQuorum(options.controllers, partition.cluster_id)
-    piece = Piece(
+    split = Split(
         replica=None,
         path=quorum.name,
         position=0,
@@ -199,8 +199,8 @@ def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa
     )
     for data in quorum.chunks(partition.start_offset, partition.end_offset):
         if options.rows == "batches":
-            for rows in batches_of(piece, data):
+            for rows in batches_of(split, data):
                 begins_here = pc.greater_equal(rows.column("base_offset"), partition.start_offset)
                 yield rows if partition.is_first else rows.filter(begins_here)
         else:
-            yield from records_of(piece, data)
+            yield from records_of(split, data)

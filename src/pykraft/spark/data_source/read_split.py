@@ -1,6 +1,6 @@
-"""Reads a Spark task's piece in parts and returns its rows.
+"""Reads a Spark task's split in chunks and returns its rows.
 
-Invariant: no state is kept between partitions, and one part is in memory at a time.
+Invariant: no state is kept between partitions, and one chunk is in memory at a time.
 
 Source: PySpark ``DataSourceReader.read``.
 """
@@ -16,31 +16,31 @@ from pykraft.errors import CorruptionError
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.row_location import Damage, damage_row
-from pykraft.spark.data_source.splits import Piece, judged, read_parts
+from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
+from pykraft.spark.data_source.splits import Split, judged, read_chunks
 
 
-class PiecePartition(InputPartition):
-    """The part of a log that one task reads."""
+class SplitPartition(InputPartition):
+    """The chunk of a log that one task reads."""
 
-    def __init__(self, piece: Piece) -> None:
-        super().__init__(piece.path)
-        self.piece = piece
+    def __init__(self, split: Split) -> None:
+        super().__init__(split.path)
+        self.split = split
 
 
-def read_piece(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of one piece. Errors: CorruptionError, unless damage is to be marked; StorageError."""
-    if not isinstance(partition, PiecePartition):
+def read_split(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one split. Errors: CorruptionError, unless damage is to be marked; StorageError."""
+    if not isinstance(partition, SplitPartition):
         return  # without partitions, Spark reads an empty placeholder
-    piece = partition.piece
-    if piece.damage is not None:
-        size_bytes = piece.end_position - piece.position
-        damage = Damage(position=0, size_bytes=size_bytes, offset=piece.start_offset, text=piece.damage)
-        yield damage_row(piece, damage, options.rows)
+    split = partition.split
+    if split.damage is not None:
+        size_bytes = split.end_position - split.position
+        damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
+        yield damage_row(split, damage, options.rows)
         return
     rows_of = batches_of if options.rows == "batches" else records_of
-    for part in read_parts(piece):
+    for chunk in read_chunks(split):
         try:
-            yield from rows_of(part.piece, part.data, tolerant=options.tolerant, batches=part.batches)
+            yield from rows_of(chunk.split, chunk.data, tolerant=options.tolerant, batches=chunk.batches)
         except CorruptionError as problem:
-            raise judged(piece, problem) from problem
+            raise judged(split, problem) from problem

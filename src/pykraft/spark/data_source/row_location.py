@@ -17,15 +17,15 @@ import pyarrow as pa
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, scan
 from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.splits import Batches, Piece
+from pykraft.spark.data_source.splits import Batches, Split
 from pykraft.types import Offset
 
 INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
-    """Bytes that are not a batch: where they start in the piece, how many, the expected offset, and what is wrong."""
+class DamagedBytes:
+    """Bytes that are not a batch: where they start in the split, how many, the expected offset, and what is wrong."""
 
     position: int
     size_bytes: int
@@ -33,32 +33,32 @@ class Damage:
     text: str
 
 
-def damaged(piece: Piece, position: int, found: str) -> CorruptionError:
-    """The error for a position in the bytes of a piece."""
-    return CorruptionError(piece.path, position=piece.position + position, expected="a valid batch", found=found)
+def damaged(split: Split, position: int, found: str) -> CorruptionError:
+    """The error for a position in the bytes of a split."""
+    return CorruptionError(split.path, position=split.position + position, expected="a valid batch", found=found)
 
 
 def sound_batches(
-    piece: Piece, data: bytes, *, tolerant: bool, batches: Batches | None = None
-) -> Iterator[tuple[int, BatchHeader] | Damage]:
+    split: Split, data: bytes, *, tolerant: bool, batches: Batches | None = None
+) -> Iterator[tuple[int, BatchHeader] | DamagedBytes]:
     """Position in ``data`` and header of each batch; all of them are whole, and no byte that a CRC covers changed.
 
     ``batches`` are the headers of all of ``data`` if they are known already.
 
-    Errors: CorruptionError; when ``tolerant``, `Damage` is yielded instead.
+    Errors: CorruptionError; when ``tolerant``, `DamagedBytes` is yielded instead.
     """
-    reached, offset = 0, piece.start_offset
+    reached, offset = 0, split.start_offset
     try:
         for position, header in scan(data, verify_crc=False) if batches is None else batches:
             problem = _crc_problem(data, position, header)
             if problem and not tolerant:
-                raise damaged(piece, position, problem)
+                raise damaged(split, position, problem)
             yield (
-                Damage(
+                DamagedBytes(
                     position=position,
                     size_bytes=header.size_bytes,
                     offset=header.base_offset,
-                    text=str(damaged(piece, position, problem)),
+                    text=str(damaged(split, position, problem)),
                 )
                 if problem
                 else (position, header)
@@ -69,10 +69,10 @@ def sound_batches(
         rest = str(error)
     if reached == len(data):
         return
-    fault = damaged(piece, reached, rest)
+    fault = damaged(split, reached, rest)
     if not tolerant:
         raise fault
-    yield Damage(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
+    yield DamagedBytes(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
 
 
 def _crc_problem(data: bytes, position: int, header: BatchHeader) -> str | None:
@@ -83,19 +83,19 @@ def _crc_problem(data: bytes, position: int, header: BatchHeader) -> str | None:
     return None
 
 
-def place_columns(piece: Piece, positions: np.ndarray) -> list[pa.Array]:
+def location_columns(split: Split, positions: np.ndarray) -> list[pa.Array]:
     """The columns replica, segment and position; null for batches from a live quorum."""
     count = len(positions)
-    if piece.replica is None:
+    if split.replica is None:
         return [pa.nulls(count, pa.string()), pa.nulls(count, pa.string()), pa.nulls(count, pa.int64())]
-    return [pa.repeat(piece.replica, count), pa.repeat(Path(piece.path).name, count), pa.array(positions)]
+    return [pa.repeat(split.replica, count), pa.repeat(Path(split.path).name, count), pa.array(positions)]
 
 
-def damage_row(piece: Piece, damage: Damage, rows: str) -> pa.RecordBatch:
+def damage_row(split: Split, damage: DamagedBytes, rows: str) -> pa.RecordBatch:
     """One row of ``records`` or ``batches`` that reports damage and is null otherwise."""
     schema = arrow_schema(rows)
-    position = np.array([piece.position + damage.position], dtype=np.int64)
-    known = dict(zip(("replica", "segment", "position"), place_columns(piece, position), strict=True))
+    position = np.array([split.position + damage.position], dtype=np.int64)
+    known = dict(zip(("replica", "segment", "position"), location_columns(split, position), strict=True))
     known["batch_size"] = pa.array([min(damage.size_bytes, INT32_MAX)], pa.int32())
     known["offset" if rows == "records" else "base_offset"] = pa.array([damage.offset], pa.int64())
     known["corrupt"] = pa.array([damage.text])

@@ -4,14 +4,14 @@ The walk reads every batch header, because it says where the batch ends, and no 
 `pykraft.log.judge` says why, as it does for recovery and `pykraft verify`.
 
 - The walk ends at a torn tail: a node is writing it, or the next start cuts it off.
-- Damage is an error, or, if the caller wants to continue, a stretch of bytes without records. So is an end of the log
+- Damage is an error, or, if the caller wants to continue, a span of bytes without records. So is an end of the log
   for which no file says whether it was synced.
 
 The judge needs the CRC only of batches that may not have been synced, so this walk computes these; the tasks that read
 the records compute all others. A node may append or truncate after the evidence was read, so the walk reads the
 evidence again before it believes a problem.
 
-Invariant: the stretches follow each other without a gap of offsets, and each is either sound or damaged.
+Invariant: the spans follow each other without a gap of offsets, and each is either sound or damaged.
 
 Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``.
 """
@@ -45,7 +45,7 @@ UNPROVEN: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class BatchSpan:
     """Bytes of a segment: one valid batch, several, or, if ``damage`` is set, bytes that should be batches.
 
     Offsets: ``end_offset`` is exclusive; for damage they are where its first batch should start, and where the batch
@@ -82,7 +82,7 @@ class WalkState:
     is_over: bool = False
     """True once the log has ended, even if segments follow."""
 
-    def pass_over(self, one: Stretch) -> None:
+    def pass_over(self, one: BatchSpan) -> None:
         """Continue after it."""
         self.position = one.end_position
         self.expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
@@ -100,7 +100,7 @@ def base_offset_of(segment: Path) -> Offset:
     return parsed[0]
 
 
-def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[Stretch]:
+def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:
     """The rest of one segment; the state goes along.
 
     Errors: CorruptionError for damage and for an unproven end, unless ``tolerant``; StorageError.
@@ -128,8 +128,8 @@ def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[Stretch]:
             return
 
 
-def batches_within(one: Stretch) -> Iterator[Stretch]:
-    """The batches of a valid stretch. Errors: CorruptionError, StorageError."""
+def batches_within(one: BatchSpan) -> Iterator[BatchSpan]:
+    """The batches of a valid span. Errors: CorruptionError, StorageError."""
     assert one.first is not None
     state = WalkState(
         segment=one.segment,
@@ -144,7 +144,7 @@ def batches_within(one: Stretch) -> Iterator[Stretch]:
             return
 
 
-def _batches(state: WalkState, file: File) -> Iterator[Stretch]:
+def _batches(state: WalkState, file: File) -> Iterator[BatchSpan]:
     """The batches up to the end of the segment. Errors: CorruptionError where none follows; the state is there then."""
     size_bytes = file.size()
     written = size_bytes if state.later else written_end(file)
@@ -161,7 +161,7 @@ def _batches(state: WalkState, file: File) -> Iterator[Stretch]:
             # An epoch tells something only in a whole batch.
             _check_crc(state.segment, file, at, header)
             raise
-        one = Stretch(
+        one = BatchSpan(
             segment=state.segment,
             position=at,
             last_position=at,
@@ -197,10 +197,10 @@ def told(problem: CorruptionError, verdict: Verdict) -> CorruptionError:
     )
 
 
-def _damage(state: WalkState, size_bytes: int, text: str) -> Stretch:
+def _damage(state: WalkState, size_bytes: int, text: str) -> BatchSpan:
     """The rest of the segment, which does not hold the batches that it should."""
     offset = state.expected.base_offset
-    return Stretch(
+    return BatchSpan(
         segment=state.segment,
         position=state.position,
         last_position=state.position,

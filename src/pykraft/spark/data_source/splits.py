@@ -1,13 +1,13 @@
-"""What one Spark task reads: pieces of whole batches, cut from a walk over a replica's log.
+"""What one Spark task reads: splits of whole batches, cut from a walk over a replica's log.
 
-A piece has the range of wanted offsets, since a requested offset may lie within a batch. A damaged stretch is a piece
+A split has the range of wanted offsets, since a requested offset may lie within a batch. A damaged span is a split
 of its own and becomes one row that reports it.
 
-The driver makes the plan, and a live directory may change before a task reads its piece. So a piece has offset, epoch
+The driver makes the plan, and a live directory may change before a task reads its split. So a split has offset, epoch
 and CRC of its first and its last batch. The reader checks both, and that all batches between follow each other. Logs
 that have a batch of the same offset and epoch are equal up to it, so a match proves that this is the planned log.
 
-Invariant: a piece is whole batches of one segment; the pieces of a plan are the requested part of the log, each batch
+Invariant: a split is whole batches of one segment; the splits of a plan are the requested chunk of the log, each batch
 once.
 
 Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
@@ -26,13 +26,13 @@ from pykraft.log.fs import File
 from pykraft.log.judge import Chain, EpochError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
-from pykraft.spark.data_source.segment_walk import Stretch, base_offset_of, batches_within, told
+from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Epoch, Offset
 
-PIECE_SIZE_BYTES = 64 * 1024 * 1024
+SPLIT_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
-PART_SIZE_BYTES = 8 * 1024 * 1024
+CHUNK_SIZE_BYTES = 8 * 1024 * 1024
 """About how much of it is in memory at one time."""
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
@@ -42,7 +42,7 @@ Batches = Sequence[tuple[int, BatchHeader]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class BatchIdentity:
     """Identifies a batch."""
 
     base_offset: Offset
@@ -51,13 +51,13 @@ class Mark:
     crc: int
 
     @classmethod
-    def of(cls, header: BatchHeader) -> Mark:
+    def of(cls, header: BatchHeader) -> BatchIdentity:
         """The mark of a batch."""
         return cls(base_offset=header.base_offset, end_offset=header.end_offset, epoch=header.epoch, crc=header.crc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Split:
     """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
 
     Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
@@ -70,17 +70,17 @@ class Piece:
     end_position: int
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
-    first: Mark | None = None
-    last: Mark | None = None
+    first: BatchIdentity | None = None
+    last: BatchIdentity | None = None
     damage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Whole batches of a piece: their bytes, and position in these bytes and header of each."""
+class SplitChunk:
+    """Whole batches of a split: their bytes, and position in these bytes and header of each."""
 
-    piece: Piece
-    """The piece, narrowed to these batches."""
+    split: Split
+    """The split, narrowed to these batches."""
     data: bytes
     batches: Batches
 
@@ -95,30 +95,30 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The pieces in order, and the cursor after them."""
+class SplitPlan:
+    """The splits in order, and the cursor after them."""
 
-    pieces: tuple[Piece, ...]
+    splits: tuple[Split, ...]
     end: Cursor
 
 
-def plan_pieces(
+def plan_splits(
     replica: str | None,
     start: Cursor,
-    stretches: Iterable[Stretch],
+    spans: Iterable[BatchSpan],
     *,
     start_offset: Offset,
     limit: Limit,
-    size_bytes: int = PIECE_SIZE_BYTES,
-) -> Plan:
-    """Cut the result of a walk from ``start`` on into pieces of about this many bytes; rows start at ``start_offset``.
+    size_bytes: int = SPLIT_SIZE_BYTES,
+) -> SplitPlan:
+    """Cut the result of a walk from ``start`` on into splits of about this many bytes; rows start at ``start_offset``.
 
-    If the limit falls into a stretch of many batches, its headers are read one by one.
+    If the limit falls into a span of many batches, its headers are read one by one.
 
     Errors: those of the walk.
     """
     cut = _Cut(replica, start, start_offset=start_offset, limit=limit, size_bytes=size_bytes)
-    for one in stretches:
+    for one in spans:
         if cut.has_room(one):
             cut.take(one)
             continue
@@ -127,11 +127,11 @@ def plan_pieces(
                 break
             cut.take(batch)
         break
-    return Plan(pieces=tuple(cut.pieces), end=cut.end)
+    return SplitPlan(splits=tuple(cut.splits), end=cut.end)
 
 
 class _Cut:
-    """The pieces so far."""
+    """The splits so far."""
 
     def __init__(
         self, replica: str | None, start: Cursor, *, start_offset: Offset, limit: Limit, size_bytes: int
@@ -139,12 +139,12 @@ class _Cut:
         self._replica = replica
         self._start_offset = start_offset
         self._limit = limit
-        self._piece_size_bytes = size_bytes
+        self._split_size_bytes = size_bytes
         self._records = self._size_bytes = 0
-        self.pieces: list[Piece] = []
+        self.splits: list[Split] = []
         self.end = start
 
-    def has_room(self, one: Stretch) -> bool:
+    def has_room(self, one: BatchSpan) -> bool:
         """Whether this is within the limit; the first batch always is, unless it starts after the end."""
         limit = self._limit
         if one.offset >= limit.end_offset or (one.is_coarse and one.end_offset > limit.end_offset):
@@ -157,17 +157,17 @@ class _Cut:
             limit.size_bytes_max is None or size_bytes <= limit.size_bytes_max
         )
 
-    def take(self, one: Stretch) -> None:
-        """Add it to the last piece, or start another one."""
+    def take(self, one: BatchSpan) -> None:
+        """Add it to the last split, or start another one."""
         self._records += one.end_offset - one.offset
         self._size_bytes += one.end_position - one.position
         self.end = after(one, self.end)
-        first, last = (None if header is None else Mark.of(header) for header in (one.first, one.header))
-        if self.pieces and _goes_on(self.pieces[-1], one, self._piece_size_bytes):
-            self.pieces[-1] = replace(self.pieces[-1], end_position=one.end_position, last=last)
+        first, last = (None if header is None else BatchIdentity.of(header) for header in (one.first, one.header))
+        if self.splits and _goes_on(self.splits[-1], one, self._split_size_bytes):
+            self.splits[-1] = replace(self.splits[-1], end_position=one.end_position, last=last)
             return
-        self.pieces.append(
-            Piece(
+        self.splits.append(
+            Split(
                 replica=self._replica,
                 path=str(one.segment),
                 position=one.position,
@@ -181,62 +181,62 @@ class _Cut:
         )
 
 
-def _goes_on(piece: Piece, one: Stretch, size_bytes: int) -> bool:
-    is_same = piece.path == str(one.segment) and piece.damage is None and one.damage is None
-    return is_same and one.end_position - piece.position <= size_bytes
+def _goes_on(split: Split, one: BatchSpan, size_bytes: int) -> bool:
+    is_same = split.path == str(one.segment) and split.damage is None and one.damage is None
+    return is_same and one.end_position - split.position <= size_bytes
 
 
-def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[Part]:
-    """A piece in parts of whole batches, so that only one needs to be in memory; each header is parsed once.
+def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator[SplitChunk]:
+    """A split in chunks of whole batches, so that only one needs to be in memory; each header is parsed once.
 
-    A part has about ``size_bytes``, or one batch.
+    A chunk has about ``size_bytes``, or one batch.
 
     Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
     as it was, or a batch contradicts the other files; StorageError when it cannot be read.
     """
     try:
-        yield from _read_parts(piece, max(size_bytes, HEADER_SIZE_BYTES))
+        yield from _read_chunks(split, max(size_bytes, HEADER_SIZE_BYTES))
     except CorruptionError as problem:
-        raise judged(piece, problem) from problem
+        raise judged(split, problem) from problem
 
 
-def _read_parts(piece: Piece, least: int) -> Iterator[Part]:
-    with closing(_open(Path(piece.path))) as file:
-        position, wanted = piece.position, least
-        follow = _Follow(piece, piece.first) if piece.first is not None else None
-        while position < piece.end_position:
-            data = file.pread(min(wanted, piece.end_position - position), position)
+def _read_chunks(split: Split, least: int) -> Iterator[SplitChunk]:
+    with closing(_open(Path(split.path))) as file:
+        position, wanted = split.position, least
+        follow = _Follow(split, split.first) if split.first is not None else None
+        while position < split.end_position:
+            data = file.pread(min(wanted, split.end_position - position), position)
             batches = _whole_batches(data)
             if batches:
                 end = batches[-1][0] + batches[-1][1].size_bytes
                 if follow is not None:
                     follow.take(position, batches)
-                part = replace(piece, position=position, end_position=position + end)
-                yield Part(piece=part, data=data[:end], batches=batches)
+                chunk = replace(split, position=position, end_position=position + end)
+                yield SplitChunk(split=chunk, data=data[:end], batches=batches)
                 position, wanted = position + end, least
-            elif wanted < (next_size_bytes := _size_of_next(data)) <= piece.end_position - position:
+            elif wanted < (next_size_bytes := _size_of_next(data)) <= split.end_position - position:
                 wanted = next_size_bytes
             else:
                 found = f"{len(data)} bytes of something else"
-                raise CorruptionError(piece.path, position=position, expected="a whole batch", found=found)
+                raise CorruptionError(split.path, position=position, expected="a whole batch", found=found)
 
 
 class _Follow:
-    """Checks that the batches of a piece are the planned ones, and follow each other."""
+    """Checks that the batches of a split are the planned ones, and follow each other."""
 
-    def __init__(self, piece: Piece, first: Mark) -> None:
-        self._piece = piece
+    def __init__(self, split: Split, first: BatchIdentity) -> None:
+        self._split = split
         self._first = first
-        self._segment = Path(piece.path)
+        self._segment = Path(split.path)
         self._chain: Chain | None = None
 
     def take(self, position: int, batches: Batches) -> None:
-        """The next batches, whose bytes begin at this position. Errors: as `read_parts`."""
+        """The next batches, whose bytes begin at this position. Errors: as `read_chunks`."""
         chain = self._chain
         if chain is None:
-            found = Mark.of(batches[0][1])
+            found = BatchIdentity.of(batches[0][1])
             if found != self._first:
-                raise _rewritten(self._piece, position, found, self._first)
+                raise _rewritten(self._split, position, found, self._first)
             chain = self._chain = self._new_chain(self._first.base_offset, self._first.epoch)
         for at, header in batches:
             try:
@@ -246,27 +246,27 @@ class _Follow:
                 chain = self._chain = self._new_chain(chain.offset, chain.epoch)
                 chain.check(self._segment, position + at, header)
         at, header = batches[-1]
-        last = Mark.of(header)
-        if position + at + header.size_bytes == self._piece.end_position and last != self._piece.last:
-            raise _rewritten(self._piece, position, last, self._piece.last)
+        last = BatchIdentity.of(header)
+        if position + at + header.size_bytes == self._split.end_position and last != self._split.last:
+            raise _rewritten(self._split, position, last, self._split.last)
 
     def _new_chain(self, offset: Offset, epoch: Epoch) -> Chain:
         evidence = read_evidence(OsFs(), self._segment.parent)
         return Chain(evidence, offset, epoch, segment_offset=base_offset_of(self._segment))
 
 
-def judged(piece: Piece, problem: CorruptionError) -> CorruptionError:
+def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     """The error for a batch that only its reader found bad, with what the judge says. Errors: StorageError."""
-    if piece.first is None:
+    if split.first is None:
         return problem
-    evidence = read_evidence(OsFs(), Path(piece.path).parent)
-    # The plan walked over this batch: what a crash leaves after the last batch is not in any piece.
-    return told(problem, evidence.verdict_on(problem, piece.first.base_offset, is_like_a_crash=lambda: False))
+    evidence = read_evidence(OsFs(), Path(split.path).parent)
+    # The plan walked over this batch: what a crash leaves after the last batch is not in any split.
+    return told(problem, evidence.verdict_on(problem, split.first.base_offset, is_like_a_crash=lambda: False))
 
 
-def _rewritten(piece: Piece, position: int, found: Mark, planned: Mark | None) -> UsageError:
+def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:
     return UsageError(
-        f"{piece.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
+        f"{split.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
         "was cut back and written anew. What a replica has not committed may go. Read a live quorum with the option "
         "bootstrap.controllers, or ask again; a stream needs another checkpoint"
     )

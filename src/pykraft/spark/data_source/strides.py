@@ -1,7 +1,7 @@
 """Walks over a log in strides of many batches: a segment's offset index says where batches start.
 
 A walk over every header (`pykraft.spark.data_source.walk`) reads every page of each segment, on the driver alone: hours
-for a log of 10 TiB. To cut a log into pieces it is enough to know batches near the ends of pieces. So this walk only
+for a log of 10 TiB. To cut a log into splits it is enough to know batches near the ends of splits. So this walk only
 reads the headers between two entries of the index, once per stride: there it finds the last batch of a stride and the
 first of the next. `pykraft.spark.data_source.splits` checks what lies between when it reads it.
 
@@ -29,8 +29,8 @@ from pykraft.log.paths import OFFSET_INDEX
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import Expected
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.data_source.segment_walk import Stretch, WalkState, base_offset_of, walk_segment
-from pykraft.spark.data_source.walk import Cursor, Replica
+from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, walk_segment
+from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.types import Offset
 
 STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
@@ -41,10 +41,10 @@ class _Unusable(Exception):
     """An index, or the batch that it points at, is invalid."""
 
 
-def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SIZE_BYTES) -> Iterator[Stretch]:
-    """Everything from the cursor to the current log end, in stretches of about this many bytes.
+def stride_over(replica: ReplicaLog, cursor: Cursor, *, size_bytes: int = STRIDE_SIZE_BYTES) -> Iterator[BatchSpan]:
+    """Everything from the cursor to the current log end, in spans of about this many bytes.
 
-    Errors: as `Replica.walk`, except for damage within a stride, which its reader finds.
+    Errors: as `ReplicaLog.walk`, except for damage within a stride, which its reader finds.
     """
     for state in replica.from_cursor(cursor):
         with suppress(_Unusable):
@@ -52,7 +52,7 @@ def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SI
         yield from walk_segment(state, tolerant=False)
 
 
-def _strides(state: WalkState, size_bytes: int) -> Iterator[Stretch]:
+def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
     """The rest of a segment or, of the newest, whose end offset is not known yet, what its index leads to.
 
     Errors: _Unusable; StorageError.
@@ -76,7 +76,7 @@ def _strides(state: WalkState, size_bytes: int) -> Iterator[Stretch]:
             if not goes_on or last.base_offset < first.base_offset:
                 raise _Unusable
             _check(state, ((position, first), (last_position, last)))
-            one = Stretch(
+            one = BatchSpan(
                 segment=segment,
                 position=position,
                 last_position=last_position,

@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def plainly(act: Callable[P, T]) -> Callable[P, T]:
+def without_traceback(act: Callable[P, T]) -> Callable[P, T]:
     """Wrap a function so that its errors have no traceback."""
 
     @wraps(act)
@@ -31,7 +31,7 @@ def plainly(act: Callable[P, T]) -> Callable[P, T]:
     return plain
 
 
-def plain_rows(act: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+def rows_without_traceback(act: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     """The same for a generator."""
 
     @wraps(act)

@@ -26,7 +26,7 @@ from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import Expected
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.data_source.segment_walk import Stretch, WalkState, base_offset_of, walk_segment
+from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, walk_segment
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
 OFFSET_MAX = Offset(2**63 - 1)
@@ -50,7 +50,7 @@ class Cursor:
     before_position: int = 0
 
 
-class Replica:
+class ReplicaLog:
     """The log of one replica: all segments of a directory, or only the named ones."""
 
     def __init__(self, name: str, directory: Path, named: Sequence[Path] | None = None) -> None:
@@ -124,10 +124,10 @@ class Replica:
             "with another checkpoint"
         )
 
-    def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[Stretch]:
+    def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[BatchSpan]:
         """Everything from the cursor to the current log end.
 
-        ``tolerant``: damage is a `Stretch` up to the next segment instead of an error.
+        ``tolerant``: damage is a `BatchSpan` up to the next segment instead of an error.
 
         Errors: CorruptionError for damage; StorageError if a file cannot be read, also if it vanished.
         """
@@ -235,8 +235,8 @@ def segments_of(path: Path) -> list[Path]:
     return [file for file in candidates if (parsed := parse_segment_file(file.name)) and parsed[1] == LOG]
 
 
-def after(one: Stretch, before: Cursor) -> Cursor:
-    """The cursor after a stretch that follows this one."""
+def after(one: BatchSpan, before: Cursor) -> Cursor:
+    """The cursor after a span that follows this one."""
     header = one.header
     return Cursor(
         offset=one.end_offset,

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pykraft.client.journal import Acknowledged
 from pykraft.spark.audit import Audit, acknowledged_frame, audit
 from pykraft.spark.demo.failures import failed
-from pykraft.spark.pipeline.names import TABLES
+from pykraft.spark.tables.names import TABLES
 from pykraft.spark.tables.table import Tables
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pykraft.client.journal import Acknowledged
 from pykraft.local.cluster import Cluster
+from pykraft.local.progress import ReportProgress
 from pykraft.spark.demo.live_tables import LiveTables
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.progress import Tell
 from pykraft.spark.demo.start import look_after
 from pykraft.spark.demo.story import Kill
 
@@ -25,14 +25,14 @@ LATE_S_MAX = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Load:
+class DemoLoad:
     """Stages 2 to 4 of the demo (see `pykraft.spark.demo.run`); ``seconds`` is how long the load lasted."""
 
     cluster: Cluster
     tables: LiveTables
     options: DemoOptions
     folder: Path
-    tell: Tell
+    tell: ReportProgress
     kill: Kill | None = None
     seconds: float = 0.0
     begin_wall_ms: int = 0

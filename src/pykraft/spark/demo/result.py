@@ -10,7 +10,7 @@ from pykraft.client.journal import Acknowledged
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.percentiles import percentiles
-from pykraft.spark.demo.replicas import Comparison
+from pykraft.spark.demo.replicas import ReplicaComparison
 
 SHARES = {"p50": 0.5, "p99": 0.99}
 
@@ -23,7 +23,7 @@ class Result:
     """
 
     audit: Audit
-    comparison: Comparison
+    comparison: ReplicaComparison
     failover_ms: int | None
     seconds: float
     commit_latency_ms: dict[str, float]

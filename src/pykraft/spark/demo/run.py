@@ -20,21 +20,21 @@ from pathlib import Path
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
+from pykraft.local.progress import ReportProgress
 from pykraft.local.sampler import Sampler
 from pykraft.plural import counted
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError, failed
 from pykraft.spark.demo.live_tables import LiveTables
-from pykraft.spark.demo.load import Load
+from pykraft.spark.demo.load import DemoLoad
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.progress import Tell
 from pykraft.spark.demo.replicas import compare
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.spark.demo.start import start_cluster
 from pykraft.spark.demo.story import Story
 
 
-def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
+def run_demo(options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
     """All stages. ``folder`` gets everything that nodes and Spark write.
 
     Errors: PykraftError when a stage fails; faults in logs and tables are in the result instead.
@@ -55,13 +55,13 @@ def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
             raise
 
 
-def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> Story:
+def _run(children: Children, options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:
     tables = LiveTables(children, folder)
     # 1. Spark starts while the nodes elect their leader.
     tell(f"starting Spark and {counted(options.nodes, 'node')}")
     cluster, leader = start_cluster(children, folder, options, tell)
     tables.follow(cluster.endpoints)
-    load = Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
+    load = DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
     tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
     with Sampler(cluster.endpoints) as sampler:
         # 2. and 3.

@@ -8,16 +8,16 @@ from pykraft.client.journal import Led
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
+from pykraft.local.progress import ReportProgress
 from pykraft.spark.demo.failures import ended
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.progress import Tell
 
 START_TRIES_MAX = 3
 PORT_IS_TAKEN = "cannot be bound"
 """Output of a node whose port another process took before its start."""
 
 
-def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: Tell) -> tuple[Cluster, Led]:
+def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: ReportProgress) -> tuple[Cluster, Led]:
     """A cluster with a leader; retries on other ports, in a new folder, if another process took a port first.
 
     Errors: LocalQuorumError if there is no leader; StorageError if the disk is full.

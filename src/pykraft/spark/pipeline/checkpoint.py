@@ -19,8 +19,8 @@ from typing import Any
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.pipeline.names import TABLES
 from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.names import TABLES
 from pykraft.spark.tables.table import Tables
 
 METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
@@ -53,12 +53,12 @@ def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
 
 def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
     """Cluster and offsets of the source, without fields that only help to find the position again."""
-    return _placed(offset, "offset")
+    return _at(offset, "offset")
 
 
 def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
     """Where the stream began, which each of its offsets records."""
-    return _placed(offset, "began")
+    return _at(offset, "began")
 
 
 def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -> None:
@@ -89,10 +89,10 @@ def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
     return found
 
 
-def _placed(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _at(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
     if "replicas" in offset:
-        places = {name: place[key] for name, place in offset["replicas"].items() if key in place}
-        return {"cluster": offset["cluster"], "replicas": dict(sorted(places.items()))}
+        positions = {name: position[key] for name, position in offset["replicas"].items() if key in position}
+        return {"cluster": offset["cluster"], "replicas": dict(sorted(positions.items()))}
     return {"cluster": offset["cluster"], "offset": offset.get(key)}
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.errors import PykraftError
-from pykraft.spark.error_text import reason, told_by
+from pykraft.spark.error_text import error_in, reason
 
 RESTARTS_MAX = 3
 """Restarts without a finished micro-batch in between."""
@@ -39,7 +39,7 @@ class KeptQuery:
         try:
             return bool(self._query.awaitTermination(timeout_s))
         except StreamingQueryException as error:
-            ours = told_by(str(error))
+            ours = error_in(str(error))
             self._look()
             if ours is not None or self._left == 0:
                 raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
-from pykraft.spark.pipeline.names import (
+from pykraft.spark.tables.names import (
     ACKNOWLEDGED,
     COMMIT_LATENCY,
     CONTROL,
@@ -34,7 +34,7 @@ GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class PipelineReport:
     """``replica`` is None for a live quorum's log; the rows of ``epochs`` and ``throughput`` are gold's."""
 
     replica: str | None
@@ -67,7 +67,7 @@ def make_report(
     replica: str | None = None,
     every: str = "1 second",
     is_written: bool = False,
-) -> Report:
+) -> PipelineReport:
     """Compute the report; with ``is_written``, also write gold's results as tables, replacing former ones (`GOLD`).
 
     Errors: UsageError if there are no tables, or no rows of that replica; StorageError if they cannot be written.
@@ -98,7 +98,7 @@ def make_report(
             for name, frame in found.items():
                 tables.replace(GOLD[name], frame)
         rows: dict[str, Any] = {name: _rows(found[name]) if name in found else [] for name in GOLD}
-        return Report(replica=chosen, replicas=known, **rows, **totals.asDict())
+        return PipelineReport(replica=chosen, replicas=known, **rows, **totals.asDict())
     finally:
         records.unpersist()
 

@@ -28,9 +28,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
-from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.table import Tables
 

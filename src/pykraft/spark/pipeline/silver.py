@@ -26,9 +26,9 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.audit import payload_columns
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.row_location import Damage, damage_row
+from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
 from pykraft.spark.data_source.schema import RECORDS
-from pykraft.spark.data_source.splits import Piece
+from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 
 CONTROL = StructType(
@@ -90,7 +90,7 @@ def _runs(group: pa.RecordBatch) -> Iterator[range]:
 def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     first = {name: rows.column(name)[0].as_py() for name in PLACED if name != "content"}
     position = first["position"] or 0
-    piece = Piece(
+    split = Split(
         replica=first["replica"],
         path=first["segment"] or "",
         position=position,
@@ -98,10 +98,10 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     )
     if first["corrupt"] is not None:
         offset = Offset(first["base_offset"])
-        damage = Damage(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
-        yield damage_row(piece, damage, "records")
+        damage = DamagedBytes(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
+        yield damage_row(split, damage, "records")
     else:
-        yield from records_of(piece, b"".join(rows.column("content").to_pylist()), tolerant=True)
+        yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True)
 
 
 def control(silver_records: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from pyarrow import dataset
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline.checkpoint import end_offset, last_batch_id
-from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, TABLES
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

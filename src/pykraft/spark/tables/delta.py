@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.parquet_files import Part, column_types, write_parts
+from pykraft.spark.tables.parquet_files import ParquetFile, column_types, write_parquet_files
 from pykraft.spark.tables.table import no_table
 
 COMMIT: Final = "pykraft.commit"
@@ -110,8 +110,8 @@ def _commit(
     properties: CommitProperties,
 ) -> int:
     """Write the rows, then commit them; ``table`` None creates the table. Returns the number of rows."""
-    parts = write_parts(frame, folder)
-    actions: list[AddAction] = [_add(part) for part in parts]
+    files = write_parquet_files(frame, folder)
+    actions: list[AddAction] = [_add(file) for file in files]
     columns = Schema.from_arrow(column_types(frame.schema))
     try:
         if table is None:
@@ -120,16 +120,16 @@ def _commit(
             table.create_write_transaction([*actions], mode, columns, commit_properties=properties)
     except (DeltaError, OSError) as error:
         raise StorageError(folder, f"the rows cannot be committed: {error}") from error
-    return sum(part.rows for part in parts)
+    return sum(file.rows for file in files)
 
 
-def _add(part: Part) -> AddAction:
-    stats = json.dumps({"numRecords": part.rows})
+def _add(file: ParquetFile) -> AddAction:
+    stats = json.dumps({"numRecords": file.rows})
     return AddAction(
-        path=part.name,
-        size=part.size_bytes,
+        path=file.name,
+        size=file.size_bytes,
         partition_values={},
-        modification_time=part.modified_ms,
+        modification_time=file.modified_ms,
         data_change=True,
         stats=stats,
     )

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.parquet_files import Part, write_parts
+from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
 from pykraft.spark.tables.table import no_table
 
 COLUMNS: Final = "_columns.json"
@@ -72,7 +72,7 @@ class ParquetTables:
             shutil.rmtree(former, ignore_errors=True)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
-        return sum(part.rows for part in told)
+        return sum(file.rows for file in told)
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
@@ -106,7 +106,7 @@ class ParquetTables:
             _sync_folder(folder)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
-        return sum(part.rows for part in told)
+        return sum(file.rows for file in told)
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
@@ -157,13 +157,13 @@ def _read_commit(append: Path) -> _Kept | None:
         raise StorageError(path, f"does not tell which append this is: {error}") from error
 
 
-def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[Part]:
+def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[ParquetFile]:
     """Let tasks write into one folder, move the reported files into another, and remove the first."""
-    told = write_parts(frame, tasks)  # 1.
+    told = write_parquet_files(frame, tasks)  # 1.
     whole.mkdir(parents=True)
     # 2. Only what a successful task reported counts.
-    for part in told:
-        (tasks / part.name).rename(whole / part.name)
+    for file in told:
+        (tasks / file.name).rename(whole / file.name)
     # 3. An attempt that still runs now fails instead of writing.
     shutil.rmtree(tasks, ignore_errors=True)
     _sync_folder(whole)

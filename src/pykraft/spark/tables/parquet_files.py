@@ -26,7 +26,7 @@ TOLD = "path string, size_bytes long, rows long, modified_ms long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ParquetFile:
     """One Parquet file: its name in the folder, bytes, rows, and when it was written (wall ms)."""
 
     name: str
@@ -35,7 +35,7 @@ class Part:
     modified_ms: int
 
 
-def write_parts(frame: DataFrame, folder: Path) -> list[Part]:
+def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
     """The files with the rows of ``frame``, one for each of its non-empty partitions.
 
     Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
@@ -47,13 +47,13 @@ def write_parts(frame: DataFrame, folder: Path) -> list[Part]:
     columns = column_types(frame.schema)
 
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        part = _write_one(groups, folder, columns)
-        if part is not None:
-            cells = [[part.name], [part.size_bytes], [part.rows], [part.modified_ms]]
+        file = _write_one(groups, folder, columns)
+        if file is not None:
+            cells = [[file.name], [file.size_bytes], [file.rows], [file.modified_ms]]
             yield pa.RecordBatch.from_arrays([pa.array(cell) for cell in cells], _TOLD_NAMES)
 
     return [
-        Part(name=row["path"], size_bytes=row["size_bytes"], rows=row["rows"], modified_ms=row["modified_ms"])
+        ParquetFile(name=row["path"], size_bytes=row["size_bytes"], rows=row["rows"], modified_ms=row["modified_ms"])
         for row in frame.mapInArrow(write, TOLD).collect()
     ]
 
@@ -67,7 +67,7 @@ def column_types(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in arrow])
 
 
-def _write_one(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> Part | None:
+def _write_one(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> ParquetFile | None:
     first = next((group for group in groups if group.num_rows), None)
     if first is None:
         return None
@@ -82,7 +82,7 @@ def _write_one(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schem
         file.flush()
         os.fsync(file.fileno())
         size_bytes = file.tell()
-    return Part(name=name, size_bytes=size_bytes, rows=rows, modified_ms=path.stat().st_mtime_ns // 1_000_000)
+    return ParquetFile(name=name, size_bytes=size_bytes, rows=rows, modified_ms=path.stat().st_mtime_ns // 1_000_000)
 
 
 def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from pykraft.core.on.dispatch import on_send_failed
 from pykraft.core.on.voters.auto_join import speak_of_membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import NOW, answer, directory, done, follower, key, replica, unattached, voter_set
@@ -30,10 +30,10 @@ def following(*voters: Voter, level: int = 1, auto_join: bool = False, local_id:
         config=RaftConfig(auto_join=auto_join),
     )
     entries = VoterSet.of(voters or voter_set(1, 2, 3).voters)
-    made.membership = Membership(entries)
+    made.voter_history = VoterHistory(entries)
     if level:
-        made.membership.record(Offset(0), KRaftVersion(level))
-        made.membership.record(Offset(1), KRaftVoters(entries))
+        made.voter_history.record(Offset(0), KRaftVersion(level))
+        made.voter_history.record(Offset(1), KRaftVoters(entries))
     return made
 
 

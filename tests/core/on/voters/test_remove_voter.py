@@ -22,7 +22,7 @@ def test_the_set_without_it_counts_at_once() -> None:
     leading(made).fetched_voters = {NodeId(3)}
     found = ask(made, messages.RemoveVoterRequest(voter=key(3)))
     assert not [effect for effect in found if isinstance(effect, Reply)]
-    assert (made.voters.ids, made.membership.voters_offset) == ((1, 2), 10)
+    assert (made.voters.ids, made.voter_history.voters_offset) == ((1, 2), 10)
     state = leading(made)
     assert state.change == Removal(request_id=7, deadline_ms=NOW.mono_ms + 2_000, offset=Offset(10))
     assert (set(state.progress.voters), state.fetched_voters) == ({1, 2}, set())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AnswerWish, AppendBatches, Effect, Reply
+from pykraft.core.effects import AppendBatches, CompletePendingRequest, Effect, Reply
 from pykraft.core.events import UpgradeRequested
 from pykraft.core.leader.voter_change import Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
@@ -44,7 +44,7 @@ def upgraded(
     event = UpgradeRequested(handle=3, epoch=Epoch(epoch), version=version, validate_only=validate_only)
     on_upgrade_requested(made, event, NOW)
     found = done(made)
-    answer = only(found, AnswerWish)
+    answer = only(found, CompletePendingRequest)
     assert answer.handle == 3
     return answer.error, any(isinstance(effect, AppendBatches) for effect in found)
 
@@ -57,7 +57,7 @@ def test_level_and_voters_are_one_batch() -> None:
     on_upgrade_requested(made, event, NOW)
     (batch,) = only(done(made), AppendBatches).batches
     assert batch.control == (KRaftVersion(1), KRaftVoters(VoterSet.of(map(voter, (1, 2, 3)))))
-    assert (made.kraft_version, made.membership.voters_offset) == (1, 11)
+    assert (made.kraft_version, made.voter_history.voters_offset) == (1, 11)
     assert upgraded(made) == (None, False), "it is there already"
 
 

@@ -19,7 +19,7 @@ from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.voters.voter_changes import end_change, is_removed, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.core.voter_history import Membership
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     Io,
@@ -43,7 +43,7 @@ def dynamic(*, high_watermark: int | None = 10, voters_offset: int = 5, voters: 
         (Offset(4), KRaftVersion(1)),
         (Offset(voters_offset), KRaftVoters(voters)),
     ]
-    made.membership = Membership(VoterSet(), records)
+    made.voter_history = VoterHistory(VoterSet(), records)
     return made
 
 
@@ -133,7 +133,7 @@ def test_an_entry_that_changes_is_written_and_one_that_does_not_is_not() -> None
     assert error_of(made, update_voter(versions=(0, 2))) == ErrorCode.NONE
     entry = made.voters.get(key(2).id)
     assert entry is not None
-    assert (entry.kraft_version.max_version, made.membership.voters_offset) == (2, 10)
+    assert (entry.kraft_version.max_version, made.voter_history.voters_offset) == (2, 10)
     again = dynamic(voters=VoterSet.of(replace(one, kraft_version=entry.kraft_version) for one in VOTERS.voters))
     found = ask(again, update_voter(versions=(0, 2)))
     assert not [effect for effect in found if isinstance(effect, AppendBatches)]
@@ -149,7 +149,7 @@ def test_what_was_proposed_before_comes_first() -> None:
         (10, 12, False),
         (12, 13, True),
     ]
-    assert made.membership.voters_offset == 12
+    assert made.voter_history.voters_offset == 12
 
 
 @pytest.mark.conformance(93, 130, 133)

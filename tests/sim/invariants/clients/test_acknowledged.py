@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.facts.history import Answer, Operation
+from pykraft.sim.facts.history import Operation, OperationOutcome
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.acknowledged import AcknowledgedIsCommitted
 from tests.sim.invariants.fakes import operation, world
 
 
 def acknowledged() -> Operation:
-    return operation(1, b"a", b"b", answer=Answer.COMMITTED, base_offset=4)
+    return operation(1, b"a", b"b", answer=OperationOutcome.COMMITTED, base_offset=4)
 
 
 @pytest.mark.parametrize("is_told_first", [True, False])
@@ -22,7 +22,7 @@ def test_what_is_there_is_accepted(is_told_first: bool) -> None:
             made.committed(4, [b"a", b"b"])
         else:
             made.decided(acknowledged())
-            made.decided(operation(2, b"c", answer=Answer.UNKNOWN))
+            made.decided(operation(2, b"c", answer=OperationOutcome.UNKNOWN))
     made.ended()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.sim.facts.history import Answer, Operation, value_of
+from pykraft.sim.facts.history import Operation, OperationOutcome, value_of
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.linearizable import Linearizable
 from tests.sim.invariants.fakes import operation, world
@@ -14,7 +14,7 @@ from tests.sim.invariants.fakes import operation, world
 
 def write(number: int, begin_us: int, end_us: int, *, base_offset: int) -> Operation:
     told: dict[str, Any] = {"invoked_us": begin_us, "answered_us": end_us, "base_offset": base_offset}
-    return operation(number, value_of(number, b"w", 0), answer=Answer.COMMITTED, **told)
+    return operation(number, value_of(number, b"w", 0), answer=OperationOutcome.COMMITTED, **told)
 
 
 def read(number: int, begin_us: int, end_us: int, found: int) -> Operation:

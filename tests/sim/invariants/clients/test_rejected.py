@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.facts.history import Answer
+from pykraft.sim.facts.history import OperationOutcome
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.rejected import RejectedStaysOut
 from tests.sim.invariants.fakes import operation, world
 
-REJECTED = operation(1, b"a", answer=Answer.REJECTED)
+REJECTED = operation(1, b"a", answer=OperationOutcome.REJECTED)
 
 
 def test_other_values_are_accepted() -> None:
     made = RejectedStaysOut(world())
     made.decided(REJECTED)
-    made.decided(operation(2, b"b", answer=Answer.UNKNOWN))
+    made.decided(operation(2, b"b", answer=OperationOutcome.UNKNOWN))
     made.committed(0, [b"b", b"c"])
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.visit import Question, Visit
+from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
 from pykraft.sim.machine.spoken import LogEnd, Spoken
@@ -63,12 +63,12 @@ class Case:
             self.made.before_send(self.nodes[number], Spoken(epoch=3, fetched=fetched, target_id=1))
         self.made.before_send(self.nodes[number], Spoken(epoch=3, target_id=1))
 
-    def asked(self, question: Question) -> Visit:
+    def asked(self, question: VisitQuestion) -> Visit:
         visit = Visit(question=question, process=self.nodes[1].process, asked_us=self.world.clock.now_us)
         self.made.visited(self.nodes[1], visit)
         return visit
 
-    def answers(self, question: Question, answer: dict[str, Any]) -> None:
+    def answers(self, question: VisitQuestion, answer: dict[str, Any]) -> None:
         visit = self.asked(question)
         visit.answer = cast(Any, answer)
         self.made.visited(self.nodes[1], visit)
@@ -76,17 +76,17 @@ class Case:
 
 def test_the_truth_is_accepted_and_so_is_an_error() -> None:
     case = Case()
-    case.answers(Question.DESCRIBE_QUORUM, quorum())
-    case.answers(Question.DESCRIBE_QUORUM, quorum(error_code=6))
-    case.answers(Question.DESCRIBE_CLUSTER, cluster())
-    case.answers(Question.DESCRIBE_CLUSTER, cluster(error_code=5, brokers=[]))
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum())
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(error_code=6))
+    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster())
+    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(error_code=5, brokers=[]))
     for error in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        case.answers(Question.ADD_IMPOSSIBLE_VOTER, {"error_code": error})
+        case.answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": error})
     case.nodes[1].is_damaged = True
-    case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
+    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
     case.nodes[1].is_damaged = False
     case.world.claims.epochs.add(3)
-    case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
+    case.answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(controller_id=9))
 
 
 @pytest.mark.parametrize(
@@ -102,31 +102,31 @@ def test_the_truth_is_accepted_and_so_is_an_error() -> None:
 )
 def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: str) -> None:
     with pytest.raises(ViolationError, match=seen):
-        Case().answers(Question.DESCRIBE_QUORUM, quorum(**changed))
+        Case().answers(VisitQuestion.DESCRIBE_QUORUM, quorum(**changed))
 
 
 def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
     case.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS
-    case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.nodes[4].status = None
-    case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 
 @pytest.mark.parametrize("changed", [{"controller_id": 2}, {"brokers": [{"broker_id": 1}]}])
 def test_what_is_not_so_of_the_cluster_is_found(changed: dict[str, Any]) -> None:
     with pytest.raises(ViolationError, match="leads the nodes"):
-        Case().answers(Question.DESCRIBE_CLUSTER, cluster(**changed))
+        Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(**changed))
 
 
 def test_a_voter_that_nobody_may_add_is_refused() -> None:
     with pytest.raises(ViolationError, match="answers REQUEST_TIMED_OUT to a voter"):
-        Case().answers(Question.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
+        Case().answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
 
 
 def test_who_waits_for_who_is_gone_or_stands_still_waits_no_more() -> None:
     case = Case()
-    case.asked(Question.DESCRIBE_QUORUM)
+    case.asked(VisitQuestion.DESCRIBE_QUORUM)
     case.nodes[1].disk.io_errors.stalled_until_us = ANSWER_US
     case.world.clock.now_us = ANSWER_US + 1
     case.made.after_event(case.nodes[1], view("leader"))
@@ -137,7 +137,7 @@ def test_who_waits_for_who_is_gone_or_stands_still_waits_no_more() -> None:
 
 def test_a_question_without_an_answer_is_found() -> None:
     case = Case()
-    case.asked(Question.DESCRIBE_CLUSTER)
+    case.asked(VisitQuestion.DESCRIBE_CLUSTER)
     case.world.clock.now_us = ANSWER_US + 1
     with pytest.raises(ViolationError, match="node 1 has not answered DESCRIBE_CLUSTER"):
         case.made.after_event(case.nodes[1], view("leader"))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.membership.operator_answered import OperatorsAreAnswered
 from tests.sim.invariants.fakes import node, view, world
@@ -22,10 +22,10 @@ def leading() -> Any:
     return made
 
 
-def asked_of(leader: Any) -> tuple[Any, OperatorsAreAnswered, Asked]:
+def asked_of(leader: Any) -> tuple[Any, OperatorsAreAnswered, VoterRequest]:
     where = world()
     made = OperatorsAreAnswered(where)
-    asked = Asked(message=cast(Any, "add 4"), process=leader.process, then=lambda _: None, since=0)
+    asked = VoterRequest(message=cast(Any, "add 4"), process=leader.process, then=lambda _: None, since=0)
     made.asked(asked)
     return where, made, asked
 

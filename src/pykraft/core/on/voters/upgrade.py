@@ -7,7 +7,7 @@ Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 
 from __future__ import annotations
 
-from pykraft.core.effects import AnswerWish
+from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader.voter_change import Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
@@ -22,10 +22,10 @@ from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset
 def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
     """Append the level and the voters if all of them support it; a repeated request changes nothing.
 
-    Effects: AppendBatches, AnswerWish.
-    Errors (in AnswerWish): NotLeaderError; UsageError for a downgrade, an unknown level, or a voter that does not
-    support the level or has not told its directory id yet.
-    Source: KIP-853; LeaderState.maybeAppendUpgradedKRaftVersion.
+    Effects: AppendBatches, CompletePendingRequest.
+    Errors (in CompletePendingRequest): NotLeaderError; UsageError for a downgrade, an unknown level, or a voter that
+    does not support the level or has not told its directory id yet. Source: KIP-853;
+    LeaderState.maybeAppendUpgradedKRaftVersion.
     """
     error: PykraftError | None = None
     leader = replica.state
@@ -37,7 +37,7 @@ def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant
         error = _refusal(replica, leader, event.version)
         if error is None and not event.validate_only and event.version != replica.kraft_version:
             _write(replica, leader, event.version, now)
-    replica.outbox.add(AnswerWish(handle=event.handle, error=error))
+    replica.outbox.add(CompletePendingRequest(handle=event.handle, error=error))
 
 
 def on_update_features_request(

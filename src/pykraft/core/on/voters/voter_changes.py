@@ -21,9 +21,9 @@ from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, Membership
 
 STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
 
-Refusal = tuple[ErrorCode, str | None]
+ChangeRefusal = tuple[ErrorCode, str | None]
 """An error and its explanation; the error is NONE when nothing is wrong."""
-ACCEPTED: Refusal = (ErrorCode.NONE, None)
+ACCEPTED: ChangeRefusal = (ErrorCode.NONE, None)
 
 
 def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ErrorCode:
@@ -33,7 +33,7 @@ def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None
     return ErrorCode.NONE if is_known and can_be_dialed else ErrorCode.INVALID_REQUEST
 
 
-def why_not_now(replica: Replica, leader: Leader) -> Refusal:
+def why_not_now(replica: Replica, leader: Leader) -> ChangeRefusal:
     """Why no voter set may be appended now, if so: a change or transfer, nothing committed, or static voters."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
@@ -49,7 +49,7 @@ def why_not_now(replica: Replica, leader: Leader) -> Refusal:
     return behind if behind[0] else why_in_doubt(replica, leader)
 
 
-def why_behind(leader: Leader) -> Refusal:
+def why_behind(leader: Leader) -> ChangeRefusal:
     """Why the storage backlog forbids appending a voter set, if it does."""
     # A voter set is in force from its append on, and follows all earlier proposals in the log. So the leader appends
     # all of those in the same step, and encoding a long backlog would hold up the event loop.
@@ -58,16 +58,16 @@ def why_behind(leader: Leader) -> Refusal:
     return ACCEPTED
 
 
-def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
+def why_in_doubt(replica: Replica, leader: Leader) -> ChangeRefusal:
     """Why no voter set may follow the newest one yet: it is not committed."""
-    offset = replica.membership.voters_offset
+    offset = replica.voter_history.voters_offset
     # With one set in doubt at a time, its majorities overlap with those of the set before it.
     if offset is None or leader.high_watermark is None or offset >= leader.high_watermark:
         return ErrorCode.REQUEST_TIMED_OUT, "the newest voter set is not committed yet: try again"
     return ACCEPTED
 
 
-def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> Refusal:
+def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ChangeRefusal:
     """The checks that additions and removals share; ACCEPTED when none fails."""
     error = leader_only_error(replica, replica.epoch)
     if error:
@@ -126,7 +126,7 @@ def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str 
 
 def is_removed(replica: Replica, leader: Leader) -> bool:
     """True when a voter set without this leader is committed: a removed leader leads only until then."""
-    offset = replica.membership.voters_offset
+    offset = replica.voter_history.voters_offset
     if replica.is_voter or offset is None:
         return False
     return leader.high_watermark is not None and leader.high_watermark > offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Answer, Operation
+from pykraft.sim.facts.history import Operation, OperationOutcome
 from pykraft.sim.invariants.invariant import Invariant
 
 
@@ -24,7 +24,7 @@ class AcknowledgedIsCommitted(Invariant):
 
     def decided(self, operation: Operation) -> None:
         """Remember an acknowledgment, and compare it with the batches already delivered."""
-        if operation.answer is not Answer.COMMITTED:
+        if operation.answer is not OperationOutcome.COMMITTED:
             return
         assert operation.base_offset is not None
         for offset, value in enumerate(operation.values, start=operation.base_offset):

@@ -14,7 +14,7 @@ from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 TIMEOUTS = 6
 """Something is committed within this many fetch timeouts: a leader is given up after three, and disks may be slow."""
@@ -38,7 +38,7 @@ class EveryProposalIsDecided(Invariant):
         if self._open.pop(operation.number, None) is None:
             raise self.violated(f"operation {operation.number} of node {operation.node_id} is answered twice")
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember when a leader commits."""
         if now.leads and now.high_watermark != was.high_watermark:
             self._rose_us[int(node.node_id)] = self.facts.clock.now_us

@@ -14,7 +14,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -25,15 +25,15 @@ class DeliveredIsCommitted(Invariant):
         super().__init__(facts)
         self._given: dict[int, int] = {}
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Remember the delivery until the event is over, because a leader may commit the records in the same event."""
         self._given[int(node.node_id)] = batches[-1].end_offset
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """Remember a loaded snapshot in the same way."""
         self._given[int(node.node_id)] = snapshot_id.offset
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Compare the deliveries with what leaders have committed."""
         del now
         given = self._given.pop(int(node.node_id), 0)

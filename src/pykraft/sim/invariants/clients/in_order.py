@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -25,11 +25,11 @@ class DeliveredOnceInOrder(Invariant):
         super().__init__(facts)
         self._next: dict[int, int] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has new listeners."""
         self._next[int(node.node_id)] = 0
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """Continue at the end of the snapshot, which must lie beyond the last delivery."""
         node_id = int(node.node_id)
         expected = self._next.get(node_id, 0)
@@ -37,7 +37,7 @@ class DeliveredOnceInOrder(Invariant):
             raise self.violated(f"node {node_id} is given a snapshot up to {snapshot_id.offset}, {expected} is next")
         self._next[node_id] = snapshot_id.offset
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Compare with the end of the former batch."""
         node_id = int(node.node_id)
         for batch in batches:

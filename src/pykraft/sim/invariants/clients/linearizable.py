@@ -11,7 +11,7 @@ Source: Herlihy and Wing 1990; Wing and Gong 1993; Lowe 2017 (the checker is `py
 from __future__ import annotations
 
 from pykraft.sim.facts.history import offset_calls, register_calls
-from pykraft.sim.facts.linearizability import Verdict, check, offsets, register
+from pykraft.sim.facts.linearizability import SearchVerdict, check, offsets, register
 from pykraft.sim.invariants.invariant import Invariant
 
 
@@ -22,7 +22,7 @@ class Linearizable(Invariant):
         """Check the whole history."""
         operations = self.facts.history.operations
         for key, calls in register_calls(operations).items():
-            if check(calls, register) is Verdict.NOT_LINEARIZABLE:
+            if check(calls, register) is SearchVerdict.NOT_LINEARIZABLE:
                 raise self.violated(f"no order explains what clients wrote to register {key} and read from it")
-        if check(offset_calls(operations), offsets) is Verdict.NOT_LINEARIZABLE:
+        if check(offset_calls(operations), offsets) is SearchVerdict.NOT_LINEARIZABLE:
             raise self.violated("no order explains the offsets that clients were told")

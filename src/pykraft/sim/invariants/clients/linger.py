@@ -13,7 +13,7 @@ from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 SLACK_MS = 3
 """Host clocks tick in milliseconds, and a wake-up may be one late."""
@@ -28,11 +28,11 @@ class LingerIsBounded(Invariant):
         self._idle_since_ms: dict[int, int] = {}
         """Since when the disk of a node has nothing to do, by the node's clock."""
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Appends that lingered at the former process are gone."""
         self._lingering[int(node.node_id)].clear()
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """The disk is idle from now on."""
         self._idle_since_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
@@ -43,7 +43,7 @@ class LingerIsBounded(Invariant):
             return
         self._lingering[operation.node_id][operation.base_offset] = operation
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check how long the operations in this job lingered."""
         lingering = self._lingering[int(node.node_id)]
         idle_since_ms = self._idle_since_ms.pop(int(node.node_id), None)

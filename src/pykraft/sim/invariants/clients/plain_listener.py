@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class PlainListenerMissesOnlyTheCleaned(Invariant):
@@ -23,11 +23,11 @@ class PlainListenerMissesOnlyTheCleaned(Invariant):
         super().__init__(facts)
         self._next: dict[int, int] = {}
 
-    def listens(self, node: Node, start_offset: int) -> None:
+    def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """The listener of a new process begins here."""
         self._next[int(node.node_id)] = start_offset
 
-    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Compare with the end of the former batch."""
         for batch in batches:
             expected = self._next[int(node.node_id)]
@@ -35,7 +35,7 @@ class PlainListenerMissesOnlyTheCleaned(Invariant):
                 raise self.violated(f"node {node.node_id} gives offset {batch.base_offset}, {expected} is next")
             self._next[int(node.node_id)] = batch.end_offset
 
-    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
         """Compare the gap with the listener's position and the log start."""
         expected = self._next[int(node.node_id)]
         log_start_offset = node.status.log_start_offset if node.status is not None else start_offset

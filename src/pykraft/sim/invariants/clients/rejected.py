@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Answer, Operation
+from pykraft.sim.facts.history import Operation, OperationOutcome
 from pykraft.sim.invariants.invariant import Invariant
 
 
@@ -24,7 +24,7 @@ class RejectedStaysOut(Invariant):
 
     def decided(self, operation: Operation) -> None:
         """Remember a rejection."""
-        if operation.answer is Answer.REJECTED:
+        if operation.answer is OperationOutcome.REJECTED:
             self._rejected.update(operation.values)
             self._compare(operation.values)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -25,20 +25,20 @@ class LeaderIsToldInTime(Invariant):
         self._given_epoch: dict[int, int] = {}
         self._told: dict[int, tuple[int, int | None]] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has new listeners."""
         self._given_epoch[int(node.node_id)] = 0
         self._told[int(node.node_id)] = (0, None)
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Remember how far the listener is."""
         self._given_epoch[int(node.node_id)] = batches[-1].epoch
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """A snapshot counts for the records before its end."""
         self._given_epoch[int(node.node_id)] = snapshot_id.epoch
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """Compare the news with what the listener got, and with what it was told before."""
         node_id = int(node.node_id)
         given = self._given_epoch.get(node_id, 0)

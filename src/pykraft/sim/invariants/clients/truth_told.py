@@ -14,9 +14,9 @@ from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
-from pykraft.sim.facts.visit import Question, Visit
+from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import NodeId
 
@@ -47,7 +47,7 @@ class ClientsAreToldTheTruth(Invariant):
         self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
         """By node, epoch and target: the process that first fetched there, and the number of answers it had then."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember the fetch offset of a replica."""
         if spoken.fetched is not None:
             key = (int(node.node_id), spoken.epoch)
@@ -56,7 +56,7 @@ class ClientsAreToldTheTruth(Invariant):
             if node.process is not None and self._first.get(asked, (None, 0))[0] is not node.process:
                 self._first[asked] = (node.process, node.process.wiretap.answers[spoken.target_id or 0])
 
-    def visited(self, node: Node, visit: Visit) -> None:
+    def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
         if visit.answer is None:
             self._asked[visit] = self._known(node)
@@ -67,16 +67,16 @@ class ClientsAreToldTheTruth(Invariant):
         if self.facts.claims.is_any:
             return  # Leader and offsets may come from a stranger.
         match visit.question:
-            case Question.DESCRIBE_QUORUM:
+            case VisitQuestion.DESCRIBE_QUORUM:
                 self._look_at_quorum(node, visit.answer, moments)
-            case Question.DESCRIBE_CLUSTER:
+            case VisitQuestion.DESCRIBE_CLUSTER:
                 self._look_at_cluster(node, visit.answer, moments)
-            case Question.ADD_IMPOSSIBLE_VOTER:
+            case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
                 error = ErrorCode(visit.answer["error_code"])
                 if error not in REFUSALS:
                     raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Look for a question that has waited too long."""
         del now
         now_us = self.facts.clock.now_us
@@ -87,13 +87,13 @@ class ClientsAreToldTheTruth(Invariant):
             elif visit.process is node.process and waited_us > ANSWER_US and not node.was_paused_since(visit.asked_us):
                 raise self.violated(f"node {node.node_id} has not answered {visit.question.name} in {waited_us} us")
 
-    def _known(self, node: Node) -> _Known:
+    def _known(self, node: SimulatedNode) -> _Known:
         status = node.status
         assert status is not None
         voters = self.facts.members.voters_of(node).ids
         return _Known(status.epoch, voters, status.leader_id, status.log_end_offset)
 
-    def _look_at_quorum(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
+    def _look_at_quorum(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         partition = answer["topics"][0]["partitions"][0]
         if answer["error_code"] or partition["error_code"]:
             return
@@ -125,7 +125,7 @@ class ClientsAreToldTheTruth(Invariant):
         if not least <= end_offset <= most:
             raise self.violated(f"{said} that replica {replica_id} is at {end_offset}; it is at {least} to {most}")
 
-    def _must_be_listed(self, other: Node, leader: Node, listed: set[int]) -> bool:
+    def _must_be_listed(self, other: SimulatedNode, leader: SimulatedNode, listed: set[int]) -> bool:
         """True for a follower that the list lacks although this leader has answered its Fetches."""
         status, other_id = other.status, int(other.node_id)
         assert leader.status is not None
@@ -135,7 +135,7 @@ class ClientsAreToldTheTruth(Invariant):
         is_its = (status.epoch, status.leader_id) == (leader.status.epoch, leader.node_id)
         return is_its and process.wiretap.answers[int(leader.node_id)] > answered + OTHER_ANSWERS
 
-    def _look_at_cluster(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
+    def _look_at_cluster(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         if answer["error_code"]:
             return
         told = {broker["broker_id"] for broker in answer["brokers"]}

@@ -9,7 +9,7 @@ Source: ours; Kafka's ``RaftLog.flush`` and ``truncateToEndOffset``; etcd's appe
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class PersistedIsDurable(Invariant):
@@ -19,7 +19,7 @@ class PersistedIsDurable(Invariant):
     while; nor while the platter has a snapshot that holds more and that the node does not know of yet.
     """
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """Compare the platter with the node's own view."""
         assert node.status is not None
         if node.is_damaged or self.facts.platters.has_news(node):

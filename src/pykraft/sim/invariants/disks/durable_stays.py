@@ -14,7 +14,7 @@ from pykraft.core.effects import TruncateTo
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
@@ -28,26 +28,26 @@ class AcknowledgedSurvivesRestart(Invariant):
         super().__init__(facts)
         self._told: dict[int, LogEnd] = {}
 
-    def lost(self, node: Node) -> None:
+    def lost(self, node: SimulatedNode) -> None:
         """The node cannot know that its disk lied."""
         self._told.pop(int(node.node_id), None)
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The new disk has acknowledged nothing."""
         self._told.pop(int(node.node_id), None)
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember the acknowledgment."""
         if spoken.fetched is not None:
             self._told[int(node.node_id)] = spoken.fetched
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """A truncation lowers what was acknowledged."""
         told = self._told.get(int(node.node_id))
         if isinstance(job, TruncateTo) and told is not None:
             self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.end_offset))
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Compare with what recovery found."""
         told, status = self._told.get(int(node.node_id)), node.status
         if told is None or status is None or node.is_damaged or self.facts.ledger(node).last_epoch > told.epoch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
@@ -23,11 +23,11 @@ class EmptiedReturnsWhole(Invariant):
         self._owed: dict[int, dict[int, Entry]] = {}
         """By node: the batches that its disk held, by base offset."""
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """A wiped node returns only when its former copies no longer count."""
         self._owed.pop(int(node.node_id), None)
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """Remember what its platter holds."""
         owed = self._owed.setdefault(int(node.node_id), {})
         offset, end_offset = 0, self.facts.platters.end_offset(node)
@@ -40,7 +40,7 @@ class EmptiedReturnsWhole(Invariant):
             owed[entry.base_offset] = entry
             offset = entry.end_offset
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Check whether the node takes part, and what it holds."""
         node_id = int(node.node_id)
         if node_id not in self._owed:

@@ -15,7 +15,7 @@ from typing import Final
 from pykraft.protocol.batch import scan
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.disk import Directory
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 LOG: Final = ".log"
 OFFSETS: Final = (".index", struct.Struct(">ii"))
@@ -25,7 +25,7 @@ TIMES: Final = (".timeindex", struct.Struct(">qi"))
 class IndexesAreOfTheirLogs(Invariant):
     """Each index entry matches a batch in position, last offset and timestamp."""
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Recovery has rewritten the indexes."""
         self._look(node)
 
@@ -35,7 +35,7 @@ class IndexesAreOfTheirLogs(Invariant):
             if node.process is not None and node.process.is_lane_idle:
                 self._look(node)
 
-    def _look(self, node: Node) -> None:
+    def _look(self, node: SimulatedNode) -> None:
         directory = node.disk.directory(node.config.partition_directory)
         if directory is None or node.is_damaged or node.disk.is_rotten:
             return
@@ -43,7 +43,7 @@ class IndexesAreOfTheirLogs(Invariant):
             if name.endswith(LOG):
                 self._compare(node, directory, name.removesuffix(LOG))
 
-    def _compare(self, node: Node, directory: Directory, stem: str) -> None:
+    def _compare(self, node: SimulatedNode, directory: Directory, stem: str) -> None:
         """Check one segment."""
         positions: dict[int, int] = {}
         times: set[tuple[int, int]] = set()

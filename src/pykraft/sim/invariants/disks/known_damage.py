@@ -12,7 +12,7 @@ from typing import Final
 from pykraft.core.quarantine import DAMAGES_MAX
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset
 
 OVER: Final = "out of quarantine"
@@ -26,16 +26,16 @@ class DamageStaysKnown(Invariant):
         super().__init__(facts)
         self._known: dict[int, tuple[tuple[str, Offset], ...]] = {}
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The new disk has no damage."""
         self._known.pop(int(node.node_id), None)
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """A quarantine is over; the next one may begin before the ordered lane is idle."""
         if text.startswith(OVER):
             self._known.pop(int(node.node_id), None)
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """Compare the recorded damage with what was recorded before."""
         node_id, quarantine = int(node.node_id), node.status.quarantine if node.status is not None else None
         if quarantine is None:

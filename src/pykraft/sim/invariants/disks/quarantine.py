@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class DamagedTakesNoPart(Invariant):
     """A node in quarantine grants nothing, and is neither a candidate nor a leader."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Check a granted vote against the node's state when the request came."""
         asked = spoken.granted
         if asked is not None and asked.is_voter_damaged:
@@ -25,7 +25,7 @@ class DamagedTakesNoPart(Invariant):
             seen = f"node {node.node_id} gives {asked.candidate_id} its {what} in epoch {asked.epoch}"
             raise self.violated(f"{seen}, and part of its log is lost")
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check the role of the node."""
         del was
         if node.is_damaged and (now.leads or now.is_prospective or now.role == "candidate"):

@@ -12,7 +12,7 @@ from pykraft.core.effects import EnterQuarantine
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class DamageIsReal(Invariant):
@@ -22,22 +22,22 @@ class DamageIsReal(Invariant):
         super().__init__(facts)
         self._damaged: set[int] = set()
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Check what recovery reports."""
         if node.is_damaged:
             self._look(node)
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check damage that the running node found."""
         if isinstance(job, EnterQuarantine):
             self._look(node)
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """The quarantine is over once its file is durably removed; a node that ends earlier finds the file again."""
         if not node.is_damaged:
             self._damaged.discard(int(node.node_id))
 
-    def _look(self, node: Node) -> None:
+    def _look(self, node: SimulatedNode) -> None:
         """A damaged node stays in quarantine until it is repaired, even when the rot has been cut off."""
         node_id = int(node.node_id)
         if node_id not in self._damaged and not node.disk.is_rotten:

@@ -16,7 +16,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class DamagedReturnsWhole(Invariant):
@@ -29,17 +29,17 @@ class DamagedReturnsWhole(Invariant):
         self._noted: set[int] = set()
         """Nodes whose disk records the damage, or should."""
 
-    def lost(self, node: Node) -> None:
+    def lost(self, node: SimulatedNode) -> None:
         """The node cannot know that its disk lied; but damage that is recorded stays recorded."""
         if int(node.node_id) not in self._noted:
             self._owed.pop(int(node.node_id), None)
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """A wiped node returns only when its former copies no longer count."""
         self._owed.pop(int(node.node_id), None)
         self._noted.discard(int(node.node_id))
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Recovery found damage and recorded it, or found a record of it, or neither."""
         if node.is_damaged:
             self._owes(node)
@@ -47,19 +47,19 @@ class DamagedReturnsWhole(Invariant):
         else:
             self._is_back(node)
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """The running node found damage, or its quarantine is over."""
         if isinstance(job, EnterQuarantine):
             self._owes(node)
         elif isinstance(job, LeaveQuarantine):
             self._is_back(node)
 
-    def persisted(self, node: Node) -> None:
+    def persisted(self, node: SimulatedNode) -> None:
         """Damage that the running node found is recorded by now."""
         if node.is_damaged:
             self._noted.add(int(node.node_id))
 
-    def _owes(self, node: Node) -> None:
+    def _owes(self, node: SimulatedNode) -> None:
         """Remember what the platter holds beyond the end of the log; nothing of it has been cut off yet."""
         assert node.status is not None
         owed = self._owed.setdefault(int(node.node_id), {})
@@ -71,7 +71,7 @@ class DamagedReturnsWhole(Invariant):
             owed[entry.base_offset] = entry
             offset = entry.end_offset
 
-    def _is_back(self, node: Node) -> None:
+    def _is_back(self, node: SimulatedNode) -> None:
         self._noted.discard(int(node.node_id))
         ledger = self.facts.ledger(node)
         for offset, entry in self._owed.pop(int(node.node_id), {}).items():

@@ -12,14 +12,14 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import scan
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class ServedIsSound(Invariant):
     """A node whose disk has lied answers a Fetch only with batches that are as they were written."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Check the records in an answer."""
         if not spoken.served:
             return

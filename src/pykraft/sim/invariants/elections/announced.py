@@ -14,7 +14,7 @@ from pykraft.core.state import Leader
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 FETCH_TIMEOUTS: Final = 4
@@ -32,21 +32,21 @@ class SilentVotersAreTold(Invariant):
         self._led_since_us: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember when a leadership begins, and when the voters change."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._led_since_us[int(node.node_id)] = self.facts.clock.now_us
 
-    def dialed(self, node: Node, target_id: int) -> None:
+    def dialed(self, node: SimulatedNode, target_id: int) -> None:
         """The node tries to reach another one."""
         self._tried_us[int(node.node_id), target_id] = self.facts.clock.now_us
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """The node sends another one a request."""
         if spoken.target_id is not None:
             self._tried_us[int(node.node_id), spoken.target_id] = self.facts.clock.now_us
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check the voters that do not fetch."""
         now_us, node_id = self.facts.clock.now_us, int(node.node_id)
         if not now.leads or now_us < self._next_us.get(node_id, 0):

@@ -16,7 +16,7 @@ from pykraft.core.state import Leader
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 FETCH_TIMEOUTS = 3
 """Two windows of 1.5 fetch timeouts: the last one in which a majority fetched, and the one in which it did not."""
@@ -37,12 +37,12 @@ class LeaderWithoutMajorityResigns(Invariant):
         self._unsent: dict[tuple[int, int], tuple[int, int]] = {}
         """By sender and receiver: bytes that had not arrived, and when enough of them last did (mono ms)."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember when a leadership begins, and when it continues with other voters."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._began_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check when the voters of a leader last fetched."""
         now_us = self.facts.clock.now_us
         node_id = int(node.node_id)
@@ -71,7 +71,7 @@ class LeaderWithoutMajorityResigns(Invariant):
             seen = f"leader {node.node_id} of epoch {now.epoch} leads on"
             raise self.violated(f"{seen}, no majority has fetched from it for {silent_ms} ms")
 
-    def _sent_ms(self, node: Node, voter_id: int) -> int:
+    def _sent_ms(self, node: SimulatedNode, voter_id: int) -> int:
         """When enough bytes from this leader last arrived at that voter; updates it."""
         key = int(node.node_id), voter_id
         unsent_bytes = self.facts.network.unsent_between(*key)

@@ -13,7 +13,7 @@ from pykraft.core.quorum import majority_of
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import ReplicaKey
 
@@ -26,12 +26,12 @@ class LeaderHasItsVotes(Invariant):
         self._votes: defaultdict[tuple[int, int], set[ReplicaKey]] = defaultdict(set)
         """By epoch and candidate."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember who voted for whom; candidates vote for themselves."""
         if spoken.candidate_id is not None:
             self._votes[spoken.epoch, spoken.candidate_id].add(node.key)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Count the votes of a new leader."""
         if not now.leads or (was.leads and was.epoch == now.epoch):
             return

@@ -12,7 +12,7 @@ from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 ELECTIONS_MAX = 2**16
 """Far more elections than a world has, including what a budget gains in that time."""
@@ -25,12 +25,12 @@ class EpochsGrowWithinBudget(Invariant):
         super().__init__(facts)
         self._starts = 0
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process adds a budget."""
         del node
         self._starts += 1
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Compare a node's epoch with the elections and budgets of all."""
         bound = ELECTIONS_MAX + self._starts * EPOCHS_PER_DAY
         if now.epoch > bound:

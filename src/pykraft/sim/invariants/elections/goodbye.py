@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class GoodbyesAreHeeded(Invariant):
@@ -21,11 +21,11 @@ class GoodbyesAreHeeded(Invariant):
         super().__init__(facts)
         self._departures: dict[int, int] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has received nothing yet."""
         self._departures.pop(int(node.node_id), None)
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check what a node does that has just received such a request."""
         process, node_id = node.process, int(node.node_id)
         departures = process.wiretap.departures if process is not None else []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 OBSERVER_ROLES = frozenset({"unattached", "unattached-voted", "observer"})
 LEAVING_ROLES = frozenset({"leader", "resigned"})
@@ -28,7 +28,7 @@ MAY_RESIGN = frozenset({"leader", "candidate"})
 class LegalMoves(Invariant):
     """No node is a candidate without pre-votes, a leader without a candidacy, or resigned without having led."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Compare the role with the former one."""
         if not now.is_up:
             return
@@ -44,7 +44,7 @@ class LegalMoves(Invariant):
         if len(now.voters) > 1 and not self._may_follow(was, now):
             raise self.violated(who)
 
-    def _is_leaving(self, node: Node, was: View, now: View) -> bool:
+    def _is_leaving(self, node: SimulatedNode, was: View, now: View) -> bool:
         """True for a node that will be an observer soon, but may still act as a voter or leader."""
         begins = now.leads and (was.role, was.epoch) != (now.role, now.epoch)
         has_led = now.role in LEAVING_ROLES and not begins

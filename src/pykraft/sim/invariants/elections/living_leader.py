@@ -14,7 +14,7 @@ from pykraft.core.state import Follower
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 GIVEN_UP: Final = "is given up as the leader"
 """What a host reports when its leader contradicts what it knows."""
@@ -41,12 +41,12 @@ class LivingLeaderIsFollowed(Invariant):
         super().__init__(facts)
         self._following: dict[int, _Following] = {}
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """A follower leaves a leader that contradicts itself."""
         if GIVEN_UP in text:
             self._following.pop(int(node.node_id), None)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check whether a follower that left its leader had a reason to."""
         following = self._following.get(int(node.node_id))
         is_campaign = was.role == "follower" and now.is_prospective and was.epoch == now.epoch
@@ -58,7 +58,7 @@ class LivingLeaderIsFollowed(Invariant):
             seen = f"node {node.node_id} campaigns {silent_ms} ms after it took something from {following.leader_id}"
             raise self.violated(f"{seen}, its leader of epoch {following.epoch}")
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Remember what a follower got."""
         node_id, process = int(node.node_id), node.process
         raft = process.host.raft if process is not None else None

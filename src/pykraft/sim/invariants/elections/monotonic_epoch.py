@@ -10,7 +10,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class MonotonicEpoch(Invariant):
@@ -20,15 +20,15 @@ class MonotonicEpoch(Invariant):
         super().__init__(facts)
         self._durable: dict[int, int] = {}
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """Its epoch begins anew."""
         self._durable.pop(node.node_id, None)
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """Its durable epoch is an earlier one."""
         self.wiped(node)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Compare the disk with its former state, and memory with the disk."""
         del was
         durable, known = now.disk.epoch, self._durable.get(node.node_id, 0)

@@ -9,14 +9,14 @@ Source: Raft paper §5.1 (stable storage before responding); KIP-595 §Vote (the
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class LeaderIsDurableFirst(Invariant):
     """No answer to a Vote names its sender as the leader of an epoch that a power loss now would not leave it."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the answer with the node's platter."""
         if spoken.leader_id != int(node.node_id):
             return

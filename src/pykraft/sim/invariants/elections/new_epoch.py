@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class EpochBeginsWithCandidate(Invariant):
@@ -21,7 +21,7 @@ class EpochBeginsWithCandidate(Invariant):
         super().__init__(facts)
         self._highest = 0
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check epochs that no node was in before."""
         if not now.is_up or now.epoch <= self._highest:
             return

@@ -9,14 +9,14 @@ Source: KIP-595 §Vote, §BeginQuorumEpoch, §EndQuorumEpoch (FENCED_LEADER_EPOC
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class OldEpochsAreFenced(Invariant):
     """No request of an epoch below the one in its answer is answered without an error."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the epoch of the request with that of the answer."""
         served = spoken.served_epoch
         if served is not None and served < spoken.epoch:

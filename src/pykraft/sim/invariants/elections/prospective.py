@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 ELECTION_TIMEOUTS = 25
 """Chance, and nodes that catch up, may cost this many rounds of pre-votes."""
@@ -29,13 +29,13 @@ class NoLastingProspective(Invariant):
         """From now on time counts."""
         self._is_quiet = True
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """A node that has a leader, leads, or is a candidate is not stuck."""
         del was
         if not now.is_up or not (now.is_prospective or now.role.startswith("unattached")):
             self._since_us.pop(int(node.node_id), None)
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check how long the node has been without a leader."""
         node_id = int(node.node_id)
         if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:

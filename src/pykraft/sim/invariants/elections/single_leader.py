@@ -9,7 +9,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class SingleLeader(Invariant):
@@ -19,7 +19,7 @@ class SingleLeader(Invariant):
         super().__init__(facts)
         self._leaders: dict[int, int] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Compare what the node knows with what was seen before."""
         del node, was
         for epoch, leader_id in ((now.epoch, now.leader_id), (now.disk.epoch, now.disk.leader_id)):

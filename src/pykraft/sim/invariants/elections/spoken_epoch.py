@@ -8,14 +8,14 @@ Source: Raft paper §5.1 (currentTerm is updated on stable storage before respon
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class EpochIsDurableFirst(Invariant):
     """No frame leaves with an epoch above the one that a power loss now would leave."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the frame with the platter."""
         durable = self.facts.platters.election(node).epoch
         if spoken.epoch > durable:

@@ -13,7 +13,7 @@ from pykraft.core.quorum import majority_of
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import VoterSet
 
 
@@ -28,7 +28,7 @@ class StableLeadership(Invariant):
         self._asking: dict[int, tuple[int, VoterSet]] = {}
         """Nodes that ask for pre-votes: since which change, and which voters."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember who hears a leader and who asks for pre-votes; then check candidates."""
         self._news += 1
         node_id = int(node.node_id)

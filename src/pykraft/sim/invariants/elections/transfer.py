@@ -13,7 +13,7 @@ from typing import Final
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import ReplicaKey
 
@@ -28,12 +28,12 @@ class TransferLeavesNothing(Invariant):
         self._asked: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember how far each replica is."""
         if spoken.fetched is not None:
             self._asked[node.key] = (spoken.epoch, spoken.fetched.offset)
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """Check the target's last Fetch, and what is committed."""
         said = SAID.match(text)
         if said is None or node.status is None:

@@ -14,7 +14,7 @@ from typing import Final
 from pykraft.core.state import Leader
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import NodeId
 
 BEGINS: Final = "transferring the leadership of epoch"
@@ -30,12 +30,12 @@ class TransferPausesAreShort(Invariant):
         self._begun_ms: dict[int, int] = {}
         self._rests_ms: dict[int, int] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process knows of no transfer."""
         self._begun_ms.pop(int(node.node_id), None)
         self._rests_ms.pop(int(node.node_id), None)
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """A transfer begins, or has failed."""
         node_id, now_ms = int(node.node_id), node.clock.instant.mono_ms
         if text.startswith(BEGINS):
@@ -44,7 +44,7 @@ class TransferPausesAreShort(Invariant):
         elif FAILED in text and node_id in self._begun_ms:
             self._rests_ms[node_id] = now_ms + REST_FACTOR * (now_ms - self._begun_ms.pop(node_id))
 
-    def _look(self, node: Node, target_id: int, now_ms: int) -> None:
+    def _look(self, node: SimulatedNode, target_id: int, now_ms: int) -> None:
         who = f"leader {node.node_id} begins a transfer to node {target_id}"
         rest_ms = self._rests_ms.get(int(node.node_id), now_ms) - now_ms
         if rest_ms > 0:

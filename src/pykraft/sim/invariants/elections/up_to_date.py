@@ -14,7 +14,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
@@ -26,15 +26,15 @@ class CandidateIsUpToDate(Invariant):
         self._votes: dict[int, tuple[int, int]] = {}
         """By node: epoch and candidate of its newest vote, if it had no record of that epoch then."""
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The node knows of no vote."""
         self._votes.pop(int(node.node_id), None)
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """The node knows of no vote."""
         self.wiped(node)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember a new vote on the disk."""
         epoch, voted_id = now.disk.epoch, now.disk.voted_id
         if was.disk == now.disk or voted_id is None:
@@ -42,7 +42,7 @@ class CandidateIsUpToDate(Invariant):
         if self.facts.platters.end(node).epoch < epoch:
             self._votes[int(node.node_id)] = (epoch, voted_id)
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the logs as they were when the request came."""
         asked = spoken.granted
         if asked is None or asked.voter_log is None or asked.candidate_log.is_at_least(asked.voter_log):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
@@ -20,18 +20,18 @@ class OneVote(Invariant):
         super().__init__(facts)
         self._votes: dict[tuple[int, int], int] = {}
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The node has forgotten its votes, but none of them counts any more when it returns."""
         self._votes = {key: candidate_id for key, candidate_id in self._votes.items() if key[0] != node.node_id}
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """As after a wipe."""
         self.wiped(node)
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """Its votes may still count, so it must not vote otherwise in any of those epochs."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare a vote with the platter and with former votes."""
         if spoken.candidate_id is None:
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class VotesAreForCandidates(Invariant):
@@ -20,7 +20,7 @@ class VotesAreForCandidates(Invariant):
         super().__init__(facts)
         self._candidates: set[tuple[int, int]] = set()
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember candidates; check votes."""
         if now.role in {"candidate", "leader"}:
             self._candidates.add((now.epoch, int(node.node_id)))

@@ -9,14 +9,14 @@ Source: KIP-853 §Directory id; KAFKA-14077; Kafka ``KafkaRaftClient.handleVoteR
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class VotesAreOfTheDisk(Invariant):
     """A node that grants a vote has the directory id that the request names."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the directory id in the request with the node's."""
         asked = spoken.granted
         if asked is not None and asked.voter_directory_id not in (None, node.key.directory_id):

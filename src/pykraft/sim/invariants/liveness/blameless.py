@@ -19,7 +19,7 @@ from typing import Final
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 CLOSING: Final = "closing "
 GIVEN_UP: Final = " is given up as the leader "
@@ -32,22 +32,22 @@ class NobodyIsBlamed(Invariant):
         super().__init__(facts)
         self._forgetful: set[int] = set()
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The node has forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
-    def emptied(self, node: Node) -> None:
+    def emptied(self, node: SimulatedNode) -> None:
         """The node knows that it has forgotten, so it must not accuse anybody."""
 
-    def forgot_votes(self, node: Node) -> None:
+    def forgot_votes(self, node: SimulatedNode) -> None:
         """The node may have forgotten that it led."""
         self._forgetful.add(int(node.node_id))
 
-    def lost(self, node: Node) -> None:
+    def lost(self, node: SimulatedNode) -> None:
         """The node may have forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """Check whether the node accuses another one."""
         blames = text.startswith(CLOSING) or GIVEN_UP in text
         if not blames or self.facts.claims.is_any or int(node.node_id) in self._forgetful:

@@ -14,7 +14,7 @@ from pykraft.sim.facts.calm import Calm, transfer_us
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 ELECTION_TIMEOUTS = 25
 """A calm majority elects a leader within this many election timeouts, even when votes are split repeatedly."""
@@ -38,7 +38,7 @@ class CalmQuorumCommits(Invariant):
             timeouts_ms * US_PER_MS + transfer_us(self.facts.scenario, self.facts.network.byte_us) + 4 * work.period_us
         )
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check whether anything was committed recently."""
         del node, now
         if not self._calm.is_due():

@@ -13,7 +13,7 @@ from collections import deque
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 SECOND_US = 1_000_000
@@ -28,7 +28,7 @@ class StrangersAreAskedSeldom(Invariant):
         super().__init__(facts)
         self._asked: dict[int, deque[int]] = {}
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Count the requests of the last second."""
         if spoken.target_id != STRANGER_ID:
             return

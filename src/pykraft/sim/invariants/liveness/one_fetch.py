@@ -17,7 +17,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 HALF_MS_US = 500
@@ -32,17 +32,17 @@ class OneFetchInFlight(Invariant):
         self._news: Counter[int] = Counter()
         self._sent: dict[int, tuple[object, int]] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Count the changes of state that make a process forget its requests."""
         if (was.role, was.epoch, was.leader_id) != (now.role, now.epoch, now.leader_id):
             self._news[int(node.node_id)] += 1
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """A process that finds its log damaged, or replaces it, forgets its requests about the former log."""
         if isinstance(job, EnterQuarantine | InstallSnapshot):
             self._news[int(node.node_id)] += 1
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Check whether the former Fetch is still open."""
         process, status, node_id = node.process, node.status, int(node.node_id)
         if spoken.fetched is None or process is None or status is None or spoken.target_id != status.leader_id:

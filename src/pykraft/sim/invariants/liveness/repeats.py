@@ -12,7 +12,7 @@ from typing import Final
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 WINDOW_US: Final = 1_000_000
 CLOSING: Final = "closing the connection"
@@ -27,12 +27,12 @@ class NobodyRepeatsItself(Invariant):
         super().__init__(facts)
         self._said: dict[tuple[int, str], deque[int]] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process may report it again."""
         for key in [key for key in self._said if key[0] == int(node.node_id)]:
             del self._said[key]
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """Count the line. Lines about closed connections do not count: each has its reason, and a back-off follows."""
         if text.startswith(CLOSING) or self.facts.claims.is_any:
             return  # Another bound applies to what strangers make nodes report.

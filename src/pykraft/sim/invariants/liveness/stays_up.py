@@ -10,7 +10,7 @@ from pathlib import Path
 from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.paths import LOG
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import parse_snapshot_file
 
 
@@ -20,7 +20,7 @@ class NodesStayUp(Invariant):
     A lost sector must not keep a node down, and a damaged snapshot must not end one that has a newer snapshot.
     """
 
-    def stopped(self, node: Node, error: Exception | None) -> None:
+    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
         """Check why it stopped; a disk that lies may cause anything."""
         is_start = node.process is None
         if is_start and isinstance(error, ReadError) and str(error.path).endswith(LOG):
@@ -30,7 +30,7 @@ class NodesStayUp(Invariant):
         if error is not None and not node.disk.explains(error) and not node.disk.is_rotten:
             raise self.violated(f"node {node.node_id} stopped: {error}")
 
-    def _is_of_no_use(self, node: Node, path: object) -> bool:
+    def _is_of_no_use(self, node: SimulatedNode, path: object) -> bool:
         """True for a snapshot older than the newest one that the running process knows: it is not needed."""
         found = parse_snapshot_file(Path(str(path)).name)
         raft = node.host.raft if node.host is not None else None

@@ -15,7 +15,7 @@ from pykraft.core.state import Follower
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 FETCH_TIMEOUTS = 3
 """The window in which enough came for the last time, the one in which too little comes, and one for slow clocks."""
@@ -40,12 +40,12 @@ class NobodyWaitsForATrickle(Invariant):
         self._waiting: dict[int, _Waiting] = {}
         self._next_us: dict[int, int] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """A change of role or epoch, however short, interrupts the wait."""
         if (was.role, was.epoch) != (now.role, now.epoch):
             self._waiting.pop(int(node.node_id), None)
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check how much has come of the answer that a follower waits for."""
         node_id, now_us = int(node.node_id), self.facts.clock.now_us
         if now_us < self._next_us.get(node_id, 0):

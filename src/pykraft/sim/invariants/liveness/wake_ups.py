@@ -13,7 +13,7 @@ from typing import Final
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 WINDOW_MS: Final = 1_000
 WAKE_UPS_MAX: Final = 600
@@ -27,11 +27,11 @@ class NobodyWakesForNothing(Invariant):
         super().__init__(facts)
         self._rang_ms: dict[int, deque[int]] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has a new timer."""
         self._rang_ms[int(node.node_id)] = deque()
 
-    def woken(self, node: Node) -> None:
+    def woken(self, node: SimulatedNode) -> None:
         """Count the wake-up."""
         now_ms = node.clock.instant.mono_ms
         rang_ms = self._rang_ms.setdefault(int(node.node_id), deque())

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class AppendedEpochIsKnown(Invariant):
     """The epoch of an appended batch is at most the node's own, and equal to it for a leader."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Compare the batches with the node's epoch."""
         status = node.status
         if not isinstance(job, AppendBytes) or status is None:

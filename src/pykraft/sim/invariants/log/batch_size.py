@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 OPERATIONS_LOOKED_AT = 2_000
 """The newest calls of clients; a leader appends only what was proposed recently."""
@@ -19,7 +19,7 @@ OPERATIONS_LOOKED_AT = 2_000
 class BatchesFitAnswers(Invariant):
     """No leader appends a batch of several proposals that is larger than what a Fetch asks for."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check what a leader appends."""
         if not isinstance(job, AppendBytes) or node.status is None or not node.status.leads:
             return

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class CommittedAlike(Invariant):
@@ -20,7 +20,7 @@ class CommittedAlike(Invariant):
         super().__init__(facts)
         self._batches: dict[int, tuple[int, int, bytes]] = {}
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Compare each batch with its first delivery."""
         for batch in batches:
             found = (batch.end_offset, batch.epoch, bytes(batch.data))

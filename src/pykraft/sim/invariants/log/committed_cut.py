@@ -11,13 +11,13 @@ from __future__ import annotations
 from pykraft.core.effects import InstallSnapshot, TruncateTo
 from pykraft.log.lane import Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class CommittedIsNeverCut(Invariant):
     """No truncation, and no snapshot that ends before it, removes a batch that some leader counted as committed."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check what a truncation, or a snapshot that replaces the log, removes."""
         if not isinstance(job, TruncateTo | InstallSnapshot):
             return

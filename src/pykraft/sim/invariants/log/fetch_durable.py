@@ -10,14 +10,14 @@ Source: KIP-595 §Fetch (the fetch offset is the acknowledgment); etcd ``raft/do
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 
 
 class FetchIsDurableFirst(Invariant):
     """The log on the platter, or the snapshot that replaces it, ends at the offset and epoch in the Fetch."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the Fetch with the platter."""
         fetched, status = spoken.fetched, node.status
         if (

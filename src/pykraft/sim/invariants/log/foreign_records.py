@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class StrangersAddNothing(Invariant):
     """No log appends a batch that a stranger sent."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Look for a stranger's batches in what is appended."""
         if not isinstance(job, AppendBytes) or not self.facts.claims.batches:
             return

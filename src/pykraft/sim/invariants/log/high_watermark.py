@@ -8,7 +8,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class MonotonicHighWatermark(Invariant):
@@ -19,7 +19,7 @@ class MonotonicHighWatermark(Invariant):
         self._highest = 0
         self._epoch = 0
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check only the newest leader so far: an older one may still run without knowing that it was replaced."""
         del was
         if not now.leads or now.epoch < self._epoch or now.high_watermark is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class LeaderCompleteness(Invariant):
@@ -19,9 +19,9 @@ class LeaderCompleteness(Invariant):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._newest: tuple[int, Node] | None = None
+        self._newest: tuple[int, SimulatedNode] | None = None
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check a new leader, and the newest leader again when an older one commits more."""
         if not now.leads:
             return
@@ -35,7 +35,7 @@ class LeaderCompleteness(Invariant):
             if status is not None and status.leads and status.epoch == epoch:
                 self._look(epoch, newest)
 
-    def _look(self, epoch: int, leader: Node) -> None:
+    def _look(self, epoch: int, leader: SimulatedNode) -> None:
         committed = self.facts.committed.entries
         if not committed:
             return

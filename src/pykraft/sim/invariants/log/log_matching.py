@@ -15,7 +15,7 @@ from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class LogMatching(Invariant):
@@ -27,7 +27,7 @@ class LogMatching(Invariant):
         self._only: dict[tuple[int, int], int] = {}
         """The only node that ever appended this batch."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Compare an appended batch with its first appearance."""
         if not isinstance(job, AppendBytes):
             return

@@ -17,7 +17,7 @@ from pykraft.core.quorum import majority_of
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import ReplicaKey
 
@@ -33,17 +33,17 @@ class MajorityHoldsHighWatermark(Invariant):
         self._former: dict[int, tuple[int, int]] = {}
         """By node: the same for a disk that was wiped since."""
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """Its last Fetch may still be counted, or be under way."""
         if node.key in self._told:
             self._former[int(node.node_id)] = self._told.pop(node.key)
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember the acknowledgment."""
         if spoken.fetched is not None:
             self._told[node.key] = (spoken.epoch, spoken.fetched.offset)
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check when a leader's high watermark rises above all former ones."""
         del was
         high_watermark = now.high_watermark

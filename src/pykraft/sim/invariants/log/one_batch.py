@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 BATCHES_MAX = 2
 """A voter set is appended together with the proposals before it: one full batch, and one that lingers."""
@@ -19,7 +19,7 @@ BATCHES_MAX = 2
 class OneBatchAStep(Invariant):
     """No leader appends more than one batch of proposals in one step, and with a voter set no more than two."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check what a leader appends."""
         if not isinstance(job, AppendBytes) or node.status is None or not node.status.leads:
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import ReplicaKey
 
@@ -24,13 +24,13 @@ class NewVoterHasCaughtUp(Invariant):
         self._asked: dict[tuple[ReplicaKey, int], int] = {}
         """Highest fetch offset, by replica and epoch."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember how far each replica is."""
         if spoken.fetched is not None:
             key = (node.key, spoken.epoch)
             self._asked[key] = max(self._asked.get(key, 0), spoken.fetched.offset)
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """Check the new voters."""
         del committed_end
         epoch, before = record.entry.epoch, self.facts.members.voters_of(node)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from pykraft.core.messages import AddVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.invariant import Invariant
 
 
 class ChangeIsCommittedWhenTold(Invariant):
     """A change that an operator was told is done is in a voter set that was committed since the request."""
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """Look for a voter set with the requested change."""
         if asked.answer != ErrorCode.NONE:
             return

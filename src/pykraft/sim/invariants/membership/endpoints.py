@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class VotersCanBeDialed(Invariant):
     """No leader writes a voter set with an invalid host name."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """Check its hosts."""
         del committed_end
         for voter in record.voters.voters:

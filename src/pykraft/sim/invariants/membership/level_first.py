@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class LevelBeforeVoters(Invariant):
     """A voter set follows level 1 in the log, in the same batch or before it."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """The first voter set in a log must come with the level."""
         del committed_end
         is_first = self.facts.members.record_of(node) is None

@@ -13,7 +13,7 @@ from pykraft.log.lane import AppendBytes, Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class VotersAreOfTheLog(Invariant):
@@ -23,22 +23,22 @@ class VotersAreOfTheLog(Invariant):
         super().__init__(facts)
         self._unsure: set[int] = set()
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Recovery has read the log."""
         self._unsure.add(int(node.node_id))
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check after jobs that may change the voters in the log."""
         is_data = isinstance(job, AppendBytes) and not any(header.is_control for header, _ in job.batches)
         if not is_data and not isinstance(job, WriteElectionState):
             self._unsure.add(int(node.node_id))
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check when the node's voters change."""
         if was.voters is not now.voters:
             self._unsure.add(int(node.node_id))
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Compare the node with its log."""
         if int(node.node_id) not in self._unsure:
             return

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class OneChangeInDoubt(Invariant):
     """A leader that writes a voter set knows that the newest one in its log is committed."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """Check the newest set before this one; the first batch of a leader changes no voters."""
         before = self.facts.members.record_of(node)
         if before is not None and before.offset >= committed_end and not record.is_opening:

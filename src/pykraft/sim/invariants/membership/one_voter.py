@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import VoterSet
 
 
 class VotersChangeByOne(Invariant):
     """A new voter set adds one voter, removes one, or changes the entries of the same voters."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """Compare it with the set in force."""
         del committed_end
         before, after = self.facts.members.voters_of(node), record.voters

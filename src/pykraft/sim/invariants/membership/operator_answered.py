@@ -12,9 +12,9 @@ from typing import Final
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
-from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 REQUEST_TIMEOUTS: Final = 5
 """A leader allows a change one of them; the rest is for slow clocks and disks."""
@@ -26,17 +26,17 @@ class OperatorsAreAnswered(Invariant):
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
-        self._asked: dict[Asked, int] = {}
+        self._asked: dict[VoterRequest, int] = {}
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: VoterRequest) -> None:
         """The request is on its way."""
         self._asked[asked] = self.facts.clock.now_us
 
-    def answered(self, asked: Asked) -> None:
+    def answered(self, asked: VoterRequest) -> None:
         """The request is answered."""
         self._asked.pop(asked, None)
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Look for a request to this node that has waited too long."""
         del now
         if not self._asked:

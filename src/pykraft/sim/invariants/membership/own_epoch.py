@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class OwnEpochBeforeVoters(Invariant):
     """When a leader writes a voter set, the last committed record is of its own epoch."""
 
-    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """Check the last committed record, perhaps in a snapshot; the first batch of a leader changes no voters."""
         ledger = self.facts.ledger(node)
         last = ledger.at(committed_end - 1)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class RemovedLeaderResigns(Invariant):
     """No node stays leader when a voter set without it is committed."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check the newest set in the log of a leader."""
         del was
         if not now.leads or now.high_watermark is None:

@@ -16,7 +16,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 ASKED: Final = "the application is asked for a snapshot"
@@ -45,21 +45,21 @@ class SaveIsAskedInTime(Invariant):
         super().__init__(facts)
         self._given: defaultdict[int, _Given] = defaultdict(_Given)
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has a new application."""
         self._given[int(node.node_id)] = _Given()
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """The application has loaded a snapshot."""
         del snapshot_id
         self._given[int(node.node_id)].begin_anew()
 
-    def reported(self, node: Node, text: str) -> None:
+    def reported(self, node: SimulatedNode, text: str) -> None:
         """The host asks for a snapshot."""
         if text.startswith(ASKED):
             self._given[int(node.node_id)].begin_anew()
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Count the delivered bytes."""
         given = self._given[int(node.node_id)]
         given.size_bytes += sum(len(batch.data) for batch in batches)
@@ -74,7 +74,7 @@ class SaveIsAskedInTime(Invariant):
             high_watermark = max(given.high_watermark, node.status.high_watermark or 0)
             given.due = (max(given.end_offset, high_watermark), self.facts.clock.now_us)
 
-    def after_event(self, node: Node, now: View) -> None:
+    def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check whether the host is late."""
         given = self._given[int(node.node_id)]
         given.high_watermark = max(given.high_watermark, now.high_watermark or 0)

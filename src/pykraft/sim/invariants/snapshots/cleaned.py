@@ -13,13 +13,13 @@ from __future__ import annotations
 from pykraft.core.effects import InstallSnapshot, MoveLogStart
 from pykraft.log.lane import Job
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class CleanedIsInSnapshot(Invariant):
     """A log is cleaned, or replaced, up to the end of a snapshot on the platter; and a leader's is never replaced."""
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check that a snapshot ends where the log is to begin."""
         if not isinstance(job, InstallSnapshot | MoveLogStart):
             return

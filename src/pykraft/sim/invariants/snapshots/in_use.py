@@ -11,7 +11,7 @@ from pykraft.core.effects import MoveLogStart
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
 
@@ -36,7 +36,7 @@ class SnapshotInUseStays(Invariant):
         super().__init__(facts)
         self._downloads: dict[tuple[int, int, OffsetAndEpoch], _Download] = {}
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember the request for a slice: it continues a download, or begins one."""
         asked, target_id = spoken.sliced, spoken.target_id
         if asked is None or target_id is None:
@@ -49,7 +49,7 @@ class SnapshotInUseStays(Invariant):
         else:
             known.asked_us, known.position = now_us, asked.position
 
-    def submitted(self, node: Node, job: Job) -> None:
+    def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check the downloads when the log is to begin later."""
         if not isinstance(job, MoveLogStart):
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -18,17 +18,17 @@ class LeaderNeverLoadsSnapshot(Invariant):
         super().__init__(facts)
         self._leads: dict[int, int] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """A new process has new listeners."""
         self._leads.pop(int(node.node_id), None)
 
-    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
         """Remember the leader that the listener was told."""
         self._leads.pop(int(node.node_id), None)
         if leader_id == node.node_id:
             self._leads[int(node.node_id)] = epoch
 
-    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """Check what the listener was told last, and whether that still holds."""
         epoch, status = self._leads.get(int(node.node_id)), node.status
         if epoch is not None and status is not None and status.leads and status.epoch == epoch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 
 
 class LogStartIsSnapshot(Invariant):
@@ -21,14 +21,14 @@ class LogStartIsSnapshot(Invariant):
         super().__init__(facts)
         self._found: dict[int, int] = {}
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Check what recovery found."""
         assert node.status is not None
         start_offset = self._found[int(node.node_id)] = node.status.log_start_offset
         if start_offset and not any(each.offset >= start_offset for each in self.facts.platters.snapshots(node)):
             raise self.violated(f"the log of node {node.node_id} starts at {start_offset}, without a snapshot")
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check a changed log start or snapshot list."""
         start_offset, snapshots = now.log_start_offset, now.snapshots
         if not start_offset or (start_offset, snapshots) == (was.log_start_offset, was.snapshots):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
 class NewSnapshotInvariant(Invariant):
     """Calls ``judge`` for each new snapshot of a node."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check the new snapshots of this node."""
         if now.snapshots == was.snapshots:
             return
@@ -19,5 +19,5 @@ class NewSnapshotInvariant(Invariant):
             if snapshot_id not in was.snapshots:
                 self.judge(node, snapshot_id, self.facts.platters.snapshot(node, snapshot_id))
 
-    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Check one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""

@@ -9,7 +9,7 @@ Source: KIP-630 §FetchSnapshot (Position is the size of what was fetched); Kafk
 from __future__ import annotations
 
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.snapshot.files import part_path
 from pykraft.types import Epoch
@@ -18,7 +18,7 @@ from pykraft.types import Epoch
 class NextSliceFollows(Invariant):
     """A FetchSnapshot asks its leader for the byte after those that its node has of this leader's snapshot."""
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Compare the position with the size of the partial snapshot; requests to a former leader do not count."""
         asked, status = spoken.sliced, node.status
         if asked is None or status is None or (spoken.epoch, spoken.target_id) != (status.epoch, status.leader_id):

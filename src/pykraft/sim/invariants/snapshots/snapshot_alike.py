@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -21,7 +21,7 @@ class SnapshotsAlike(NewSnapshotInvariant):
         super().__init__(facts)
         self._known: dict[OffsetAndEpoch, bytes] = {}
 
-    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Compare the snapshot with the first one of its id."""
         if content is not None and self._known.setdefault(snapshot_id, content) != content:
             seen = f"node {node.node_id} has another snapshot up to {snapshot_id.offset}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -23,7 +23,7 @@ class SnapshotIsCommitted(NewSnapshotInvariant):
         super().__init__(facts)
         self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
 
-    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Compare its batches with the committed ones."""
         found = None if content is None else read_snapshot(content)
         if content is None or found is None or (snapshot_id, content) in self._sound:

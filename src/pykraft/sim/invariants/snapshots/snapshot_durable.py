@@ -12,7 +12,7 @@ from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
@@ -23,17 +23,17 @@ class SnapshotIsDurable(NewSnapshotInvariant):
         super().__init__(facts)
         self._newest: dict[int, OffsetAndEpoch] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Check the new snapshots, and remember the newest."""
         super().changed(node, was, now)
         if now.snapshots and now.snapshots != was.snapshots:
             self._newest[int(node.node_id)] = now.snapshots[-1]
 
-    def wiped(self, node: Node) -> None:
+    def wiped(self, node: SimulatedNode) -> None:
         """The new disk has no snapshots."""
         self._newest.pop(int(node.node_id), None)
 
-    def started(self, node: Node) -> None:
+    def started(self, node: SimulatedNode) -> None:
         """Look for the newest one that it knew, unless a newer one replaced it or a start set it aside as damaged."""
         known, found = self._newest.get(int(node.node_id)), self.facts.platters.snapshots(node)
         if known is None or self.facts.platters.is_set_aside(node, known):
@@ -41,7 +41,7 @@ class SnapshotIsDurable(NewSnapshotInvariant):
         if not (found and found[-1].is_at_least(known)):
             raise self.violated(f"node {node.node_id} had the snapshot {known}, and begins with {list(found)}")
 
-    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Check that all of it is on the platter."""
         found = None if content is None else read_snapshot(content)
         if found is None or not found.is_whole or found.epoch != snapshot_id.epoch:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotNamesItsVoters(NewSnapshotInvariant):
     """The voters in a frozen snapshot are those of the newest committed record before its end."""
 
-    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Compare its voters with the committed ones."""
         found = None if content is None else read_snapshot(content)
         if found is None:

@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 
 import pykraft
-from pykraft.spark.demo.report.words import Check, Number, checks, command, numbers, setting, verdict
+from pykraft.spark.demo.report.words import Check, SummaryNumber, checks, command, numbers, setting, verdict
 from pykraft.spark.demo.story import Story
 
 FOLDER = Path(__file__).parent
@@ -60,7 +60,7 @@ def _list(problems: Sequence[str]) -> str:
     return f'<ul class="problems">{items}</ul>' if items else ""
 
 
-def _tile(number: Number) -> str:
+def _tile(number: SummaryNumber) -> str:
     unit = f" <small>{escape(number.unit)}</small>" if number.unit else ""
     return f"<div><strong>{escape(number.value)}{unit}</strong><span>{escape(number.meaning)}</span></div>"
 

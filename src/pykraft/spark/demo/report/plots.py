@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from pykraft.spark.demo.report.series import (
     SHARES,
     Gap,
-    Slice,
     Spell,
+    TimeSlice,
     acknowledged_ends,
     lags,
     load_s,
@@ -208,7 +208,7 @@ def draw_lag(figure: Figure, story: Story) -> None:
 
 
 def _steps(
-    axes: Axes, cut: Sequence[Slice], values: Sequence[float], *, color_name: str, label: str, style: str = "-"
+    axes: Axes, cut: Sequence[TimeSlice], values: Sequence[float], *, color_name: str, label: str, style: str = "-"
 ) -> None:
     middles = [(each.begin_s + each.end_s) / 2 for each in cut]
     axes.plot(middles, values, style, color=color(color_name), label=label, marker=".", ms=2.5)

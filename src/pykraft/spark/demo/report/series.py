@@ -23,7 +23,7 @@ GAP_MARGIN_MS_MIN = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class TimeSlice:
     """From ``begin_s`` to ``end_s``: the records acknowledged in it, and their latencies.
 
     ``latency_ms`` is from append to commit and ``wait_ms`` from commit to table, percentiles over records by the names
@@ -87,7 +87,7 @@ def slice_width_s(story: Story) -> float:
     return next((width for width in WIDTHS_S if span / width <= SLICES_MAX), span / SLICES_MAX)
 
 
-def slices(story: Story) -> list[Slice]:
+def slices(story: Story) -> list[TimeSlice]:
     """The time of the load in slices; the last one may be shorter."""
     width_s = slice_width_s(story)
     span = load_s(story)
@@ -101,9 +101,9 @@ def slices(story: Story) -> list[Slice]:
     ]
 
 
-def _slice(story: Story, said: Sequence[Acknowledged], ends: Sequence[int], begin_s: float, end_s: float) -> Slice:
+def _slice(story: Story, said: Sequence[Acknowledged], ends: Sequence[int], begin_s: float, end_s: float) -> TimeSlice:
     waits = [(wait, one.count) for one in said if (wait := _wait_ms(story, one, ends)) is not None]
-    return Slice(
+    return TimeSlice(
         begin_s=begin_s,
         end_s=end_s,
         records=sum(one.count for one in said),

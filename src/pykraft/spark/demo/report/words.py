@@ -25,7 +25,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class SummaryNumber:
     """A number of the summary with its unit and meaning."""
 
     value: str
@@ -98,19 +98,23 @@ def checks(story: Story) -> Iterator[Check]:
         )
 
 
-def numbers(story: Story) -> Iterator[Number]:
+def numbers(story: Story) -> Iterator[SummaryNumber]:
     """The summary."""
     result = story.result
     rate = result.audit.acknowledged / result.seconds if result.seconds else 0.0
     commit, table = result.commit_latency_ms, result.batch_latency_ms
-    yield Number(value=f"{result.audit.acknowledged:,}", unit="", meaning="records acknowledged")
-    yield Number(value=f"{rate:,.0f}", unit="per s", meaning="records acknowledged, fail-over included")
+    yield SummaryNumber(value=f"{result.audit.acknowledged:,}", unit="", meaning="records acknowledged")
+    yield SummaryNumber(value=f"{rate:,.0f}", unit="per s", meaning="records acknowledged, fail-over included")
     if result.failover_ms is not None:
-        yield Number(value=f"{result.failover_ms:,}", unit="ms", meaning="fail-over: kill to next acknowledgement")
-    yield Number(value=f"{commit['p50']:,.1f}", unit="ms", meaning="append to commit, half of the records (p50)")
-    yield Number(value=f"{commit['p99']:,.1f}", unit="ms", meaning="append to commit, 99 of 100 (p99)")
-    yield Number(value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)")
-    yield Number(value=f"{result.audit.leader_epochs:,}", unit="", meaning="leaders in the log (epochs)")
+        yield SummaryNumber(
+            value=f"{result.failover_ms:,}", unit="ms", meaning="fail-over: kill to next acknowledgement"
+        )
+    yield SummaryNumber(value=f"{commit['p50']:,.1f}", unit="ms", meaning="append to commit, half of the records (p50)")
+    yield SummaryNumber(value=f"{commit['p99']:,.1f}", unit="ms", meaning="append to commit, 99 of 100 (p99)")
+    yield SummaryNumber(
+        value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)"
+    )
+    yield SummaryNumber(value=f"{result.audit.leader_epochs:,}", unit="", meaning="leaders in the log (epochs)")
 
 
 def command(options: DemoOptions) -> str:
