@@ -14,13 +14,13 @@ import argparse
 import json
 from pathlib import Path
 
-from pykraft.spark.tables.names import CONTROL, RECORDS, TABLES
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.spark.pipeline import gold
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.source import register
+from pykraft.spark.tables.names import CONTROL, RECORDS, TABLES
 
 
 def records_by_leader(records: DataFrame, control: DataFrame) -> DataFrame:

@@ -122,6 +122,27 @@ PLANTED_TREES: dict[str, Sequence[tuple[dict[str, str], dict[str, str]]]] = {
             | {"src/pykraft/types.py": "", CODE: "".join(f"from pykraft import m{n}, types\n" for n in range(12))},
         ),
     ],
+    "small_packages": [
+        (
+            {f"src/pykraft/a/m{n}.py": "" for n in range(26)},
+            {f"src/pykraft/a/m{n}.py": "" for n in range(25)} | {"src/pykraft/a/__init__.py": ""},
+        ),
+        (
+            {f"src/pykraft/m{n}.py": "" for n in range(26)},
+            {f"src/pykraft/m{n}.py": "" for n in range(13)} | {f"src/pykraft/a/m{n}.py": "" for n in range(13)},
+        ),
+    ],
+    "one_meaning": [
+        (
+            {CODE: "class State: ...", SIMULATED: "class State: ..."},
+            {CODE: "class State: ...", TEST: "class State: ..."},
+        ),
+        (
+            {CODE: "class State: ...", SIMULATED: "State: TypeAlias = int"},
+            {CODE: "class _State: ...", SIMULATED: "class _State: ..."},
+        ),
+        ({CODE: "Row = dict", SIMULATED: "Row = list"}, {CODE: "T = TypeVar('T')", SIMULATED: "T = TypeVar('T')"}),
+    ],
     "no_dead_modules": [
         (
             {"src/pykraft/cli/main.py": "", CODE: "a = 1"},
@@ -188,14 +209,15 @@ def test_what_is_planted_in_the_tree_is_found(name: str) -> None:
 
 def test_exceptions_that_nothing_needs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = next(each for each in TREE_RULES if each.__name__ == "no_idle_exceptions")
-    for table in ("JOINERS", "ENTRY_POINTS", "TESTED_ELSEWHERE"):
+    for table in ("JOINERS", "SAME_NAMES", "ENTRY_POINTS", "TESTED_ELSEWHERE"):
         monkeypatch.setattr(f"tests.tidy.tree_rules.{table}", {})
     code, test = SourceFile(CODE, BODY), SourceFile(TEST, "")
     assert not list(rule([code, test]))
     monkeypatch.setattr("tests.tidy.tree_rules.JOINERS", {"pykraft.code": (20, "joins")})
+    monkeypatch.setattr("tests.tidy.tree_rules.SAME_NAMES", {"State": "was two things once"})
     monkeypatch.setattr("tests.tidy.tree_rules.ENTRY_POINTS", {"pykraft.gone": "was started once"})
     monkeypatch.setattr("tests.tidy.tree_rules.TESTED_ELSEWHERE", {"pykraft.code": "elsewhere"})
-    assert len(list(rule([code, test]))) == 3
+    assert len(list(rule([code, test]))) == 4
 
 
 def test_every_rule_was_tried_and_says_what_it_is_for() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from deltalake import DeltaTable
 from pyarrow.dataset import dataset
-from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 from pykraft.client.journal import Acknowledged
+from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 
 def rows_of(root: Path, table: str, *columns: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
@@ -23,6 +22,7 @@ from pykraft.spark.audit import (
     payload_columns,
 )
 from pykraft.spark.pipeline import silver
+from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.audits import clean_audit
 from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, said, write_segment

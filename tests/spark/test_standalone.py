@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pykraft.spark.tables.names import TABLES
 from pyspark.sql import SparkSession
 
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.session.package import write_package
+from pykraft.spark.tables.names import TABLES
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.spark.archive import QUICKLY, quick_java
 from tests.spark.logs import START_MS, batch, payload, write_segment

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.tidy.repository import SourceFile
 
@@ -39,6 +40,12 @@ JOINERS: dict[str, tuple[int, str]] = {
 }
 """Modules whose one idea is to join many: how many, and why."""
 
+MODULES_MAX = 25
+"""Modules of one package, its ``__init__.py`` apart: a list that one can still read for what it says of the package."""
+
+SAME_NAMES: dict[str, str] = {}
+"""Public classes and aliases that two modules may define, and why."""
+
 ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
@@ -53,6 +60,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 UNLOCKED_EXTRAS = {"all"}
 """All is the sum of the others."""
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
+CLASS_NAME = re.compile(r"[A-Z]\w*[a-z]")
 MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
@@ -67,6 +75,23 @@ def narrow_modules(files: Sequence[SourceFile]) -> Iterator[str]:
         limit, _ = JOINERS.get(file.module, (FAN_OUT_MAX, ""))
         if count > limit:
             yield f"{file.path}: imports {count} modules of ours, more than {limit}"
+
+
+def small_packages(files: Sequence[SourceFile]) -> Iterator[str]:
+    """A package is a short list of modules; a longer one has rooms in it that nobody has named yet."""
+    counts = Counter(
+        file.path.rpartition("/")[0] for file in files if file.is_product and not file.path.endswith("/__init__.py")
+    )
+    for folder, count in sorted(counts.items()):
+        if count > MODULES_MAX:
+            yield f"{folder}: {count} modules, more than {MODULES_MAX}"
+
+
+def one_meaning(files: Sequence[SourceFile]) -> Iterator[str]:
+    """A public class or alias exists once in the package, so that its name alone says which one is meant."""
+    for name, paths in sorted(_public_names(files).items()):
+        if len(paths) > 1 and name not in SAME_NAMES:
+            yield f"{name} is defined by {' and by '.join(paths)}"
 
 
 def no_dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
@@ -106,6 +131,10 @@ def no_idle_exceptions(files: Sequence[SourceFile]) -> Iterator[str]:
     for file in files:
         if file.is_product and file.module in JOINERS and len(_neighbors(file, known) - SHARED_WORDS) <= FAN_OUT_MAX:
             yield f"{file.module} no longer needs its exception as a joiner"
+    names = _public_names(files)
+    for name in SAME_NAMES:
+        if len(names.get(name, ())) < 2:
+            yield f"{name} has an exception and is defined at most once"
     for module in TESTED_ELSEWHERE:
         if _test_path(module) in paths:
             yield f"{module} is tested in its own place now: {_test_path(module)}"
@@ -133,11 +162,32 @@ def locked_requirements(files: Sequence[SourceFile]) -> Iterator[str]:
 
 TREE_RULES: tuple[TreeRule, ...] = (
     narrow_modules,
+    small_packages,
+    one_meaning,
     no_dead_modules,
     mirrored_tests,
     no_idle_exceptions,
     locked_requirements,
 )
+
+
+def _public_names(files: Sequence[SourceFile]) -> Mapping[str, list[str]]:
+    """The public classes and aliases of the package, and the files that define each; TypeVars are letters, no names."""
+    found: dict[str, list[str]] = {}
+    for file in files:
+        if not file.is_product:
+            continue
+        for node in file.tree.body:
+            match node:
+                case ast.ClassDef(name=name):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                    pass
+                case _:
+                    continue
+            if CLASS_NAME.match(name):
+                found.setdefault(name, []).append(file.path)
+    return found
 
 
 def _modules(files: Sequence[SourceFile]) -> frozenset[str]:

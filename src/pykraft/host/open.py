@@ -80,7 +80,7 @@ class Opened:
     @property
     def status(self) -> Status:
         """What recovery found: the node's status until the core takes its first step."""
-        view, membership = self.view, self.membership
+        view, voter_history = self.view, self.voter_history
         return Status(
             epoch=max(view.last_epoch, self.election.epoch if self.election else EPOCH_ZERO),
             log_start_offset=view.start_offset,

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JError
-from pykraft.spark.tables.names import RECORDS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import LocalQuorumError
@@ -21,6 +20,7 @@ from pykraft.spark.demo.replicas import compare
 from pykraft.spark.demo.result import Result
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.names import RECORDS
 from tests.spark.logs import batch, payload, said, write_segment
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
-from pykraft.spark.tables.names import RECORDS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import LocalQuorumError, StorageError
@@ -18,6 +17,7 @@ from pykraft.local.child import Children
 from pykraft.spark.demo import live_tables
 from pykraft.spark.demo.failures import NO_SPACE
 from pykraft.spark.demo.live_tables import LiveTables, MicroBatch, micro_batch
+from pykraft.spark.tables.names import RECORDS
 from tests.spark.quorum_of_one import OneNode
 
 pytestmark = pytest.mark.spark

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pykraft.spark.tables.names import ACKNOWLEDGED, LOOKS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
@@ -15,6 +14,7 @@ from pykraft.spark.pipeline.report import GOLD, make_report
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.watched import acknowledgements, looks
 from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.names import ACKNOWLEDGED, LOOKS
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.spark.demo.stories import story
 from tests.spark.logs import START_MS, batch, write_segment

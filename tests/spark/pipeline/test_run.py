@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +16,7 @@ from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
 from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.tables.table import Tables
 from tests.spark.logs import batch, payload, write_segment
 from tests.spark.tables.frames import commit

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
 from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.status import pipeline_status
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
 from tests.spark.logs import three_batches, write_segment
 
 pytestmark = pytest.mark.spark
