@@ -67,7 +67,7 @@ class Status(NamedTuple):
 
 def status_of(replica: Replica) -> Status:
     """The present status of this replica."""
-    log, history = replica.log, replica.voter_history
+    log = replica.log
     return Status(
         replica.role,
         replica.epoch,
@@ -78,8 +78,8 @@ def status_of(replica: Replica) -> Status:
         log.start_offset,
         log.end_offset,
         log.committed_end_offset,
-        history.voters,
-        history.kraft_version,
+        replica.voters,
+        replica.kraft_version,
         log.quarantine,
         replica.survey is None,
     )
