@@ -20,7 +20,7 @@ from urllib.parse import urldefrag
 
 import pytest
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when a browser starts
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 DESKTOP_WIDTH = 1280

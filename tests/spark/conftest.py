@@ -21,7 +21,7 @@ from tests.snapshot.snapshots import id_of, write
 from tests.spark.archive import QUICKLY
 from tests.spark.quorum_of_one import OneNode
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
 
 WITHOUT_PYSPARK = {

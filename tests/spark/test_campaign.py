@@ -13,7 +13,7 @@ from pykraft.sim.run.simulation import simulate
 from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.spark.campaign import run_seeds
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
 
 SHORT = replace(DEFAULT, course=replace(DEFAULT.course, faults_us=300_000))

@@ -24,7 +24,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.plural import counted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.chaos.ground import ChaosOptions
     from pykraft.chaos.outcome import ChaosOutcome, Done
     from pykraft.chaos.plan import FaultKind

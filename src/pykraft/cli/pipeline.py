@@ -20,7 +20,7 @@ from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
 from pykraft.plural import counted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.keep import KeptQuery
     from pykraft.spark.pipeline.report import PipelineReport
     from pykraft.spark.pipeline.status import PipelineStatus

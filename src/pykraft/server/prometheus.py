@@ -29,7 +29,7 @@ from pykraft.host.metrics import STATES, Metric, MetricKind, Metrics
 from pykraft.server.binding import serve
 from pykraft.server.metrics import METRICS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an extra: imported when the exporter starts
     from prometheus_client import Metric as Family
 
 CONNECTIONS_MAX: Final = 16

@@ -19,7 +19,7 @@ from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.simulation import simulate
 from pykraft.sim.scenario.scenario import Scenario
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 SEEDS_A_TASK = 16

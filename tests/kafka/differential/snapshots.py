@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ControlRecord, Epoch, Offset, SnapshotFooter, SnapshotHeader
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # steps imports this module
     from tests.kafka.differential.steps import Situation
 
 TIMESTAMP_MS: Final = 1_700_000_000_000

@@ -10,14 +10,14 @@ import pytest
 
 from pykraft.local.child import Children
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it needs pyspark, and this file is read without it, too
     from tests.spark.demo.fakes import Lines
 
 
 @pytest.fixture
 def told() -> Lines:
     """What was told."""
-    from tests.spark.demo.fakes import Lines  # which needs pyspark, and this file is read without it, too
+    from tests.spark.demo.fakes import Lines
 
     return Lines()
 

@@ -14,7 +14,7 @@ import click
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.join import Joined
 
 

@@ -20,7 +20,7 @@ from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_file import make_room_for
 from pykraft.errors import UsageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.contender import Contender
 
 

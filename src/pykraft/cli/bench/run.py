@@ -17,7 +17,7 @@ import click
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import LocalQuorumError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.local.child import Children
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
 from pykraft.spark.session.local import open_session, prepare_environment
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 IGNORING_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pykraft
 from pykraft.spark.session.java import java_home
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 CORES = 2

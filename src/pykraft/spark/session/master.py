@@ -20,7 +20,7 @@ from pykraft.spark.session.local import TASK_TRIES, open_session, prepare_enviro
 from pykraft.spark.session.package import cached_package
 from pykraft.spark.session.quiet import without_lines
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
