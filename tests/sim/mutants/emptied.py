@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pykraft.core.effects import Peer
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
 from pykraft.core.on import fetch_response, following, proof, send_requests
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request
@@ -69,17 +68,6 @@ def leader_is_asked_where_it_was(patch: Patch) -> None:
     patch.setattr(send_requests, "_where", Replica.voter_peer)
 
 
-def observers_ask_bootstrap_servers_only(patch: Patch) -> None:
-    """An observer whose leader is gone does not ask the voters of its log, and its bootstrap servers have moved."""
-    peers = Replica.bootstrap_peers
-
-    def first(replica: Replica) -> tuple[Peer, ...]:
-        found = peers(replica)
-        return tuple(peer for peer in found if peer.id < 0) or found
-
-    patch.setattr(Replica, "bootstrap_peers", first)
-
-
 def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:
     """A start takes an existing directory for durable, although the start that created it was killed before syncing."""
 
@@ -107,5 +95,4 @@ MUTANTS = (
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
     Mutant(plant=emptied_leader_blames_who_names_it, source="ours, until a test found it", scenario=SCENARIO),
     Mutant(plant=leader_is_asked_where_it_was, source="ours, until a world of all noticed it", scenario="all"),
-    Mutant(plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all"),
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core import enter_state
-from pykraft.core.effects import CompletePendingRequest
+from pykraft.core.effects import CompletePendingRequest, Peer
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader import appending
 from pykraft.core.leader.progress import Progress, ReplicaProgress
@@ -218,6 +218,17 @@ def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     patch.setattr(enter_state, "_opening_records", lambda replica: ())
 
 
+def observers_ask_bootstrap_servers_only(patch: Patch) -> None:
+    """An observer whose leader is gone does not ask the voters of its log, and its bootstrap servers have moved."""
+    peers = Replica.bootstrap_peers
+
+    def first(replica: Replica) -> tuple[Peer, ...]:
+        found = peers(replica)
+        return tuple(peer for peer in found if peer.id < 0) or found
+
+    patch.setattr(Replica, "bootstrap_peers", first)
+
+
 MUTANTS = (
     Mutant(plant=two_changes_at_once, source="Raft dissertation §4.1", scenario="voters"),
     Mutant(plant=removed_leader_counts_itself, source="Raft dissertation §4.2.2", scenario="voters"),
@@ -271,4 +282,5 @@ MUTANTS = (
         source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
         scenario="voters,snapshots",
     ),
+    Mutant(plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all"),
 )

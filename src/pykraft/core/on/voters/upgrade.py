@@ -24,8 +24,8 @@ def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant
 
     Effects: AppendBatches, CompletePendingRequest.
     Errors (in CompletePendingRequest): NotLeaderError; UsageError for a downgrade, an unknown level, or a voter that
-    does not support the level or has not told its directory id yet. Source: KIP-853;
-    LeaderState.maybeAppendUpgradedKRaftVersion.
+    does not support the level or has not told its directory id yet.
+    Source: KIP-853; LeaderState.maybeAppendUpgradedKRaftVersion.
     """
     error: PykraftError | None = None
     leader = replica.state
