@@ -219,4 +219,11 @@ class UnreachableError(PykraftError):
 
 
 class QuorumUnavailableError(PykraftError):
-    """No known node could answer within the timeout: all are unreachable, or none leads. Try again later."""
+    """No known node could answer within the timeout: all are unreachable, or none leads. Try again later.
+
+    ``story`` says what was wrong with each node, if that is known.
+    """
+
+    def __init__(self, text: str, story: str = "") -> None:
+        super().__init__(f"{text}: {story}" if story else text)
+        self.story = story

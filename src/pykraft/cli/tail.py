@@ -27,6 +27,7 @@ import click
 
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.printable import printable
+from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.leader_fetch import Patience
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.state_reader import StateReader
@@ -128,7 +129,9 @@ def parse_start(text: str) -> Start | Offset:
 
 
 async def _print(options: ClientOptions, wanted: TailOptions) -> None:
-    patience = Patience(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
+    tell = WaitingLine().tell
+    timeout_ms, request_timeout_ms = options.timeout_ms, options.request_timeout_ms
+    patience = Patience(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, on_waiting=tell)
     paper = _Paper(wanted)
     observer = Observer(
         options.bootstrap,

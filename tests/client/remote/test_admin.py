@@ -118,6 +118,21 @@ def test_an_election_is_waited_for() -> None:
     with_three(main)
 
 
+def test_a_node_that_refuses_for_want_of_a_leader_is_waited_for_and_the_wait_is_told() -> None:
+    told: list[str | None] = []
+    electing = {"error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": "it knows no leader"}
+
+    async def main(three: Three) -> None:
+        node = three.nodes[1]
+        led, answers = node.scripts[ApiKey.DESCRIBE_CLUSTER], iter([electing] * 3)
+        node.scripts[ApiKey.DESCRIBE_CLUSTER] = lambda body: next(answers, None) or led(body)
+        async with Admin([node.endpoint], limits=PATIENT, on_waiting=told.append) as admin:
+            assert (await admin.describe_quorum()).leader_id == 2
+        assert told == [f"{node.endpoint}: it knows no leader"] * 3 + [None]
+
+    with_three(main)
+
+
 def test_an_election_without_an_end_is_told_after_the_time() -> None:
     async def main(three: Three) -> None:
         three.named = dict.fromkeys(three.named, -1)

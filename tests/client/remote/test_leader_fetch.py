@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,26 @@ def test_an_election_is_waited_for() -> None:
         assert (await leader.ask(request))[0].leader_id == 1
 
     fetched(main)
+
+
+def test_a_wait_is_told_until_it_is_over() -> None:
+    told: list[str | None] = []
+
+    async def main(log: ScriptedLog, leader: LeaderFetch) -> None:
+        log.lead(None)
+
+        def elect(node_id: int, body: dict[str, object]) -> Answer:
+            if len(log.nodes[1].asked) > 6:
+                log.leader_id = 1
+            return log.serve(node_id, body)
+
+        log.answer = elect
+        await leader.ask(request)
+        assert set(told) == {f"{log.nodes[1].endpoint}: it knows no leader in epoch 2 (NOT_LEADER_OR_FOLLOWER)"}
+        leader.accept()
+        assert told[-1] is None
+
+    fetched(main, patience=replace(PATIENT, on_waiting=told.append))
 
 
 def test_an_election_without_an_end_is_told_after_the_time_and_may_be_waited_for_again() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
-from pykraft.client.remote.leader_search import LeaderSearch
+from pykraft.client.remote.leader_search import LeaderSearch, do_not_tell
 from pykraft.types import Endpoint, Epoch
 
 A, B, C, D = (Endpoint(name, 1) for name in "abcd")
@@ -68,3 +68,7 @@ def test_the_nodes_that_are_remembered_are_bounded() -> None:
     for port in range(1, ENDPOINTS_MAX + 10):
         search.redirected(A, Epoch(1), Endpoint("x", port), "not me")
     assert len(search._nodes) == ENDPOINTS_MAX
+
+
+def test_nobody_has_to_be_told() -> None:
+    do_not_tell("why")

@@ -5,14 +5,17 @@ Source: Kafka's ``MetadataQuorumCommand``, whose options stand before the verb.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
+from pykraft.client.remote.leader_search import OnWaiting
 from pykraft.errors import UsageError
 
 _OPTIONS: Final = (
@@ -47,8 +50,13 @@ def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
     )
 
 
-def admin_of(options: ClientOptions) -> Admin:
-    """The client for these options."""
+@asynccontextmanager
+async def admin_of(options: ClientOptions, on_waiting: OnWaiting | None = None) -> AsyncIterator[Admin]:
+    """The client for these options; while it waits for a leader, it says on a terminal why, or calls ``on_waiting``."""
     kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
     limits = AdminLimits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
-    return Admin(options.bootstrap, kind=kind, client_id=options.client_id, limits=limits)
+    tell = WaitingLine().tell if on_waiting is None else on_waiting
+    async with Admin(
+        options.bootstrap, kind=kind, client_id=options.client_id, limits=limits, on_waiting=tell
+    ) as admin:
+        yield admin

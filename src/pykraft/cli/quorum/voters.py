@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.config_file import naming, read_text
 from pykraft.cli.identity import parse_directory_id
 from pykraft.cli.json_option import json_option
@@ -44,7 +45,7 @@ def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, *
     key, listeners = described_node(path)
     options = joined(before, after)
     if not dry_run:
-        _do(lambda: admin_of(options), lambda admin: admin.add_voter(key, listeners))
+        _do(options, lambda admin: admin.add_voter(key, listeners))
     endpoints = ", ".join(f"{name}://{endpoint}" for name, endpoint in listeners)
     directory_id = uuid_text(_directory_id(key))
     if as_json:
@@ -80,7 +81,7 @@ def remove_controller(
     key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
     options = joined(before, after)
     if not dry_run:
-        _do(lambda: admin_of(options), lambda admin: admin.remove_voter(key))
+        _do(options, lambda admin: admin.remove_voter(key))
     if as_json:
         document = {"id": key.id, "directoryId": controller_directory_id, "dryRun": dry_run}
         click.echo(json.dumps(document))
@@ -107,9 +108,9 @@ def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
     return ReplicaKey(meta.node_id, meta.directory_id), Listeners(dialed)
 
 
-def _do(make: Callable[[], Admin], change: Callable[[Admin], Awaitable[None]]) -> None:
+def _do(options: ClientOptions, change: Callable[[Admin], Awaitable[None]]) -> None:
     async def ask() -> None:
-        async with make() as admin:
+        async with admin_of(options) as admin:
             await change(admin)
 
     asyncio.run(ask())

@@ -8,8 +8,9 @@ This module searches for the node that can answer. One round of the search:
    cut off and name a leader that resigned long ago.
 
 Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
-each. If one has answered, it continues until the time is over, since a leader may yet be elected. Every answer is
-bounded in time and size (`pykraft.client.remote.connection`).
+each. If one has answered, if only that it knows no leader, it continues until the time is over, since a leader may yet
+be elected; after each round it tells ``on_waiting`` what is wrong with each node. Every answer is bounded in time and
+size (`pykraft.client.remote.connection`).
 
 A change of the voters is sent once to each leader; any answer other than "ask another node" is final. If the answer to
 a change is lost, or says that the change is not decided, and no later answer says that it is made, the result is an
@@ -31,6 +32,7 @@ from typing import Final, Self
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.connection import Caller, Connection, connect
+from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import Quorum, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
@@ -107,8 +109,11 @@ class Admin:
         cluster_id: str | None = None,
         client_id: str = "pykraft-admin",
         limits: AdminLimits = AdminLimits(),
+        on_waiting: OnWaiting = do_not_tell,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
+
+        ``on_waiting`` is called while no leader is found, and with None when that is over.
 
         Errors: UsageError for an empty list.
         """
@@ -119,6 +124,8 @@ class Admin:
         self._cluster_id = cluster_id
         self._client_id = client_id
         self._limits = limits
+        self._on_waiting = on_waiting
+        self._is_somebody_there = False
         self._connections: dict[Endpoint, Connection] = {}
         self._caller: Caller | None = None
         self._deadline_s = 0.0
@@ -221,8 +228,16 @@ class Admin:
         """
         loop = asyncio.get_running_loop()
         self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
+        self._is_somebody_there = False
+        try:
+            return await self._search(message, longer_ms, doubts)
+        finally:
+            self._on_waiting(None)
+
+    async def _search(self, message: Request, longer_ms: int, doubts: list[str]) -> tuple[ClusterDescription, Response]:
+        """The rounds of `_ask_leader`."""
+        loop = asyncio.get_running_loop()
         problems: dict[Endpoint, str] = {}
-        was_somebody_there = False
         while True:
             for node in tuple(self._nodes):
                 if problems and loop.time() >= self._deadline_s:
@@ -230,7 +245,6 @@ class Admin:
                 try:
                     # 1. The cluster, then 2. its leader.
                     cluster = await self._cluster_at(node)
-                    was_somebody_there = True
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
                     # Once our own time is over every request fails; do not overwrite the real problem with that.
@@ -242,10 +256,11 @@ class Admin:
                     self._nodes.remove(node)
                     self._nodes.append(node)
             story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
-            if not was_somebody_there:
-                raise QuorumUnavailableError(f"no node answers: {story}")
+            if not self._is_somebody_there:
+                raise QuorumUnavailableError("no node answers", story)
             if loop.time() >= self._deadline_s:
-                raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms: {story}")
+                raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms", story)
+            self._on_waiting(story)
             await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
 
     async def _cluster_at(self, node: Endpoint) -> ClusterDescription:
@@ -263,9 +278,12 @@ class Admin:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
             raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
+            # A node of a quorum that elects: it will know the leader in a moment.
+            self._is_somebody_there = True
             raise UnreachableError(node, answer["error_message"] or "it knows no leader")
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
+        self._is_somebody_there = True
         found = ClusterDescription(
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,

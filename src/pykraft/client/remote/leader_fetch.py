@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from pykraft.client.remote.connection import Caller, Connection, connect
-from pykraft.client.remote.leader_search import LeaderSearch
+from pykraft.client.remote.leader_search import LeaderSearch, OnWaiting, do_not_tell
 from pykraft.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -58,12 +58,14 @@ R = TypeVar("R", FetchResponse, FetchSnapshotResponse)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a client keeps trying without a useful answer; all in ms."""
+    """How long a client keeps trying without a useful answer, in ms, and whom it tells meanwhile."""
 
     timeout_ms: int = 15_000
     request_timeout_ms: int = 5_000
     """For connecting, for negotiating, and for an answer, in addition to the time that a fetch may wait for records."""
     retry_backoff_ms: int = 50
+    on_waiting: OnWaiting = do_not_tell
+    """Called while no leader is found, and with None when that is over."""
 
 
 PATIENCE: Final = Patience()
@@ -114,9 +116,10 @@ class LeaderFetch:
             if self._tries and loop.time() >= self._trouble_since_s + self._patience.timeout_ms / 1_000:
                 self._trouble_since_s = None
                 raise QuorumUnavailableError(
-                    f"no usable leader was found within {self._patience.timeout_ms} ms: {self._search.story}"
+                    f"no usable leader was found within {self._patience.timeout_ms} ms", self._search.story
                 )
             if self._tries > TRIES_WITHOUT_PAUSE:
+                self._patience.on_waiting(self._search.story)
                 await self.pause()
             self._tries += 1
             found = await self._try(request_in, FetchResponse)
@@ -147,6 +150,8 @@ class LeaderFetch:
 
     def accept(self) -> None:
         """The last answer was useful: reset the time limit and the tries."""
+        if self._tries > TRIES_WITHOUT_PAUSE:
+            self._patience.on_waiting(None)
         self._trouble_since_s = None
         self._tries = 0
 
@@ -169,7 +174,7 @@ class LeaderFetch:
             self._search.failed(node, error.problem)
             if self._search.is_nobody_there and not self._was_heard:
                 # No node has ever answered: fail at once instead of waiting for an election.
-                raise QuorumUnavailableError(f"no node answers: {self._search.story}") from None
+                raise QuorumUnavailableError("no node answers", self._search.story) from None
             return None
         if message is None:
             return None

@@ -9,10 +9,19 @@ Source: KIP-595 (every error answer carries leader and epoch), KIP-853 (and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.types import Endpoint, Epoch
+
+OnWaiting: TypeAlias = Callable[[str | None], None]
+"""Called while no leader is found, with what is wrong with each node; with None when the wait is over."""
+
+
+def do_not_tell(story: str | None) -> None:
+    """An `OnWaiting` for a program that does not want to know."""
+    del story
 
 
 class LeaderSearch:

@@ -83,6 +83,14 @@ class Quorum:
         return leader.last_caught_up_ms - last.last_caught_up_ms
 
     @property
+    def answered_ms(self) -> int:
+        """The leader's wall time of this answer, from the leader's row; without one, the latest time in any row."""
+        leader = self._leader
+        return (
+            max((each.last_fetch_ms for each in self.replicas), default=0) if leader is None else leader.last_fetch_ms
+        )
+
+    @property
     def _leader(self) -> ReplicaState | None:
         return next((voter for voter in self.voters if voter.role is Role.LEADER), None)
 

@@ -1,0 +1,153 @@
+"""``pykraft quorum describe`` without a view of Kafka's: a verdict on the quorum, then the quorum and each replica.
+
+On a terminal it has colours (`NO_COLOR` is respected); ``--watch`` draws over its last picture there, and elsewhere
+prints one picture, or one line of JSON, after the other. Ages are those at the leader, so this machine's clock does not
+matter. Invariant: every text that came from the quorum is escaped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from pykraft.cli.client_options import ClientOptions
+from pykraft.cli.printable import printable
+from pykraft.cli.quorum.options import admin_of
+from pykraft.cli.quorum.views import LABEL_WIDTH, row_json, status_json
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import do_not_tell
+from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
+from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
+from pykraft.errors import QuorumUnavailableError
+from pykraft.types import uuid_text
+
+PATIENCE_MS_MIN: Final = 1_000
+"""A look of ``--watch`` waits at least this long for a leader, however often it looks."""
+_COLOURS: Final = {Health.HEALTHY: "bold green", Health.AT_RISK: "bold yellow", Health.NO_LEADER: "bold red"}
+_COLUMNS: Final = ("NodeId", "Status", "Endpoint", "LogEndOffset", "Lag", "LastFetch", "LastCaughtUp", "DirectoryId")
+
+
+def print_overview(found: Quorum, *, as_json: bool) -> None:
+    """Print a quorum that has a leader."""
+    _show_below(Console(highlight=False), verdict_on(found), found, as_json=as_json)
+
+
+def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> None:
+    """Look every ``watch_s`` seconds until Ctrl-C, or until nobody reads the output.
+
+    Errors: UsageError, ForeignClusterError.
+    """
+    # A look does not wait for a leader much longer than until the next look, and says that there is none.
+    patience_ms = min(options.timeout_ms, max(PATIENCE_MS_MIN, round(watch_s * 1_000)))
+    hasty = replace(options, timeout_ms=patience_ms, request_timeout_ms=min(patience_ms, options.request_timeout_ms))
+    console = Console(highlight=False)
+    try:
+        if as_json or not console.is_terminal:
+            asyncio.run(_watch(hasty, watch_s, lambda *seen: _show_below(console, *seen, as_json=as_json, end="\n\n")))
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            asyncio.run(_watch(hasty, watch_s, lambda *seen: live.update(_picture(console, *seen), refresh=True)))
+    except KeyboardInterrupt:
+        pass
+    except BrokenPipeError:
+        # The reader is gone; keep the interpreter from flushing standard output again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def _watch(options: ClientOptions, watch_s: float, show: Callable[[QuorumVerdict, Quorum | None], None]) -> None:
+    """Look and show for ever."""
+    loop = asyncio.get_running_loop()
+    async with admin_of(options, do_not_tell) as admin:
+        while True:
+            begun_s = loop.time()
+            show(*await _look(admin))
+            await asyncio.sleep(max(0.0, begun_s + watch_s - loop.time()))
+
+
+async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
+    """The quorum now; without a leader only why."""
+    try:
+        found = await admin.describe_quorum()
+    except QuorumUnavailableError as error:
+        return QuorumVerdict(health=Health.NO_LEADER, detail=error.story or str(error)), None
+    return verdict_on(found), found
+
+
+def _show_below(
+    console: Console, verdict: QuorumVerdict, found: Quorum | None, *, as_json: bool, end: str = "\n"
+) -> None:
+    """Print one picture, below what was printed before."""
+    if as_json:
+        click.echo(json.dumps(overview_json(verdict, found)))
+    else:
+        console.print(_picture(console, verdict, found), soft_wrap=True, end=end)
+
+
+def overview_json(verdict: QuorumVerdict, found: Quorum | None) -> dict[str, Any]:
+    """One look, for programs: this machine's wall ms, the verdict, and Kafka's two views, null without a leader."""
+    return {
+        "timestamp": time.time_ns() // 1_000_000,
+        "verdict": verdict.health.value,
+        "detail": verdict.detail,
+        "status": None if found is None else status_json(found),
+        "replication": None if found is None else [row_json(found, each) for each in found.replicas],
+    }
+
+
+def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> Text:
+    """One look, for people."""
+    picture = Text(overflow="fold")
+    picture.append(f"{verdict.health.value}:", _COLOURS[verdict.health]).append(f" {printable(verdict.detail)}")
+    if found is None:
+        return picture
+    picture.append("\n")
+    status = status_json(found)
+    for name in ("clusterId", "leaderId", "leaderEpoch", "highWatermark", "maxFollowerLag", "maxFollowerLagTimeMs"):
+        label = f"{name[0].upper()}{name[1:]}:"
+        picture.append(f"\n{label:<{LABEL_WIDTH}}", "dim").append(printable(str(status[name])))
+    picture.append("\n")
+    rows = [_COLUMNS, *(_row(found, each) for each in found.replicas)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # On a narrow terminal the directory ids are left out instead of folded: --replication prints them.
+    shown = len(_COLUMNS) - (console.is_terminal and sum(widths) + 2 * (len(widths) - 1) > console.width)
+    for row, style in zip(rows, ["dim", *_styles(found)], strict=True):
+        cells = (f"{cell:<{width}}" for cell, width in list(zip(row, widths, strict=True))[:shown])
+        picture.append(f"\n{'  '.join(cells).rstrip()}", style)
+    return picture
+
+
+def _styles(found: Quorum) -> Iterator[str]:
+    for replica in found.replicas:
+        is_voter = replica.role is not Role.OBSERVER
+        yield "bold" if replica.role is Role.LEADER else "yellow" if is_voter and problem_of(found, replica) else ""
+
+
+def _row(found: Quorum, replica: ReplicaState) -> tuple[str, ...]:
+    """A replica's cells; - for what the leader does not know."""
+    endpoint = next((str(endpoint) for _, endpoint in replica.listeners), "-")
+    directory_id = replica.key.directory_id
+    return (
+        str(replica.key.id),
+        replica.role.value,
+        printable(endpoint),
+        f"{replica.log_end_offset:,}" if replica.log_end_offset >= 0 else "-",
+        f"{found.lag(replica):,}",
+        _age(found, replica.last_fetch_ms),
+        _age(found, replica.last_caught_up_ms),
+        "-" if directory_id is None else uuid_text(directory_id),
+    )
+
+
+def _age(found: Quorum, wall_ms: int) -> str:
+    return "never" if wall_ms < 0 else f"{age(age_ms(found, wall_ms))} ago"

@@ -1,0 +1,104 @@
+"""A verdict on a quorum as its leader described it: healthy, or at risk and why; or there is no leader.
+
+It only judges; it asks nobody. Ages are differences of the leader's own clock: a leader reports itself as caught up at
+the moment of its answer, so the clock of this machine does not matter. Invariant: a quorum is called healthy only if
+every voter fetches and has recently held all that its leader had.
+
+Source: KIP-836 (the times of replicas).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
+from pykraft.core.quorum import majority_of
+from pykraft.plural import counted
+
+SILENT_MS_MAX: Final = 5_000
+"""A voter that fetched longer ago than this does not follow. A follower fetches at least every half second."""
+BEHIND_MS_MAX: Final = 5_000
+"""A voter that was caught up longer ago than this is behind; under load each one is behind by a few records."""
+PROBLEMS_MAX: Final = 5
+_UNITS: Final = (("ms", 1, 1_000), ("s", 1_000, 120_000), ("min", 60_000, 7_200_000), ("h", 3_600_000, 172_800_000))
+"""Unit, its ms, and below which duration in ms it is used."""
+
+
+class Health(Enum):
+    """The first words of a verdict."""
+
+    HEALTHY = "healthy"
+    AT_RISK = "at risk"
+    NO_LEADER = "no leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumVerdict:
+    """What the quorum is, and in one sentence why."""
+
+    health: Health
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.health.value}: {self.detail}"
+
+
+def verdict_on(found: Quorum) -> QuorumVerdict:
+    """The verdict on a quorum with a leader."""
+    count, following = len(found.voters), sum(follows(found, voter) for voter in found.voters)
+    leads = f"leader {found.leader_id} in epoch {found.epoch}"
+    problems = [told for voter in found.voters if (told := problem_of(found, voter)) is not None]
+    if found.high_watermark is None:
+        problems.append(f"leader {found.leader_id} has not committed a record of its epoch yet")
+    shown = problems[:PROBLEMS_MAX]
+    if len(problems) > PROBLEMS_MAX:
+        shown.append(f"{len(problems) - PROBLEMS_MAX} more voters have problems")
+    told = f"{following} of {counted(count, 'voter')} follow{'s' if following == 1 else ''} {leads}"
+    if count and following < majority_of(count):
+        told += f", fewer than the majority of {majority_of(count)}: nothing commits"
+    elif problems and following == majority_of(count):
+        told += ", just a majority: if one more fails, nothing commits"
+    return QuorumVerdict(health=Health.AT_RISK if problems else Health.HEALTHY, detail="; ".join([*shown, told]))
+
+
+def follows(found: Quorum, voter: ReplicaState) -> bool:
+    """True for the leader and for a voter that fetches from it."""
+    if voter.role is Role.LEADER:
+        return True
+    return voter.last_fetch_ms >= 0 and age_ms(found, voter.last_fetch_ms) <= SILENT_MS_MAX
+
+
+def problem_of(found: Quorum, voter: ReplicaState) -> str | None:
+    """What is wrong with a voter; None when it follows and is caught up."""
+    if voter.role is Role.LEADER:
+        return None
+    if voter.last_fetch_ms < 0:
+        return f"voter {voter.key.id} has not fetched from leader {found.leader_id} yet"
+    lag = max(0, found.lag(voter))
+    behind = f"is {counted(lag, 'record')} behind"
+    if not follows(found, voter):
+        fetched = f"voter {voter.key.id} last fetched {age(age_ms(found, voter.last_fetch_ms))} ago"
+        return f"{fetched} and {behind}" if lag else fetched
+    if voter.last_caught_up_ms < 0:
+        return f"voter {voter.key.id} {behind} and has not caught up yet"
+    caught_up_ms = age_ms(found, voter.last_caught_up_ms)
+    return (
+        f"voter {voter.key.id} {behind}, last caught up {age(caught_up_ms)} ago"
+        if caught_up_ms > BEHIND_MS_MAX
+        else None
+    )
+
+
+def age_ms(found: Quorum, wall_ms: int) -> int:
+    """How long before the leader's answer this was."""
+    return max(0, found.answered_ms - wall_ms)
+
+
+def age(duration_ms: int) -> str:
+    """A duration for people: ``190 ms``, ``40 s``, ``12 min``, ``5 h``, ``3 d``."""
+    for unit, unit_ms, ends_ms in _UNITS:
+        if duration_ms < ends_ms:
+            return f"{duration_ms // unit_ms} {unit}"
+    return f"{duration_ms // 86_400_000} d"

@@ -1,0 +1,167 @@
+"""The overview of a quorum: text for a pipe and for terminals of any width, colours, JSON, and looking again."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from pykraft.cli.quorum import overview
+from pykraft.cli.quorum.options import joined
+from pykraft.cli.quorum.overview import overview_json, print_overview, watch_overview
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
+from pykraft.client.remote.verdict import Health, QuorumVerdict, verdict_on
+from pykraft.errors import QuorumUnavailableError
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey, uuid_parse
+
+NOW_MS = 1_795_000_000_000
+DIRECTORY = uuid_parse("k_Eg7DHZQauczDshubdK-A")
+TEXT = """\
+at risk: voter 2 last fetched 40 s ago and is 12,004 records behind; 1 of 2 voters follows leader 1 in epoch 4, fewer \
+than the majority of 2: nothing commits
+
+ClusterId:              \\x1b[2Jx
+LeaderId:               1
+LeaderEpoch:            4
+HighWatermark:          12104
+MaxFollowerLag:         12004
+MaxFollowerLagTimeMs:   40000
+
+NodeId  Status    Endpoint          LogEndOffset  Lag     LastFetch  LastCaughtUp  DirectoryId
+1       Leader    localhost:9093    12,104        0       0 ms ago   0 ms ago      k_Eg7DHZQauczDshubdK-A
+2       Follower  [fe80::1%0]:9093  100           12,004  40 s ago   40 s ago      -
+9       Observer  -                 -             12,105  never      never         -
+"""
+
+
+def replica(node_id: int, role: Role, end_offset: int, ms: int, endpoint: Endpoint | None = None) -> ReplicaState:
+    return ReplicaState(
+        key=ReplicaKey(NodeId(node_id), DIRECTORY if role is Role.LEADER else None),
+        role=role,
+        log_end_offset=end_offset,
+        last_fetch_ms=ms,
+        last_caught_up_ms=ms,
+        listeners=Listeners(() if endpoint is None else (("CONTROLLER", endpoint),)),
+    )
+
+
+QUORUM = Quorum(
+    cluster_id="\x1b[2Jx",
+    leader_id=NodeId(1),
+    epoch=Epoch(4),
+    high_watermark=Offset(12_104),
+    voters=(
+        replica(1, Role.LEADER, 12_104, NOW_MS, Endpoint("localhost", 9093)),
+        replica(2, Role.FOLLOWER, 100, NOW_MS - 40_000, Endpoint("fe80::1%0", 9093)),
+    ),
+    observers=(replica(9, Role.OBSERVER, -1, -1),),
+)
+NOBODY = QuorumVerdict(health=Health.NO_LEADER, detail="a:1: it knows no leader")
+
+
+def drawn(quorum: Quorum, *, width: int) -> str:
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, force_terminal=True, color_system="standard", highlight=False)
+    overview._show_below(console, verdict_on(quorum), quorum, as_json=False)
+    return screen.getvalue()
+
+
+def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_overview(QUORUM, as_json=False)
+    assert capsys.readouterr().out == TEXT
+
+
+def test_a_terminal_gets_colours() -> None:
+    lines = drawn(QUORUM, width=200).splitlines()
+    assert lines[0].startswith("\x1b[1;33mat risk:\x1b[0m voter 2")
+    assert lines[-3].startswith("\x1b[1m1       Leader")
+    assert lines[-2].startswith("\x1b[33m2       Follower")
+    assert lines[-1].startswith("9       Observer")
+    voters = (QUORUM.voters[0], replace(QUORUM.voters[1], last_fetch_ms=NOW_MS, last_caught_up_ms=NOW_MS))
+    assert drawn(replace(QUORUM, voters=voters), width=200).startswith("\x1b[1;32mhealthy:\x1b[0m 2 of 2 voters")
+
+
+def test_a_narrow_terminal_gets_no_directory_ids() -> None:
+    table = drawn(QUORUM, width=90).splitlines()[-4:]
+    assert all("k_Eg7" not in line and "DirectoryId" not in line for line in table)
+    assert "LastCaughtUp" in table[0]
+
+
+def test_json_has_all_of_it() -> None:
+    found = overview_json(verdict_on(QUORUM), QUORUM)
+    assert (found["verdict"], found["status"]["leaderId"], len(found["replication"])) == ("at risk", 1, 3)
+    none = overview_json(NOBODY, None)
+    assert (none["verdict"], none["detail"]) == ("no leader", "a:1: it knows no leader")
+    assert (none["status"], none["replication"]) == (None, None)
+    assert none["timestamp"] > NOW_MS
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quorum without a leader, then one with, then Ctrl-C."""
+
+    def answers() -> Iterator[Quorum]:
+        yield QUORUM
+        raise KeyboardInterrupt
+
+    given = answers()
+    asked: list[int] = []
+
+    async def describe_quorum(admin: Admin) -> Quorum:
+        asked.append(1)
+        if len(asked) == 1:
+            raise QuorumUnavailableError("no leader was found within 1000 ms", "a:1: it knows no leader")
+        return next(given)
+
+    monkeypatch.setattr(Admin, "describe_quorum", describe_quorum)
+
+
+def watch(*, as_json: bool) -> None:
+    none = dict.fromkeys(("bootstrap_controller", "bootstrap_server", "command_config", "timeout"))
+    watch_overview(joined({**none, "bootstrap_controller": "a:1"}, none), 0.001, as_json=as_json)
+
+
+@pytest.mark.usefixtures("looks")
+def test_watching_prints_a_line_of_json_for_each_look(capsys: pytest.CaptureFixture[str]) -> None:
+    watch(as_json=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["verdict"] for line in lines] == ["no leader", "at risk"]
+
+
+@pytest.mark.usefixtures("looks")
+def test_watching_into_a_pipe_prints_one_picture_below_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    watch(as_json=False)
+    assert capsys.readouterr().out == f"no leader: a:1: it knows no leader\n\n{TEXT}\n"
+
+
+@pytest.mark.usefixtures("looks")
+def test_watching_on_a_terminal_draws_over_the_last_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=200, force_terminal=True, color_system="standard", highlight=False)
+    monkeypatch.setattr(overview, "Console", lambda **_: console)
+    watch(as_json=False)
+    assert "\x1b[1;31mno leader:\x1b[0m a:1: it knows no leader" in screen.getvalue()
+    up_and_erase = "\x1b[1A\x1b[2K"
+    assert up_and_erase in screen.getvalue() or "\r\x1b[2K" in screen.getvalue()
+    assert "at risk:" in screen.getvalue()
+    show_cursor = "\x1b[?25h"
+    assert screen.getvalue().rstrip().endswith(show_cursor)
+
+
+def test_watching_ends_when_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> Quorum:
+        raise BrokenPipeError
+
+    replaced: list[int] = []
+    monkeypatch.setattr(Admin, "describe_quorum", gone)
+    monkeypatch.setattr(os, "dup2", lambda _, to: replaced.append(to))
+    monkeypatch.setattr(sys, "stdout", sys.__stderr__)
+    watch(as_json=True)
+    assert replaced == [sys.stdout.fileno()]
