@@ -20,7 +20,7 @@ FAN_OUT_MAX = 12
 own check allows the class that it then exempts. `SHARED_WORDS` do not count: they are vocabulary, not neighbors."""
 SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config", "pykraft.plural", "pykraft.core.status"})
 JOINERS: dict[str, tuple[int, str]] = {
-    "pykraft.cli.main": (14, "the table of all commands"),
+    "pykraft.cli.main": (18, "the table of all commands"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),

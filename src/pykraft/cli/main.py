@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
+    "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "pipeline": ("pykraft.cli.pipeline", "Write a quorum's log into tables with Spark."),
     "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),

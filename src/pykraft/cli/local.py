@@ -1,0 +1,183 @@
+"""``pykraft local``: a quorum on this machine, in one folder, whose nodes outlive the command.
+
+``up`` starts it and prints what to type next, ``status`` shows it, ``down`` stops it. `pykraft.local.background_quorum`
+does the work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.cli.json_option import json_option
+from pykraft.errors import UsageError
+from pykraft.plural import counted
+
+if TYPE_CHECKING:  # imported when a verb runs, so that --help is quick
+    from pykraft.local.background_quorum import LocalNode, LocalQuorum
+
+FOLDER: Final = "pykraft-local"
+EXIT_NOT_WHOLE: Final = 1
+COLUMNS: Final = ("NODE", "STATE", "PID", "ROLE", "EPOCH", "LOG END", "ENDPOINT", "LOG FILE")
+
+_folder_option = click.option(
+    "--dir",
+    "path",
+    type=click.Path(path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="Folder of the quorum: properties, data, logs.",
+)
+
+
+@click.group(short_help="Run a quorum on this machine: up, status, down.")
+def local() -> None:
+    """Run a quorum on this machine. Its files are in one folder, and its nodes run until `down` stops them."""
+
+
+@local.command()
+@click.option("--nodes", type=int, help="Voters of a new quorum.  [default: 3]")
+@_folder_option
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for a leader.")
+@json_option
+def up(*, nodes: int | None, path: Path, timeout: float, as_json: bool) -> None:
+    """Start the quorum in the folder, or a new one, and wait for its leader.
+
+    After `down`, a crash or a reboot, `up` continues the same quorum on the same ports. If no node leads in time, `up`
+    stops the nodes that it started.
+    """
+    from pykraft.local.background_quorum import bring_up
+
+    if timeout <= 0:
+        raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
+    try:
+        with ended_by_sigterm():
+            found = bring_up(path, node_count=nodes, timeout_s=timeout, tell=_warn)
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort from None
+    if as_json:
+        click.echo(json.dumps(as_json_object(found)))
+    else:
+        click.echo("\n".join([headline(found), "", *table_lines(found), "", *next_lines(found, path)]))
+    if not found.is_whole:
+        sys.exit(EXIT_NOT_WHOLE)
+
+
+@local.command()
+@_folder_option
+@json_option
+def status(*, path: Path, as_json: bool) -> None:
+    """Show each node. Exits with 0 if all are up and one leads, else with 1."""
+    from pykraft.local.background_quorum import look
+
+    found = look(path)
+    if as_json:
+        click.echo(json.dumps(as_json_object(found)))
+    else:
+        click.echo("\n".join([headline(found), "", *table_lines(found)]))
+    if not found.is_whole:
+        sys.exit(EXIT_NOT_WHOLE)
+
+
+@local.command()
+@_folder_option
+@click.option("--delete", is_flag=True, help="Also remove the quorum's files, with all its records.")
+@click.option("--yes", is_flag=True, help="With --delete: do not ask.")
+def down(*, path: Path, delete: bool, yes: bool) -> None:
+    """Stop the nodes gracefully, the leader last. Their files stay, so that `up` can continue."""
+    from pykraft.local.background_quorum import take_down
+    from pykraft.local.quorum_folder import QuorumFolder
+
+    if yes and not delete:
+        raise UsageError("--yes needs --delete")
+    if delete and not yes:
+        QuorumFolder.read(path)
+        if not sys.stdin.isatty():
+            raise UsageError("--delete asks on a terminal: give --yes, too, where there is none")
+        click.confirm(f"Stop the quorum in {path} and remove all its records?", abort=True)
+    count, left = take_down(path, delete=delete, tell=_warn)
+    stopped = f"stopped {counted(count, 'node')}" if count else "no node was running"
+    click.echo(f"{stopped}; " + (f"removed the files in {path}" if delete else f"the files stay in {path}"))
+    if left:
+        _warn(f"kept what pykraft did not make: {', '.join(map(str, left))}")
+
+
+def headline(found: LocalQuorum) -> str:
+    """One sentence about the whole quorum."""
+    running = sum(node.pid is not None for node in found.nodes)
+    who = "no node leads" if found.leader_id is None else f"node {found.leader_id} leads epoch {found.epoch}"
+    committed = "" if found.high_watermark is None else f", committed up to offset {found.high_watermark}"
+    return f"{running} of {counted(len(found.nodes), 'node')} up, {who}{committed}"
+
+
+def table_lines(found: LocalQuorum) -> list[str]:
+    """A row for each node."""
+    rows = [COLUMNS, *(_row(found, node) for node in found.nodes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def next_lines(found: LocalQuorum, path: Path) -> list[str]:
+    """What to type next."""
+    folder = "" if path == Path(FOLDER) else f" --dir {shlex.quote(str(path))}"
+    bootstrap = f"--bootstrap-controller {found.folder.bootstrap}"
+    return [
+        "next:",
+        f"  pykraft tail {bootstrap} --follow",
+        f"  pykraft quorum {bootstrap} describe --status",
+        f"  pykraft local status{folder}",
+        f"  pykraft local down{folder}",
+    ]
+
+
+def as_json_object(found: LocalQuorum) -> dict[str, Any]:
+    """The same for programs; what is unknown is null."""
+    return {
+        "folder": str(found.folder.path),
+        "clusterId": found.folder.cluster_id,
+        "bootstrap": found.folder.bootstrap,
+        "leaderId": found.leader_id,
+        "leaderEpoch": found.epoch,
+        "highWatermark": found.high_watermark,
+        "nodes": [
+            {
+                "nodeId": node.node_id,
+                "pid": node.pid,
+                "role": node.role,
+                "endpoint": str(node.endpoint),
+                "logEndOffset": node.log_end_offset,
+                "logFile": str(node.log_path),
+                "config": str(node.config_path),
+            }
+            for node in found.nodes
+        ],
+    }
+
+
+def _row(found: LocalQuorum, node: LocalNode) -> tuple[str, ...]:
+    def shown(value: object) -> str:
+        return "-" if value is None else str(value)
+
+    # The epoch is that of the leader, to which this node has spoken.
+    epoch = found.epoch if node.pid is not None and node.log_end_offset is not None else None
+    return (
+        str(node.node_id),
+        "down" if node.pid is None else "up",
+        shown(node.pid),
+        node.role,
+        shown(epoch),
+        shown(node.log_end_offset),
+        str(node.endpoint),
+        os.path.relpath(node.log_path),
+    )
+
+
+def _warn(text: str) -> None:
+    click.echo(f"pykraft: {text}", err=True)

@@ -1,0 +1,224 @@
+"""Starts, describes and stops a quorum of processes that outlive the command; `pykraft.local.quorum_folder` keeps it.
+
+Invariant: `bring_up` ends with a leader, or without any node that it started. `take_down` stops followers before the
+leader, so that no election begins on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.quorum import Quorum
+from pykraft.errors import LocalQuorumError, PykraftError, UsageError
+from pykraft.local.background_node import BackgroundNode
+from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, locked, make_folder
+from pykraft.plural import counted
+from pykraft.types import Endpoint
+
+NODES_COUNT: Final = 3
+UP_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 15.0
+"""Longer than a node takes to hand over, at most."""
+ASK_LIMITS: Final = AdminLimits(timeout_ms=1_000, request_timeout_ms=1_000, retry_backoff_ms=50)
+ASK_INTERVAL_S: Final = 0.1
+UNKNOWN: Final = "unknown"
+DOWN: Final = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNode:
+    """One node: its process (None: down), its role, and the end of its log as the leader knows it (None: unknown)."""
+
+    node_id: int
+    endpoint: Endpoint
+    pid: int | None
+    role: str
+    log_end_offset: int | None
+    log_path: Path
+    config_path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQuorum:
+    """A local quorum at one moment. Without a leader, the leader's fields are None."""
+
+    folder: QuorumFolder
+    leader_id: int | None
+    epoch: int | None
+    high_watermark: int | None
+    nodes: tuple[LocalNode, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """True when every node is up and one leads."""
+        return self.leader_id is not None and all(node.pid is not None for node in self.nodes)
+
+
+def bring_up(
+    path: Path, *, node_count: int | None = None, timeout_s: float = UP_TIMEOUT_S, tell: Callable[[str], None]
+) -> LocalQuorum:
+    """Start what is down of the quorum in this folder, a new one if there is none, and wait for its leader.
+
+    ``tell`` gets a line about each node that ended meanwhile although the others found a leader.
+
+    Errors: UsageError, LocalQuorumError; then no node runs that this call started.
+    """
+    if node_count is not None and not 1 <= node_count <= NODES_MAX:
+        raise UsageError(f"--nodes {node_count}: give 1 to {NODES_MAX}; three nodes survive the loss of one")
+    make_folder(path)
+    with locked(path):
+        if (path / FILE_NAME).exists():
+            folder = QuorumFolder.read(path)
+            if node_count not in (None, len(folder.ports)):
+                raise UsageError(
+                    f"--nodes {node_count}: the quorum in {path} has {counted(len(folder.ports), 'node')}; "
+                    "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
+                )
+        else:
+            folder = QuorumFolder.create(path, node_count=node_count or NODES_COUNT)
+        folder.write_configs()
+        nodes = _nodes(folder)
+        started = [node for node in nodes if node.pid is None]
+        for node in started:
+            node.check_port()
+        try:
+            for node in started:
+                node.start()
+            found = _wait_for_leader(folder, started, timeout_s)
+        except BaseException:
+            _stop(started, lambda _: None)
+            raise
+        for node in started:
+            if node.exit_status is not None:
+                tell(f"node {node.node_id} ended with {node.exit_status}: {node.last_line()} ({node.log_path})")
+        return found
+
+
+def look(path: Path) -> LocalQuorum:
+    """The quorum in this folder now. Errors: UsageError when there is none; LocalQuorumError."""
+    folder = QuorumFolder.read(path)
+    nodes = _nodes(folder)
+    described = _ask(folder) if any(node.pid is not None for node in nodes) else None
+    return _joined(folder, nodes, described)
+
+
+def take_down(path: Path, *, delete: bool = False, tell: Callable[[str], None]) -> tuple[int, list[Path]]:
+    """Stop all nodes gracefully; returns how many were up, and with ``delete`` what else is in the folder.
+
+    ``tell`` gets a line about each node that had to be killed.
+
+    Errors: UsageError when there is no quorum; LocalQuorumError.
+    """
+    QuorumFolder.read(path)
+    with locked(path):
+        folder = QuorumFolder.read(path)
+        running = [node for node in _nodes(folder) if node.pid is not None]
+        leader_id = None
+        if len(running) > 1 and (found := _ask(folder)) is not None:
+            leader_id = found.leader_id
+        # The leader last: it then need not hand over to a node that is about to stop, too.
+        _stop([node for node in running if node.node_id != leader_id], tell)
+        _stop([node for node in running if node.node_id == leader_id], tell)
+        return len(running), folder.delete() if delete else []
+
+
+def _nodes(folder: QuorumFolder) -> list[BackgroundNode]:
+    return [
+        BackgroundNode(folder.home(node_id), node_id=node_id, port=port, cluster_id=folder.cluster_id)
+        for node_id, port in sorted(folder.ports.items())
+    ]
+
+
+def _stop(nodes: Sequence[BackgroundNode], tell: Callable[[str], None]) -> None:
+    """Stop these nodes at the same time; kill what does not end."""
+    for node in nodes:
+        node.signal(signal.SIGTERM)
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+    for node in nodes:
+        if not node.wait_until_down(max(0.0, deadline_s - time.monotonic())):
+            # Such as one that is paused by SIGSTOP. No record is lost by this: the log recovers.
+            node.signal(signal.SIGKILL)
+            tell(f"node {node.node_id} did not end within {STOP_TIMEOUT_S:g} s and was killed; see {node.log_path}")
+            node.wait_until_down(STOP_TIMEOUT_S)
+
+
+def _wait_for_leader(folder: QuorumFolder, started: Sequence[BackgroundNode], timeout_s: float) -> LocalQuorum:
+    """Wait until there is a leader to which every running node has spoken; at the timeout a leader is enough.
+
+    Errors: LocalQuorumError.
+    """
+    nodes = _nodes(folder)
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        described = _ask(folder)
+        found = _joined(folder, nodes, described)
+        is_late = time.monotonic() >= deadline_s
+        is_complete = all(node.pid is None or node.log_end_offset is not None for node in found.nodes)
+        if described is not None and described.high_watermark is not None and (is_complete or is_late):
+            return found
+        ended = [node for node in started if node.exit_status is not None]
+        if described is None and len(ended) * 2 >= len(nodes):
+            stories = "; ".join(f"node {each.node_id} with {each.exit_status}: {each.last_line()}" for each in ended)
+            raise LocalQuorumError(f"nodes ended, too many for a leader: {stories} (the logs are {_logs(folder)})")
+        if is_late:
+            raise LocalQuorumError(f"no node leads after {timeout_s:g} s; the logs, {_logs(folder)}, say why")
+        Event().wait(ASK_INTERVAL_S)
+
+
+def _logs(folder: QuorumFolder) -> str:
+    return f"{folder.path}/n*/node.log"
+
+
+def _ask(folder: QuorumFolder) -> Quorum | None:
+    """The quorum as its leader sees it; None without a leader."""
+    with asyncio.Runner() as runner:
+        # A signal that comes while the loop is made must not find a coroutine that nobody awaits.
+        runner.get_loop()
+        return runner.run(_describe(folder))
+
+
+async def _describe(folder: QuorumFolder) -> Quorum | None:
+    async with Admin(
+        folder.endpoints, client_id="pykraft-local", cluster_id=folder.cluster_id, limits=ASK_LIMITS
+    ) as admin:
+        try:
+            return await admin.describe_quorum()
+        except PykraftError:
+            return None
+
+
+def _joined(folder: QuorumFolder, nodes: Sequence[BackgroundNode], described: Quorum | None) -> LocalQuorum:
+    """What the processes and the leader say together."""
+    replicas = {} if described is None else {int(each.key.id): each for each in described.replicas}
+    states: list[LocalNode] = []
+    for node in nodes:
+        pid, replica = node.pid, replicas.get(node.node_id)
+        ends = -1 if replica is None else replica.log_end_offset
+        role = UNKNOWN if replica is None or ends < 0 else replica.role.value.lower()
+        states.append(
+            LocalNode(
+                node_id=node.node_id,
+                endpoint=folder.endpoints[len(states)],
+                pid=pid,
+                # A leader remembers a follower that has just ended.
+                role=DOWN if pid is None else role,
+                log_end_offset=ends if ends >= 0 else None,
+                log_path=node.log_path,
+                config_path=node.config_path,
+            )
+        )
+    return LocalQuorum(
+        folder=folder,
+        leader_id=None if described is None else int(described.leader_id),
+        epoch=None if described is None else int(described.epoch),
+        high_watermark=None if described is None else described.high_watermark,
+        nodes=tuple(states),
+    )

@@ -1,0 +1,96 @@
+"""A quorum outlives its command: the real commands, a killed node, a stale pid, and the same quorum again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.errors import LocalQuorumError
+from pykraft.local.background_node import BackgroundNode
+from pykraft.local.background_quorum import bring_up
+from pykraft.local.child import Children
+from pykraft.local.cluster import SOURCES
+from pykraft.local.quorum_folder import QuorumFolder
+from pykraft.local.waiting import wait_until
+from tests.processes.commands import Finished, assert_one_line, run
+
+pytestmark = pytest.mark.processes
+
+
+def local(folder: Path, verb: str, *options: str) -> Finished:
+    return run("local", verb, "--dir", str(folder), *options, timeout_s=120)
+
+
+def described(done: Finished, status: int) -> dict[str, Any]:
+    assert (done.returncode, done.stderr) == (status, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.long
+def test_a_quorum_goes_up_survives_its_nodes_and_goes_down(tmp_path: Path) -> None:
+    folder = tmp_path / "q"
+    try:
+        first = described(local(folder, "up", "--json"), 0)
+        assert [node["role"] for node in first["nodes"]].count("leader") == 1
+        assert all(port < 32_768 for port in QuorumFolder.read(folder).ports.values())
+
+        killed = next(node for node in first["nodes"] if node["role"] == "follower")
+        os.kill(killed["pid"], signal.SIGKILL)
+        home = Path(killed["logFile"]).parent
+        node = BackgroundNode(home, node_id=killed["nodeId"], port=1, cluster_id="x")
+        assert node.wait_until_down(30)
+        # Its pid belongs to another process now: to the one of this test.
+        (home / "pid").write_text(f"{os.getpid()}\n")
+        found = described(local(folder, "status", "--json"), 1)
+        assert {each["nodeId"]: each["pid"] for each in found["nodes"]}[killed["nodeId"]] is None
+        again = described(local(folder, "up", "--json"), 0)
+        pids = {each["nodeId"]: each["pid"] for each in again["nodes"]}
+        assert {each["nodeId"]: each["pid"] for each in first["nodes"]} == pids | {killed["nodeId"]: killed["pid"]}
+
+        stopped = local(folder, "down")
+        assert (stopped.returncode, stopped.stdout) == (0, f"stopped 3 nodes; the files stay in {folder}\n")
+        assert described(local(folder, "status", "--json"), 1)["leaderId"] is None
+
+        third = described(local(folder, "up", "--json"), 0)
+        same = ("folder", "clusterId", "bootstrap")
+        assert [third[key] for key in same] == [first[key] for key in same]
+        assert third["leaderEpoch"] > first["leaderEpoch"]
+    finally:
+        done = local(folder, "down", "--delete", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not folder.exists()
+
+
+def test_a_start_that_is_interrupted_or_fails_leaves_no_node(children: Children, tmp_path: Path) -> None:
+    folder = tmp_path / "q"
+    output = tmp_path / "up.log"
+    pid_file = folder / "n1" / "pid"
+    command = [sys.executable, "-m", "pykraft", "local", "up", "--dir", str(folder)]
+    # Two nodes cannot be reached, so the first one elects nobody, and `up` waits.
+    folder.mkdir()
+    QuorumFolder.create(folder, node_count=1).write_configs()
+    config = folder / "n1" / "server.properties"
+    config.write_text(config.read_text() + "controller.quorum.voters=1@127.0.0.1:1,2@127.0.0.1:2,3@127.0.0.1:3\n")
+    up = children.start("up", command, output, environment={"PYTHONPATH": str(SOURCES)})
+    wait_until(lambda: pid_file.exists() and pid_file.read_text(), "a node to be started", alive=[up])
+    assert_one_line(local(folder, "down"), 1, "another `pykraft local` command starts or stops nodes")
+    up.terminate()
+    assert up.wait() == 128 + signal.SIGTERM
+    node = BackgroundNode(folder / "n1", node_id=1, port=1, cluster_id="x")
+    assert node.pid is None
+
+    with pytest.raises(LocalQuorumError, match=r"no node leads after 0\.5 s; the logs, .*, say why"):
+        bring_up(folder, timeout_s=0.5, tell=print)
+    assert node.pid is None
+    config.write_text("node.id=1\n")
+    with pytest.raises(LocalQuorumError, match=r"nodes ended, too many for a leader: node 1 with 2: .*listeners"):
+        bring_up(folder, timeout_s=30, tell=print)
+    assert_one_line(local(folder, "up", "--nodes", "2"), 2, "has 1 node; give another folder with --dir")
+    assert_one_line(local(folder, "up", "--nodes", "0"), 2, "--nodes 0: give 1 to 15")
