@@ -1,12 +1,13 @@
 """How many records an embedded node commits and delivers to its listener, by the number of records in one append.
 
-    python benchmarks/client.py [--seconds S] [--directory DIR] [--own-thread]
+    python benchmarks/client.py [--seconds S] [--directory DIR] [--own-thread] [--linger-ms MS,…]
 
 Quorums of one node and of three, with all nodes and the client in this process on one event loop (or each node in a
-thread of its own: --own-thread). Records have 100 bytes and come in lists of 1, 100 and 1000, from 1000, 64 and 16
-proposers, each with one append under way. Prints the committed records per second that the leader's listener got, and
-the median time of an append. The nodes share the interpreter and the disk. The speed of cores and disks varies by a
-factor of two within minutes: compare only results of one call.
+thread of its own: --own-thread). Records have 100 bytes. They come one by one from a single proposer, from 64 and from
+1000, and in lists of 100 and 1000 from 64 and 16; each proposer has one append under way. Prints the committed records
+per second that the leader's listener got, the median and the 99th percentile of the time of an append, and the
+processor time of a record. The nodes share the interpreter and the disk. The speed of cores and disks varies by a
+factor of two within minutes: compare only results of one call. Linger times take turns.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.client import LeaderAndEpoch, Node, Reader, configure
@@ -26,9 +28,8 @@ from pykraft.errors import BufferFullError
 from pykraft.server.run import SWITCH_INTERVAL_S
 
 RECORD = bytes(99) + b"x"
-RAFT = RaftConfig(append_linger_ms=5)
-PROPOSERS = {1: 1_000, 100: 64, 1_000: 16}
-"""Number of proposers, by the size of an append."""
+CASES = ((1, 1), (1, 64), (1, 1_000), (100, 64), (1_000, 16))
+"""Size of an append, and number of proposers."""
 
 
 class Count:
@@ -57,13 +58,22 @@ async def propose(node: Node[bytes], size: int, end_s: float, latencies_ms: list
             latencies_ms.append((time.perf_counter() - begin_s) * 1_000)
 
 
-async def measure(directory: Path, nodes_count: int, size: int, chosen: argparse.Namespace) -> None:
-    """Measure one quorum with one size of appends."""
-    ids = range(1, nodes_count + 1)
-    folder = directory / f"{nodes_count}-{size}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One measurement."""
+
+    nodes_count: int
+    linger_ms: int
+    size: int
+    proposers: int
+
+
+async def measure(folder: Path, case: Case, chosen: argparse.Namespace) -> None:
+    """Measure one quorum."""
+    raft = RaftConfig(append_linger_ms=case.linger_ms)
     nodes = {
-        node_id: Node(configure(folder / f"n{node_id}", node_id=node_id, raft=RAFT), own_thread=chosen.own_thread)
-        for node_id in ids
+        node_id: Node(configure(folder / f"n{node_id}", node_id=node_id, raft=raft), own_thread=chosen.own_thread)
+        for node_id in range(1, case.nodes_count + 1)
     }
     async with AsyncExitStack() as stack:
         for node in nodes.values():
@@ -77,20 +87,28 @@ async def measure(directory: Path, nodes_count: int, size: int, chosen: argparse
         count = Count()
         leader.register(count)
         latencies_ms: list[float] = []
-        begin_s = time.perf_counter()
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
         end_s = begin_s + chosen.seconds
-        await asyncio.gather(*(propose(leader, size, end_s, latencies_ms) for _ in range(PROPOSERS[size])))
+        await asyncio.gather(*(propose(leader, case.size, end_s, latencies_ms) for _ in range(case.proposers)))
         rate = count.records / (time.perf_counter() - begin_s)
-        median_ms = statistics.median(latencies_ms)
-        print(f"{nodes_count} node(s), lists of {size:>5}: {rate:>9,.0f} records/s, an append {median_ms:>7.1f} ms")
+        cpu_us = (time.process_time() - begin_cpu_s) / count.records * 1e6
+    latencies_ms.sort()
+    print(
+        f"{case.nodes_count} node(s), linger {case.linger_ms:>2} ms, {case.proposers:>5} lists of {case.size:>5}: "
+        f"{rate:>9,.0f} records/s, p50 {statistics.median(latencies_ms):>6.1f} ms, "
+        f"p99 {latencies_ms[len(latencies_ms) * 99 // 100]:>6.1f} ms, {cpu_us:>7.1f} µs of processor a record",
+        flush=True,
+    )
 
 
 async def main(chosen: argparse.Namespace) -> None:
-    """Measure all sizes, on one node and on three."""
-    with tempfile.TemporaryDirectory(dir=chosen.directory) as directory:
-        for nodes_count in (1, 3):
-            for size in PROPOSERS:
-                await measure(Path(directory), nodes_count, size, chosen)
+    """Measure all cases, on one node and on three."""
+    for nodes_count in (1, 3):
+        for size, proposers in CASES:
+            for linger_ms in map(int, chosen.linger_ms.split(",")):
+                case = Case(nodes_count=nodes_count, linger_ms=linger_ms, size=size, proposers=proposers)
+                with tempfile.TemporaryDirectory(dir=chosen.directory) as folder:
+                    await measure(Path(folder), case, chosen)
 
 
 if __name__ == "__main__":
@@ -98,5 +116,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--directory", type=Path, help="on the disk in question; a temporary folder by default")
     parser.add_argument("--own-thread", action="store_true", help="each node in a thread of its own")
+    parser.add_argument("--linger-ms", default="0", help="append_linger_ms; several, with commas, take turns")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     asyncio.run(main(parser.parse_args()))

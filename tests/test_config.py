@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft.config import (
+    KAFKAS_RAFT,
     LOG_NUMBERS,
     METADATA_TOPIC_ID,
     METADATA_TOPIC_NAME,
@@ -65,7 +66,9 @@ def test_bounds_are_inclusive(config: RaftConfig | LogSettings | NodeConfig, num
 def test_defaults_are_those_of_kafka() -> None:
     raft = RaftConfig()
     assert (raft.election_timeout_ms, raft.fetch_timeout_ms, raft.election_backoff_max_ms) == (1_000, 2_000, 1_000)
-    assert (raft.append_linger_ms, raft.request_timeout_ms, raft.retry_backoff_ms) == (25, 2_000, 20)
+    assert (raft.request_timeout_ms, raft.retry_backoff_ms) == (2_000, 20)
+    assert raft.append_linger_ms == 0, "a program waits for nothing"
+    assert replace(raft, append_linger_ms=25) == KAFKAS_RAFT
     assert (raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max) == (1_048_576, 1_048_576)
     assert (raft.fetch_wait_ms_max, raft.batch_size_bytes_max, raft.accumulated_batches_max) == (500, 8_388_608, 10)
     assert raft.leader_send_flushed_only is False

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.config import KAFKAS_RAFT, LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
 from pykraft.known_properties import ALIASES
 from pykraft.properties import ParsedConfig, node_config, parse_properties
@@ -62,7 +62,7 @@ def test_a_minimal_configuration_has_kafkas_defaults() -> None:
     assert config.advertised_listeners == config.listeners
     assert config.voters.ids == (1, 2, 3)
     assert config.voters.listeners(NodeId(3)).get("PLAINTEXT") == Endpoint("localhost", 9_094)
-    assert (config.raft, config.log) == (RaftConfig(), LogSettings())
+    assert (config.raft, config.log) == (KAFKAS_RAFT, LogSettings())
     assert (config.directory_id, config.bootstrap_servers) == (None, ())
 
 
@@ -343,5 +343,5 @@ def test_kafkas_stock_protocol_map_protects_nobody_by_itself() -> None:
 
 
 def test_what_a_leader_sends_is_one_of_two() -> None:
-    assert read(pykraft__leader__send="written").config.raft == RaftConfig()
+    assert read(pykraft__leader__send="written").config.raft == KAFKAS_RAFT
     assert refused(pykraft__leader__send="all").allowed == "one of written, flushed"

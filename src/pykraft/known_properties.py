@@ -19,6 +19,7 @@ from typing import Final
 from pykraft.config import (
     INT32_MAX,
     INT64_MAX,
+    KAFKAS_RAFT,
     LOG_NUMBERS,
     METADATA_TOPIC_NAME,
     NODE_NUMBERS,
@@ -27,7 +28,6 @@ from pykraft.config import (
     LogSettings,
     NodeConfig,
     Number,
-    RaftConfig,
 )
 
 ALIASES: Mapping[str, str] = {
@@ -143,7 +143,8 @@ _MEANINGS: Mapping[str, str] = {
 
 def _defaults() -> dict[str, object]:
     """Defaults by field, of all numbers that have an effect."""
-    return {each.name: each.default for owner in (NodeConfig, LogSettings, RaftConfig) for each in fields(owner)}
+    defaults = {each.name: each.default for owner in (NodeConfig, LogSettings) for each in fields(owner)}
+    return defaults | {each.name: getattr(KAFKAS_RAFT, each.name) for each in fields(KAFKAS_RAFT)}
 
 
 def _number(number: Number, defaults: Mapping[str, object]) -> Known:

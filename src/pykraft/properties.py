@@ -19,6 +19,7 @@ from typing import Any
 
 from pykraft.config import (
     INT32_MAX,
+    KAFKAS_RAFT,
     LOG_NUMBERS,
     NODE_NUMBERS,
     RAFT_NUMBERS,
@@ -222,7 +223,7 @@ class _Reader:
         """``controller.quorum.*``, and whether a leader sends what it has not flushed."""
         send = self.one_of("pykraft.leader.send", ("written", "flushed"), "written")
         auto_join = self.one_of("controller.quorum.auto.join.enable", ("false", "true"), "false")
-        defaults = RaftConfig(leader_send_flushed_only=send == "flushed", auto_join=auto_join == "true")
+        defaults = replace(KAFKAS_RAFT, leader_send_flushed_only=send == "flushed", auto_join=auto_join == "true")
         return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
 
     def log_settings(self) -> LogSettings:
