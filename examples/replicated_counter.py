@@ -26,7 +26,7 @@ from pykraft.client import ClaimAdapter, Node, Reader, StateReader, configure, i
 from pykraft.config import LogSettings, RaftConfig
 from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, PykraftError
 
-LIVELY = RaftConfig(election_timeout_ms=300, fetch_timeout_ms=1_000, election_backoff_max_ms=100, append_linger_ms=2)
+LIVELY = RaftConfig(election_timeout_ms=300, fetch_timeout_ms=1_000, election_backoff_max_ms=100)
 OFTEN = LogSettings(snapshot_record_bytes_max=800)
 """A record of this size takes about 80 bytes in the log."""
 
