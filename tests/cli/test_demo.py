@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,12 +80,19 @@ class Stages:
         return kept
 
 
+class WithoutSpark(ModuleType):
+    """A module that fails as its import does where Spark is not installed."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+
+
 def test_without_spark_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pykraft.spark.demo.run", None)
+    monkeypatch.setitem(sys.modules, "pykraft.spark.demo.run", WithoutSpark("run"))
     assert run(monkeypatch) == 2
-    assert "run bin/demo, or pip install 'pykraft[spark]'" in capsys.readouterr().err
+    assert "the demo needs pyspark, which is not installed: pip install 'pykraft[spark]'" in capsys.readouterr().err
 
 
 def test_an_unknown_option_is_shown_with_the_usage(

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from pykraft import __version__
-from pykraft.cli.version import OPTIONAL, version
+from pykraft.cli.version import version
+from pykraft.extras import OPTIONAL
 
 
 def test_it_is_printed() -> None:
@@ -19,7 +20,7 @@ def test_it_is_printed() -> None:
 def test_json_has_packages_and_apis() -> None:
     document = json.loads(CliRunner().invoke(version, ["--json"]).output)
     assert document["version"] == __version__
-    assert list(document["packages"]) == list(OPTIONAL)
+    assert list(document["packages"]) == [package for package, _ in OPTIONAL.values()]
     assert {"key": 52, "name": "VOTE", "min": 0, "max": 2} in document["apis"]
 
 
@@ -31,7 +32,9 @@ def test_verbose_is_the_same_for_a_person() -> None:
 
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykraft.cli.version.OPTIONAL", {"absent": "no_such_module", "unnamed": "json"})
+    monkeypatch.setattr(
+        "pykraft.cli.version.OPTIONAL", {"no_such_module": ("absent", "fast"), "json": ("unnamed", "fast")}
+    )
     assert json.loads(CliRunner().invoke(version, ["--json"]).output)["packages"] == {
         "absent": None,
         "unnamed": "unknown",

@@ -25,6 +25,7 @@ from rich.table import Table
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_file import make_room_for
 from pykraft.errors import UsageError
+from pykraft.extras import imported_for
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.demo.result import Result
@@ -63,11 +64,9 @@ def demo(
     data_path: Path | None,
 ) -> None:
     """Run nodes under load, kill the leader, and let Spark check every acknowledged record. Exit code 0: all found."""
-    try:
+    with imported_for("the demo"):
         from pykraft.spark.demo.options import DemoOptions
         from pykraft.spark.demo.run import run_demo
-    except ImportError as error:
-        raise UsageError(f"the demo needs Spark ({error}): run bin/demo, or pip install 'pykraft[spark]'") from error
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
@@ -108,12 +107,8 @@ def demo(
 
 def _report_writer(directory: Path) -> Callable[[Story], Path]:
     """The function that writes the report; checked before the demo starts. Errors: UsageError."""
-    try:
+    with imported_for("--report"):
         from pykraft.spark.demo.report import write_report
-    except ImportError as error:
-        raise UsageError(
-            f"--report needs matplotlib ({error}): run bin/demo, or pip install 'pykraft[plots]'"
-        ) from error
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
+from pykraft.extras import imported_for
 from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
+COMMAND = "the pipeline"
 
 
 @click.group(short_help="Write a quorum's log into tables with Spark.")
@@ -76,14 +78,12 @@ def run(  # noqa: PLR0913 - one argument for each option
     With --master the executors of a cluster do the work. They get this package, and must reach the folder and the
     quorum.
     """
-    try:
+    with imported_for(COMMAND):
         from pykraft.spark.data_source.files import find_replicas
         from pykraft.spark.data_source.options import parse_options
         from pykraft.spark.pipeline.keep import KeptQuery
         from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
         from pykraft.spark.session.master import parse_conf, session_at, settings_at
-    except ImportError as error:
-        raise _no_spark(error) from error
     source = {"startingOffsets": start, "corrupt": corrupt}
     if bootstrap_controller is not None:
         source["bootstrap.controllers"] = bootstrap_controller
@@ -120,10 +120,8 @@ def package(*, file: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def status(*, root: Path, as_json: bool) -> None:
     """Show how far the tables are; a pipeline may be running."""
-    try:
+    with imported_for(COMMAND):
         from pykraft.spark.pipeline.status import pipeline_status
-    except ImportError as error:
-        raise _no_spark(error) from error
     found = pipeline_status(root)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else _told(found))
 
@@ -145,15 +143,13 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
 
     Commit latency needs acknowledgements: give the --journal of the nodes once.
     """
-    try:
+    with imported_for(COMMAND):
         from pykraft.spark.pipeline.report import make_report
         from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
         from pykraft.spark.tables.names import ACKNOWLEDGED
-    except ImportError as error:
-        raise _no_spark(error) from error
     said = None if journal is None else read_journal(journal)
     tables = FORMATS[pipeline_status(root).table_format](root)
     settings = settings_at("pykraft pipeline report")
@@ -217,12 +213,6 @@ def _lag_table(rows: list[dict[str, Any]]) -> Table:
         own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
         table.add_row(str(node_id), f"{max(own, default=0):,}", f"{len(own):,}")
     return table
-
-
-def _no_spark(error: ImportError) -> UsageError:
-    return UsageError(
-        f"the pipeline needs Spark ({error}): run bin/pykraft in a clone, or pip install 'pykraft[spark]'"
-    )
 
 
 def _told(found: PipelineStatus) -> str:

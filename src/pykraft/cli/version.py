@@ -8,21 +8,12 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from pykraft import __version__
-
-OPTIONAL: Final = {
-    "uvloop": "uvloop",
-    "rich": "rich",
-    "prometheus-client": "prometheus_client",
-    "pyspark": "pyspark",
-    "deltalake": "deltalake",
-    "matplotlib": "matplotlib",
-}
-"""Packages of the extras, and the modules that they provide."""
+from pykraft.extras import OPTIONAL
 
 
 @click.command(short_help="Print the version.")
@@ -60,7 +51,7 @@ def _facts() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "executable": sys.executable,
         "platform": platform.platform(),
-        "packages": {package: installed(package, module) for package, module in OPTIONAL.items()},
+        "packages": {package: installed(package, module) for module, (package, _) in OPTIONAL.items()},
         "apis": [
             {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max}
             for key, versions in sorted(API_VERSIONS.items())

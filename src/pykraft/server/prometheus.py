@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from pykraft.errors import UsageError
+from pykraft.extras import imported_for
 from pykraft.host.metrics import STATES, Metric, MetricKind, Metrics
 from pykraft.server.binding import serve
 from pykraft.server.metrics import METRICS
@@ -46,11 +46,8 @@ _PATH: Final = b"/metrics"
 
 def require_package() -> None:
     """Check that the client library is installed. Errors: UsageError when it is not."""
-    try:
+    with imported_for("property pykraft.prometheus.listener:"):
         import prometheus_client  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        needed = "it needs prometheus_client, which is not installed; pip install 'pykraft[metrics]'"
-        raise UsageError(f"property pykraft.prometheus.listener: {needed}") from error
 
 
 def render(metrics: Metrics) -> bytes:

@@ -15,10 +15,11 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final
 
 from pykraft.config import NodeConfig
-from pykraft.errors import UsageError
+from pykraft.extras import imported_for
 from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
@@ -56,12 +57,10 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     """
     if name == "asyncio":
         return asyncio.new_event_loop
-    try:
-        import uvloop
-    except ImportError as error:
-        if name == "uvloop":
-            raise UsageError("--loop uvloop: it is not installed; pip install 'pykraft[fast]'") from error
+    if name == "auto" and find_spec("uvloop") is None:
         return asyncio.new_event_loop
+    with imported_for(f"--loop {name}"):
+        import uvloop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
 

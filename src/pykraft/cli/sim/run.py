@@ -21,6 +21,7 @@ from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import Choice, scenario_options, seed_options
 from pykraft.cli.sim.table import lines_of
 from pykraft.errors import UsageError
+from pykraft.extras import imported_for
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Identity, Results, Row, row_of
 from pykraft.sim.run.outcome import Outcome
@@ -103,7 +104,8 @@ def _rows(
         from pykraft.spark.session.master import session_at, settings_at
 
         settings = settings_at("pykraft sim", master=spark, option="--spark")
-        from pykraft.spark.campaign import run_seeds
+        with imported_for("--spark"):
+            from pykraft.spark.campaign import run_seeds
 
         with session_at(settings) as session:
             yield from ((row, None) for row in run_seeds(session, seeds, choice.scenario))

