@@ -9,7 +9,8 @@ import pytest
 from pykraft.config import KAFKAS_RAFT, LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
 from pykraft.known_properties import ALIASES
-from pykraft.properties import ParsedConfig, node_config, parse_properties
+from pykraft.properties import ParsedConfig, node_config
+from pykraft.properties_format import parse_properties
 from pykraft.types import LISTENERS_MAX, Endpoint, NodeId
 
 QUORUM = "1@localhost:9092,2@localhost:9093,3@localhost:9094"
@@ -345,3 +346,21 @@ def test_kafkas_stock_protocol_map_protects_nobody_by_itself() -> None:
 def test_what_a_leader_sends_is_one_of_two() -> None:
     assert read(pykraft__leader__send="written").config.raft == KAFKAS_RAFT
     assert refused(pykraft__leader__send="all").allowed == "one of written, flushed"
+
+
+@pytest.mark.parametrize("key", ["listeners", "log.dirs", "controller.quorum.voters", "node.id"])
+def test_a_missing_property_names_the_one_that_was_misspelled(key: str) -> None:
+    wrong = key[:3] + key[4:]
+    with pytest.raises(ConfigError, match=rf"is required: .*; {wrong} is given: did you mean {key}\?") as caught:
+        node_config(parse_properties(PRESENT_SAMPLE.replace(f"\n{key}=", f"\n{wrong}=")))
+    assert str(caught.value).startswith("line ")
+    assert caught.value.key == key
+
+
+def test_warnings_and_errors_name_the_line() -> None:
+    text = "# a comment\n" + PRESENT_SAMPLE.strip()
+    last = len(text.splitlines()) + 1
+    parsed = node_config(parse_properties(f"{text}\nlistners=x\n"))
+    assert parsed.warnings == (f"line {last}: property listners is unknown and has no effect; did you mean listeners?",)
+    with pytest.raises(ConfigError, match=f"^line {last}: property node.id = 'x'"):
+        node_config(parse_properties(f"{text}\nnode.id=x\n"))

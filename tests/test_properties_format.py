@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import ConfigError
-from pykraft.properties import parse_properties
+from pykraft.properties_format import line_of, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,10 @@ def test_what_is_escaped_like_java_does_comes_back(properties: dict[str, str]) -
 
     text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in properties.items())
     assert parse_properties(text) == properties
+
+
+def test_the_line_of_a_key_is_where_its_last_value_begins() -> None:
+    properties = parse_properties("# one\na=1\n\nb=2,\\\n  3\r\nc=4\na=5\nd=\\\n")
+    assert properties == {"a": "5", "b": "2,3", "c": "4", "d": ""}
+    assert properties.lines == {"a": 7, "b": 4, "c": 6, "d": 8}
+    assert (line_of(properties, "b"), line_of(properties, "e"), line_of({"a": "1"}, "a")) == (4, None, None)

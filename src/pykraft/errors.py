@@ -93,10 +93,12 @@ class UsageError(PykraftError):
 
 
 class ConfigError(UsageError):
-    """A property is missing or has an invalid value."""
+    """A property is missing or has an invalid value; ``line`` is its line in a file, if it is known."""
 
-    def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"property {key} = {value!r}: {allowed}")
+    def __init__(self, key: str, value: object, allowed: str, *, line: int | None = None) -> None:
+        where = "" if line is None else f"line {line}: "
+        given = "" if allowed.startswith("is required") else f" = {value!r}:"
+        super().__init__(f"{where}property {key}{given} {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed

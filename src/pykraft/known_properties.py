@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final
 
@@ -29,6 +28,7 @@ from pykraft.config import (
     NodeConfig,
     Number,
 )
+from pykraft.suggest import closest
 
 ALIASES: Mapping[str, str] = {
     "broker.id": "node.id",
@@ -210,5 +210,4 @@ KNOWN: tuple[Known, ...] = _rows()
 def suggestion(key: str) -> str | None:
     """The known name that is most similar to a misspelled one, if any is close."""
     names = [known.key for known in KNOWN] + list(ALIASES)
-    found = get_close_matches(key.strip().lower().replace("_", "."), names, n=1, cutoff=SIMILARITY_MIN)
-    return found[0] if found else None
+    return closest(key.strip().lower().replace("_", "."), names, similarity_min=SIMILARITY_MIN)

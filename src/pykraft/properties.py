@@ -1,18 +1,18 @@
-"""Kafka's properties files: text in, `NodeConfig` out.
+"""The properties of a node: names and values in, `NodeConfig` out.
 
-`parse_properties` reads the Java format; `node_config` reads the values. Of a key that is given twice the last value
-counts. Unknown keys are ignored, as in Kafka, with a warning.
+Unknown keys are ignored, as in Kafka, with a warning. An error or warning names the line if the properties come from a
+file (`pykraft.properties_format`).
 
 Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
 `pykraft.config` has the bounds of numbers, `pykraft.known_properties` the documentation of the names.
 
-Source: ``java.util.Properties``; Kafka's ``QuorumConfig``, ``KRaftConfigs`` and ``KafkaConfig``.
+Source: Kafka's ``QuorumConfig``, ``KRaftConfigs`` and ``KafkaConfig``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from pykraft.known_properties import (
     SEGMENT_SIZE_BYTES,
     suggestion,
 )
+from pykraft.properties_format import line_of
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
@@ -47,10 +48,6 @@ _UNPROTECTED = "PLAINTEXT"
 _NOT_YET = "TLS, SASL and authorizers are not supported yet, and without them the node does not start"
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
 _HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_BLANKS = " \t\f"
-_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{0,4}|.)", re.DOTALL)
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,72 +58,23 @@ class ParsedConfig:
     warnings: tuple[str, ...]
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    r"""Read Java's properties format: ``key=value``, ``key: value``, ``key value``; ``#`` and ``!`` begin a comment.
-
-    A line that ends in an odd number of backslashes goes on in the next one. Escapes are ``\t \n \r \f``, ``\uXXXX``
-    (UTF-16: pairs are one character), and a backslash before any other character, which then stands for itself.
-
-    Errors: ConfigError for a broken unicode escape.
-    """
-    properties: dict[str, str] = {}
-    for line in _logical_lines(text):
-        raw_key, raw_value = _split(line)
-        key = _unescape(raw_key, raw_key)
-        properties[key] = _unescape(key, raw_value)
-    return properties
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, with continued ones joined."""
-    pending = ""
-    for raw in _LINE_END.split(text):
-        line = raw.lstrip(_BLANKS)
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        yield pending + line
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _split(line: str) -> tuple[str, str]:
-    """Key and value of a logical line, at the first separator that is not escaped."""
-    at = 0
-    while at < len(line) and line[at] not in "=:" + _BLANKS:
-        at += 2 if line[at] == "\\" else 1
-    rest = line[at:].lstrip(_BLANKS)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANKS)
-    return line[:at], rest
-
-
-def _unescape(key: str, text: str) -> str:
-    """The text with its escapes resolved; ``key`` is for the error."""
-
-    def one(match: re.Match[str]) -> str:
-        code = match[1]
-        if code[0] != "u":
-            return _ESCAPES.get(code, code)
-        if len(code) != 5:
-            raise ConfigError(key, text, r"\u must be followed by four hexadecimal digits")
-        return chr(int(code[1:], 16))
-
-    try:
-        return _ESCAPE.sub(one, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-    except UnicodeDecodeError:
-        raise ConfigError(key, text, r"surrogates must come in pairs, \uD83D\uDE00") from None
-
-
 def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     """The configuration that the properties describe.
 
-    Errors: ConfigError with key, value and what is allowed.
+    Errors: ConfigError with key, value, what is allowed, and the line if the properties come from a file.
     """
+    try:
+        return _node_config(properties)
+    except ConfigError as error:
+        allowed, line = error.allowed, line_of(properties, error.key)
+        for key in () if error.key in properties else properties:
+            if suggestion(key) == error.key:  # a required property is missing because its name is misspelled
+                line = line_of(properties, key)
+                allowed += f"; {key} is given: did you mean {error.key}?"
+        raise ConfigError(error.key, error.value, allowed, line=line) from error.__cause__
+
+
+def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     reader = _Reader(properties)
     reader.check_roles()
     listeners = reader.listeners("listeners")
@@ -139,7 +87,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
         raise ConfigError(
-            "controller.quorum.voters", "", "give the voters as id@host:port,… or controller.quorum.bootstrap.servers"
+            "controller.quorum.voters", "", "is required: id@host:port,…; or give controller.quorum.bootstrap.servers"
         )
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
@@ -169,6 +117,7 @@ class _Reader:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._left = dict(properties)
+        self._given = properties
         self._warnings: list[str] = []
         for old, new in ALIASES.items():
             value = self._left.pop(old, None)
@@ -187,10 +136,9 @@ class _Reader:
             if idle.number.key in self._left:
                 self.number(idle.number, idle.default)
         for key in sorted(self._left.keys() - PASSED_OVER):
-            meant = suggestion(key)
-            self._warnings.append(
-                f"property {key} is unknown and has no effect" + (f"; did you mean {meant}?" if meant else "")
-            )
+            line = line_of(self._given, key)
+            where = "" if line is None else f"line {line}: "
+            self._warnings.append(f"{where}property {key} is unknown and has no effect{_or_similar(key)}")
         return self._warnings
 
     def warn(self, text: str) -> None:
@@ -362,6 +310,12 @@ class _Reader:
 
     def _items(self, key: str) -> list[str]:
         return [item.strip() for item in self._text(key).split(",") if item.strip()]
+
+
+def _or_similar(key: str) -> str:
+    """A suggestion for the end of a message, if a known property has a similar name."""
+    meant = suggestion(key)
+    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endpoint:

@@ -11,7 +11,7 @@ import pytest
 from pykraft.chaos.ground import ChaosOptions, laid_out
 from pykraft.chaos.plan import FaultKind
 from pykraft.errors import UsageError
-from pykraft.properties import parse_properties
+from pykraft.properties_format import parse_properties
 
 
 @pytest.mark.parametrize(

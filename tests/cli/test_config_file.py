@@ -47,7 +47,7 @@ def test_text_is_read_in_the_encodings_that_occur(path: Path, encoding: str) -> 
 @pytest.mark.parametrize(("key", "value"), [("node.id", "one"), ("log.dirs", r"\uZZ")])
 def test_a_wrong_property_is_named_with_its_file(path: Path, key: str, value: str) -> None:
     path.write_text(f"{PROPERTIES}{key}={value}\n")
-    with pytest.raises(UsageError, match=f"^{path}: property {key} = "):
+    with pytest.raises(UsageError, match=f"^{path}: line 7: property {key} = "):
         read_config(path)
 
 
@@ -55,7 +55,7 @@ def test_warnings_name_the_file(path: Path, caplog: pytest.LogCaptureFixture) ->
     path.write_text(f"{PROPERTIES}some.key=1\n")
     with caplog.at_level(logging.WARNING, logger="pykraft"):
         read_config(path)
-    assert caplog.messages == [f"{path}: property some.key is unknown and has no effect"]
+    assert caplog.messages == [f"{path}: line 7: property some.key is unknown and has no effect"]
 
 
 def test_only_properties_are_named_with_their_file(path: Path) -> None:

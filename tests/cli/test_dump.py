@@ -237,12 +237,14 @@ def test_files_that_cannot_be_dumped_are_told_and_the_others_still_shown(tmp_pat
     directory.mkdir()
     unknown = tmp_path / "notes.txt"
     unknown.write_text("hello")
-    result = run(missing, directory, unknown, LOG)
+    result = run(missing, directory, unknown, tmp_path / "nope", tmp_path, LOG)
     assert result.exit_code == 1
-    missing_line, directory_line, unknown_line = result.stderr.splitlines()
+    missing_line, directory_line, unknown_line, nope_line, folder_line = result.stderr.splitlines()
+    assert nope_line == f"pykraft dump: {tmp_path / 'nope'}: cannot open: No such file or directory"
+    assert folder_line == f"pykraft dump: {tmp_path}: is a directory; name the files in it"
     assert missing_line == f"pykraft dump: {missing}: cannot open: No such file or directory"
-    assert directory_line.startswith(f"pykraft dump: {directory}: cannot read")
-    assert unknown_line.startswith(f"pykraft dump: {unknown}: this kind of file cannot be dumped; known are .log,")
+    assert directory_line == f"pykraft dump: {directory}: is a directory; name the files in it"
+    assert unknown_line.startswith(f"pykraft dump: {unknown}: dump does not know this kind of file; it knows .log,")
     assert result.stdout.splitlines()[-1].endswith("isvalid: true")
     assert run("--json", missing).exit_code == 1
 

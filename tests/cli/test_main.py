@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -40,7 +41,51 @@ def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
 def test_an_unknown_command_is_refused_by_name() -> None:
     result = CliRunner().invoke(pykraft, ["sever"])
     assert result.exit_code == 2
-    assert "sever" in result.output
+    assert "No such command 'sever'; did you mean server?" in result.output
+    assert "did you mean" not in CliRunner().invoke(pykraft, ["xyzzy"]).output
+
+
+def test_a_misspelled_option_gets_a_suggestion_but_never_a_hidden_one() -> None:
+    output = CliRunner().invoke(pykraft, ["server", "--confg", "x"]).output
+    assert "No such option '--confg'. Did you mean '--config'?" in output
+    output = CliRunner().invoke(pykraft, ["server", "--clne", "x"]).output
+    assert "No such option '--clne'." in output
+    assert "Did you mean" not in output
+
+
+@pytest.mark.parametrize(
+    "words", [("server", "--log-level", "inf", "x"), ("verify", "--progress", "nevr", "."), ("completion", "bsh")]
+)
+def test_a_misspelled_value_gets_a_suggestion(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(pykraft, words)
+    assert result.exit_code == 2
+    assert "; did you mean " in result.output
+
+
+def every_command(group: click.Group = pykraft, name: str = "pykraft") -> Iterator[tuple[str, click.Command]]:
+    """Each command with its full name, groups too."""
+    context = click.Context(group)
+    yield name, group
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{name} {each}")
+        else:
+            yield f"{name} {each}", command
+
+
+def test_every_option_has_help_in_one_style() -> None:
+    """A help text is a sentence; nothing in it is meant for the formatter alone."""
+    for name, command in every_command():
+        text = command.get_help(click.Context(command, info_name=name))
+        assert "\\b" not in text, name
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                said = (option.help or "").partition("  [default")[0]
+                assert said, f"{name} {option.opts}: no help"
+                assert said[0].isupper(), f"{name} {option.opts}: {said}"
+                assert said[-1] in ".…", f"{name} {option.opts}: {said}"
 
 
 @pytest.mark.parametrize(

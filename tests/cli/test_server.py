@@ -151,7 +151,7 @@ def test_the_version_is_told() -> None:
 def test_a_wrong_property_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES + "node.id=one\n")
-    assert refused(path) == f"{path}: property node.id = 'one': a whole number from 0 to 2147483647"
+    assert refused(path) == f"{path}: line 7: property node.id = 'one': a whole number from 0 to 2147483647"
 
 
 def test_a_property_that_turns_out_wrong_later_is_named_with_its_file(
@@ -169,7 +169,7 @@ def test_warnings_about_properties_go_to_standard_error(tmp_path: Path, level: s
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES + "some.key=1\n")
     result = invoke(path, "--log-level", level)
-    assert (f"WARNING {path}: property some.key is unknown and has no effect" in result.stderr) is is_told
+    assert (f"WARNING {path}: line 7: property some.key is unknown and has no effect" in result.stderr) is is_told
     assert result.stdout == ""
 
 
@@ -179,4 +179,4 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     [line] = invoke(path, "--log-format", "json").stderr.splitlines()
     fields = json.loads(line)
     assert fields.pop("wall_ms") > 0
-    assert fields == {"level": "WARNING", "message": f"{path}: property some.key is unknown and has no effect"}
+    assert fields == {"level": "WARNING", "message": f"{path}: line 7: property some.key is unknown and has no effect"}

@@ -9,7 +9,8 @@ import pytest
 
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.quorum_folder import FILE_NAME, QuorumFolder, locked, make_folder
-from pykraft.properties import node_config, parse_properties
+from pykraft.properties import node_config
+from pykraft.properties_format import parse_properties
 
 
 def made(path: Path, count: int = 2) -> QuorumFolder:

@@ -19,10 +19,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pykraft.cli.choice import OneOf, several_of
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.plural import counted
+from pykraft.suggest import did_you_mean
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.chaos.ground import ChaosOptions
@@ -34,31 +36,52 @@ SEED_END: Final = 2**32
 MIB: Final = 1024 * 1024
 
 
+def _kind_names() -> list[str]:
+    from pykraft.chaos.plan import FaultKind
+
+    return [kind.value for kind in FaultKind]
+
+
 @click.command()
-@click.option("--minutes", default=5.0, show_default=True, help="How long to inject faults.")
-@click.option("--seed", type=click.IntRange(0), help="Decides the faults and their order; random by default.")
-@click.option("--episodes", type=click.IntRange(1), help="End after this many episodes, even if time is left.")
-@click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--quorum", type=click.Choice(["static", "dynamic"]), help="Kind of voters; by default the seed decides.")
-@click.option("--only", metavar="KIND[,…]", help="Inject only these kinds of faults; --plan lists them.")
-@click.option("--without", metavar="KIND[,…]", help="Inject all kinds of faults except these.")
-@click.option("--throughput", default=500, show_default=True, help="Records per second.")
-@click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
+@click.option("--minutes", default=5.0, show_default=True, help="Minutes to inject faults for.")
+@click.option("--seed", type=click.IntRange(0), help="Seed that decides the faults and their order; random by default.")
+@click.option("--episodes", type=click.IntRange(1), help="Stop after this many episodes, even if time is left.")
+@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
 @click.option(
-    "--java", "with_java", is_flag=True, help="Run Kafka's TestRaftServer as the last voter; it is kept from leading."
+    "--quorum", type=OneOf(["static", "dynamic"]), help="Static or dynamic voters; by default the seed decides."
+)
+@click.option(
+    "--only",
+    metavar="KIND[,…]",
+    shell_complete=several_of(_kind_names),
+    help="Inject only these kinds of faults; --plan lists them.",
+)
+@click.option(
+    "--without",
+    metavar="KIND[,…]",
+    shell_complete=several_of(_kind_names),
+    help="Inject all kinds of faults except these.",
+)
+@click.option("--throughput", default=500, show_default=True, help="Records written per second.")
+@click.option("--record-size", default=100, show_default=True, help="Size of each record, in bytes.")
+@click.option(
+    "--java",
+    "with_java",
+    is_flag=True,
+    help="Run Kafka's TestRaftServer as the last voter; it is kept from becoming the leader.",
 )
 @click.option(
     "--kafka-libs",
     type=click.Path(path_type=Path),
-    help="Folder with the jars of a Kafka release; by default they are fetched.",
+    help="Folder with the jars of a Kafka release; by default they are downloaded.",
 )
-@click.option("--plan", "is_plan", is_flag=True, help="Print the kinds and the first episodes, and exit.")
+@click.option("--plan", "is_plan", is_flag=True, help="Print the kinds of faults and the first episodes, then exit.")
 @click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path),
     default=tempfile.gettempdir,
-    help="Folder for logs and journal; a temporary one by default.",
+    help="Folder in which to keep logs and journal during the run; by default the system's folder for temporary files.",
 )
 @json_option
 def chaos(  # noqa: PLR0913 - one argument for each option
@@ -78,10 +101,10 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     folder: Path,
     as_json: bool,
 ) -> None:
-    """Kill, freeze, fill, cut off, slow down and wipe the nodes of a quorum under load; then check every record.
+    """Kill, freeze, disconnect, slow down and wipe the nodes of a quorum under load, then check every record.
 
-    Exit code 0: no acknowledged record is lost or duplicated, and all logs are identical. The faults and their order
-    come from the seed; their exact moments, and which node leads then, do not.
+    Exit status 0 means that no acknowledged record was lost or duplicated, and that all logs are identical. The seed
+    decides the faults and their order, but not their exact timing, nor which node leads at the time.
     """
     from pykraft.chaos.ground import ChaosOptions
     from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
@@ -147,7 +170,8 @@ def _kinds(only: str | None, without: str | None) -> tuple[FaultKind, ...]:
     for name in given:
         if name not in names:
             option = "--without" if only is None else "--only"
-            raise UsageError(f"{option} {name}: there is no such kind of fault; the kinds are {', '.join(names)}")
+            hint = did_you_mean(name, names)
+            raise UsageError(f"{option} {name}: there is no such kind of fault; the kinds are {', '.join(names)}{hint}")
     return tuple(kind for kind in FaultKind if (kind.value in given) == (only is not None))
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from pykraft.cli.config_file import read_text
 from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.errors import ConfigError, UsageError
-from pykraft.properties import parse_properties
+from pykraft.properties_format import parse_properties
 from pykraft.types import Endpoint
 
 TIMEOUT_S: Final = 15.0

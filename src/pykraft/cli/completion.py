@@ -11,21 +11,29 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
+from pykraft.cli.choice import OneOf
+
 VARIABLE: Final = "_PYKRAFT_COMPLETE"
 """The script sets this variable to ask for candidates; `click.Command.main` answers."""
 
 
-@click.command(short_help="Print a completion script for a shell.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+SCRIPTS: Final = """Print the script that makes SHELL (bash, zsh or fish) complete commands, options and values.
+
+\b
+Write it once, or read it in each new shell:
+bash, in ~/.bashrc:  eval "$(pykraft completion bash)"
+zsh, in ~/.zshrc:    eval "$(pykraft completion zsh)"
+fish, once:          pykraft completion fish \\
+                       > ~/.config/fish/completions/pykraft.fish
+"""
+"""The help text; click keeps the lines of a paragraph that begins with a backspace character."""
+
+
+@click.command(short_help="Print a completion script for a shell.", help=SCRIPTS)
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]), metavar="SHELL")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the script that makes SHELL complete the commands and options of pykraft.
-
-    \b
-    bash: eval "$(pykraft completion bash)"                                      in ~/.bashrc
-    zsh:  eval "$(pykraft completion zsh)"                                       in ~/.zshrc
-    fish: pykraft completion fish > ~/.config/fish/completions/pykraft.fish      once
-    """
+    """Print the script; see `SCRIPTS`."""
     found = get_completion_class(shell)
     assert found is not None, "click has the three"
     script = found(context.find_root().command, {}, "pykraft", VARIABLE)

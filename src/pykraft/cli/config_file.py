@@ -15,7 +15,8 @@ from typing import Final
 
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, UsageError
-from pykraft.properties import node_config, parse_properties
+from pykraft.properties import node_config
+from pykraft.properties_format import parse_properties
 
 CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
 NEIGHBORS_TOLD_MAX: Final = 3

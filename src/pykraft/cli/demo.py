@@ -35,11 +35,13 @@ PASSING_INTERVAL_S = 2.0
 
 
 @click.command()
-@click.option("--seconds", default=20.0, show_default=True, help="How long the load lasts.")
-@click.option("--kill-leader", is_flag=True, help="Kill the leader with kill -9 half-way and restart it.")
-@click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--throughput", default=5_000, show_default=True, help="Records per second.")
-@click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
+@click.option("--seconds", default=20.0, show_default=True, help="Seconds of load.")
+@click.option(
+    "--kill-leader", is_flag=True, help="Kill the leader with kill -9 halfway through the load, then restart it."
+)
+@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
+@click.option("--throughput", default=5_000, show_default=True, help="Records written per second.")
+@click.option("--record-size", default=256, show_default=True, help="Size of each record, in bytes.")
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file."
 )
@@ -50,7 +52,10 @@ PASSING_INTERVAL_S = 2.0
     help="Write an HTML report to this folder.",
 )
 @click.option(
-    "--data", "data_path", type=click.Path(file_okay=False, path_type=Path), help="Keep all files in this folder."
+    "--data",
+    "data_path",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep all files in this folder, which must be new or empty.",
 )
 def demo(
     *,
@@ -63,7 +68,10 @@ def demo(
     report_path: Path | None,
     data_path: Path | None,
 ) -> None:
-    """Run nodes under load, kill the leader, and let Spark check every acknowledged record. Exit code 0: all found."""
+    """Run a quorum under load, kill its leader, and let Spark check every acknowledged record.
+
+    Exit status 0 means that Spark found every record exactly once.
+    """
     with imported_for("the demo"):
         from pykraft.spark.demo.options import DemoOptions
         from pykraft.spark.demo.run import run_demo

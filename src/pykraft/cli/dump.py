@@ -39,11 +39,11 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 @click.command(short_help="Print log, index, snapshot and metadata files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for each batch or entry.")
-@click.option("--deep-iteration", is_flag=True, help="Show the records of each batch.")
+@click.option("--deep-iteration", is_flag=True, help="Also print the records of each batch.")
 @click.option(
-    "--print-data-log", is_flag=True, help="Show keys and values too; in JSON as base64. Implies --deep-iteration."
+    "--print-data-log", is_flag=True, help="Also print keys and values, in JSON as base64. Implies --deep-iteration."
 )
-@click.option("--skip-record-metadata", is_flag=True, help="Show only keys, values and control records of a record.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only the keys, values and control records.")
 def dump(
     files: tuple[Path, ...],
     *,
@@ -52,11 +52,11 @@ def dump(
     print_data_log: bool,
     skip_record_metadata: bool,
 ) -> None:
-    """Print the content of FILES of a log directory; the node may be running.
+    """Print the content of FILES from a log directory; the node may be running.
 
-    Known are .log, .index, .timeindex, .checkpoint, .snapshot, leader-epoch-checkpoint, quorum-state,
-    quorum-state.check, partition.metadata, meta.properties and recovery-point. Invalid bytes
-    are shown with position, expected and found. The exit status is 1 if there are any, or if a file cannot be read.
+    It reads .log, .index, .timeindex, .checkpoint and .snapshot files, leader-epoch-checkpoint, quorum-state,
+    quorum-state.check, partition.metadata, meta.properties and recovery-point. For invalid bytes it prints the
+    position, what it expected and what it found. Exits with 1 if there are any, or if a file cannot be read.
     """
     with_records = deep_iteration or print_data_log or skip_record_metadata
     view = _Text(with_data=print_data_log, with_metadata=not skip_record_metadata)
@@ -66,7 +66,7 @@ def dump(
             click.echo(f"Dumping {click.format_filename(path)}")
         found = 0
         try:
-            for fact in dump_file(OsFs(), path, with_records=with_records):
+            for fact in _facts(path, with_records=with_records):
                 found += fact.kind == "problem"
                 for line in _json_lines(path, fact, with_data=print_data_log) if as_json else view.lines(path, fact):
                     click.echo(line)
@@ -78,6 +78,13 @@ def dump(
             click.echo(f"pykraft dump: {path}: {counted(found, 'problem')} found", err=True)
     if problems:
         raise SystemExit(1)
+
+
+def _facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
+    """The facts of one file. Errors: StorageError."""
+    if path.is_dir():
+        raise StorageError(path, "is a directory", repair="name the files in it")
+    yield from dump_file(OsFs(), path, with_records=with_records)
 
 
 class _Text:

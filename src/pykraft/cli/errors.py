@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import click
 
@@ -47,6 +48,19 @@ def told(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
+
+
+@contextmanager
+def without_hidden_options() -> Iterator[None]:
+    """Within this block, the error about an unknown option suggests no hidden one. Errors: click.NoSuchOption."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        if error.possibilities and error.ctx is not None:
+            options = [each for each in error.ctx.command.get_params(error.ctx) if getattr(each, "hidden", False)]
+            hidden = {name for option in options for name in option.opts}
+            error.possibilities[:] = [name for name in error.possibilities if name not in hidden]
+        raise
 
 
 def run_with_exit_codes(command: click.Command) -> None:

@@ -13,13 +13,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from pykraft import __version__
-from pykraft.cli.errors import run_with_exit_codes
+from pykraft.cli.errors import run_with_exit_codes, without_hidden_options
+from pykraft.suggest import did_you_mean
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "bench": ("pykraft.cli.bench.command", "Measure pykraft next to Kafka."),
+    "bench": ("pykraft.cli.bench.command", "Run benchmarks of pykraft and Kafka."),
     "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
-    "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, and check every record with Spark."),
+    "demo": ("pykraft.cli.demo", "Run a quorum under load, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "pipeline": ("pykraft.cli.pipeline", "Write a quorum's log into tables with Spark."),
@@ -50,6 +51,20 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See `click.Group`; click suggests only commands that are already imported."""
+        name = args[0]
+        if name not in COMMANDS and name[:1].isalnum() and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """See `click.Group`; the commands below it do not suggest hidden options either."""
+        with without_hidden_options():
+            return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """See `click.Group`; completing names imports no command."""

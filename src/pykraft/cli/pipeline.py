@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from pykraft.cli.choice import OneOf, any_of
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -32,7 +33,7 @@ COMMAND = "the pipeline"
 
 @click.group(short_help="Write a quorum's log into tables with Spark.")
 def pipeline() -> None:
-    """Write a quorum's log into tables: bronze (batches) and silver (records), each row exactly once despite kills."""
+    """Write a quorum's log into tables: bronze (batches) and silver (records), each row exactly once."""
 
 
 @pipeline.command()
@@ -42,21 +43,41 @@ def pipeline() -> None:
 @click.option(
     "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
 )
-@click.option("--path", "paths", multiple=True, help="Or read log directories (globs allowed); may be repeated.")
-@click.option("--format", "table_format", type=click.Choice(["delta", "parquet"]), default="delta", show_default=True)
-@click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they come; Ctrl-C ends it.")
-@click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
 @click.option(
-    "--max-records-per-trigger", type=click.IntRange(min=1), help="At most this many records per micro-batch."
+    "--path", "paths", multiple=True, help="Read these log directories instead (globs allowed); may be repeated."
 )
+@click.option(
+    "--format",
+    "table_format",
+    type=OneOf(["delta", "parquet"]),
+    default="delta",
+    show_default=True,
+    help="Format of the tables.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
+@click.option(
+    "--from",
+    "start",
+    default="earliest",
+    show_default=True,
+    shell_complete=any_of(lambda: ("earliest", "latest")),
+    help="Where to start: earliest, latest or an offset.",
+)
+@click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Limit of records per micro-batch.")
 @click.option(
     "--max-bytes-per-trigger",
     type=click.IntRange(min=1),
-    help="At most this many bytes per micro-batch; 128 MiB if neither limit is given.",
+    help="Limit of bytes per micro-batch; 128 MiB if neither limit is given.",
 )
-@click.option("--corrupt", type=click.Choice(["fail", "mark"]), default="fail", show_default=True)
+@click.option(
+    "--corrupt",
+    type=OneOf(["fail", "mark"]),
+    default="fail",
+    show_default=True,
+    help="What to do about damaged bytes: fail, or mark them with a row and continue.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per micro-batch on standard output.")
-@click.option("--master", metavar="URL", help="Where Spark runs: local[CORES], spark://host:port, …")
+@click.option("--master", metavar="URL", help="Spark master: local[CORES], spark://host:port, …")
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
 def run(  # noqa: PLR0913 - one argument for each option
     *,
@@ -73,10 +94,10 @@ def run(  # noqa: PLR0913 - one argument for each option
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
-    """Write new records into the tables; the first run starts at --from, a later one where the last one ended.
+    """Write new records into the tables; the first run starts at --from, later runs where the last one ended.
 
-    With --master the executors of a cluster do the work. They get this package, and must reach the folder and the
-    quorum.
+    With --master, the executors of a cluster do the work. They receive this package, and must be able to reach the
+    folder and the quorum.
     """
     with imported_for(COMMAND):
         from pykraft.spark.data_source.files import find_replicas
@@ -107,7 +128,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 @pipeline.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def package(*, file: Path) -> None:
-    """Write this package into a zip FILE for spark-submit's --py-files."""
+    """Write this package as a zip FILE for spark-submit --py-files."""
     from pykraft.spark.session.package import write_package
 
     write_package(file)
@@ -119,7 +140,7 @@ def package(*, file: Path) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def status(*, root: Path, as_json: bool) -> None:
-    """Show how far the tables are; a pipeline may be running."""
+    """Show how far the tables have got; a pipeline may be running."""
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.status import pipeline_status
     found = pipeline_status(root)
@@ -130,18 +151,18 @@ def status(*, root: Path, as_json: bool) -> None:
 @click.option(
     "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
 )
-@click.option("--replica", help="Use this replica; by default the one that reaches furthest.")
+@click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Journal of acknowledgements; its rows are kept in a table.",
 )
-@click.option("--write", "is_written", is_flag=True, help="Also write the results as tables: gold_*.")
+@click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def report(*, root: Path, replica: str | None, journal: Path | None, is_written: bool, as_json: bool) -> None:
-    """Summarize the tables: totals, leaders, throughput, and what was measured from outside.
+    """Summarize the tables: totals, leaders, throughput, commit latency and replica lag.
 
-    Commit latency needs acknowledgements: give the --journal of the nodes once.
+    Commit latency needs the acknowledgements: give the nodes' --journal once; a table keeps it.
     """
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.report import make_report

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from pykraft import __version__
+from pykraft.cli.choice import OneOf
 from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
@@ -40,19 +41,36 @@ class JsonFormatter(logging.Formatter):
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--config", "config_path", type=click.Path(path_type=Path), help="Kafka properties file; may also be given as FILE."
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="Properties file, as for Kafka; may also be given as FILE.",
 )
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option(
-    "--throughput", default=5_000, show_default=True, help="Records per second while leading; -1 is no limit."
+    "--throughput", default=5_000, show_default=True, help="Records written per second while leading; -1 for no limit."
 )
-@click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
+@click.option("--record-size", default=256, show_default=True, help="Size of each record, in bytes.")
 @click.option("--cluster-id", help="Cluster id; by default the one in meta.properties, or that of Kafka's test server.")
 @click.option("--ack-fd", type=int, help="Write a JSON line for each acknowledgement to this file descriptor.")
 @click.option("--no-workload", is_flag=True, help="Do not write generated records while leading.")
-@click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), default="auto", show_default=True)
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--loop",
+    type=OneOf(["auto", "uvloop", "asyncio"]),
+    default="auto",
+    show_default=True,
+    help="Event loop; auto is uvloop if it is installed.",
+)
+@click.option(
+    "--log-level", type=OneOf(LEVELS), default="info", show_default=True, help="Log messages of this level and above."
+)
+@click.option(
+    "--log-format",
+    type=OneOf(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of the log on standard error.",
+)
 @click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Also look for a relative file here.")
 @click.version_option(__version__, message="%(version)s")
 def server(  # noqa: PLR0913 - one argument for each option

@@ -23,12 +23,14 @@ def run(name: str, words: Sequence[str]) -> int:
 
     import click
 
+    from pykraft.cli.errors import without_hidden_options
     from pykraft.cli.server import server
     from pykraft.errors import PykraftError
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        result = server.main(list(words), prog_name=name, standalone_mode=False)
+        with without_hidden_options():
+            result = server.main(list(words), prog_name=name, standalone_mode=False)
     except click.exceptions.Abort:
         return EXIT_FAILED
     except click.ClickException as error:

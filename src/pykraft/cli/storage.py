@@ -24,7 +24,8 @@ from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
-from pykraft.properties import node_config, parse_properties
+from pykraft.properties import node_config
+from pykraft.properties_format import parse_properties
 from pykraft.types import NodeId, Uuid, uuid_text
 
 _CONFIG: Final = click.option(
@@ -40,7 +41,7 @@ def storage() -> None:
 
 @storage.command("format")
 @_CONFIG
-@click.option("--cluster-id", "-t", required=True, help="Cluster id: the same on all its nodes.")
+@click.option("--cluster-id", "-t", required=True, help="Cluster id, the same on all nodes.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are already formatted.")
 @click.option("--replica-directory-id", help="Directory id of the metadata directory; random by default.")
 @click.option(
@@ -50,9 +51,11 @@ def storage() -> None:
     "--initial-controllers",
     "-I",
     metavar="LIST",
-    help="Start a dynamic quorum of these voters: id@host:port:directory,…",
+    help="Start a dynamic quorum with these voters: id@host:port:directory-id,…",
 )
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="Format a node that joins a dynamic quorum later.")
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True, help="Format a node that joins an existing dynamic quorum."
+)
 @_JSON
 def format_command(
     *,
@@ -65,7 +68,7 @@ def format_command(
     no_initial_controllers: bool,
     as_json: bool,
 ) -> None:
-    """Write meta.properties into each log directory of the node, and the first voters of a dynamic quorum."""
+    """Write meta.properties into each of the node's log directories, and the first voters of a dynamic quorum."""
     parse_cluster_id(cluster_id)
     properties = _read(path)
     with naming(path):
@@ -108,7 +111,7 @@ def format_command(
 @_CONFIG
 @_JSON
 def info_command(*, path: Path, as_json: bool) -> None:
-    """Show the node's log directories and their meta.properties; the exit status is 1 if there are problems."""
+    """Show the node's log directories and their meta.properties; exits with 1 if there are problems."""
     properties = _read(path)
     directories = sorted(_log_directories(properties))
     if not directories:
@@ -132,7 +135,7 @@ def info_command(*, path: Path, as_json: bool) -> None:
 @storage.command("random-uuid")
 @_JSON
 def random_uuid_command(*, as_json: bool) -> None:
-    """Print a random UUID in Kafka's text form: a cluster id, or a directory id."""
+    """Print a random UUID in Kafka's text form, for a cluster id or a directory id."""
     text = uuid_text(_random_uuid())
     click.echo(json.dumps({"uuid": text}) if as_json else text)
 

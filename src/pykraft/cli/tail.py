@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from pykraft.cli.choice import any_of
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
@@ -64,10 +65,17 @@ class _EnoughError(Exception):
 
 
 @click.command(short_help="Print the records of a live quorum.")
-@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Nodes to contact first: host:port,…")
-@click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
+@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…")
+@click.option(
+    "--from",
+    "start",
+    default="earliest",
+    show_default=True,
+    shell_complete=any_of(lambda: ("earliest", "latest")),
+    help="Where to start: earliest, latest or an offset.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new records as they commit; Ctrl-C ends it.")
-@click.option("--max-records", type=click.IntRange(min=1), help="End after this many records.")
+@click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--print-control", is_flag=True, help="Also print control records.")
 @click.option(
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
@@ -89,10 +97,10 @@ def tail(  # noqa: PLR0913 - one argument for each option
     command_config: Path | None,
     timeout: float | None,
 ) -> None:
-    """Print committed records, one per line: offset, epoch, time, value. Without --follow it ends at the current end.
+    """Print committed records, one per line: offset, epoch, time, value. Without --follow, stop at the current end.
 
-    The earliest record is the first that the log still holds; with --load-snapshot the newest snapshot comes before it.
-    It reads as an observer without an id: the quorum does not count it, and it follows a new leader.
+    The earliest record is the first that the log still holds; --load-snapshot prints the newest snapshot before it.
+    The command reads as an observer without an id, so the quorum does not count it. It follows leader changes.
     """
     options = client_options(
         controllers=bootstrap_controller,

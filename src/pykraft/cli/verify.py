@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.choice import OneOf
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.printable import printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
@@ -31,17 +32,17 @@ PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option(
     "--progress",
-    type=click.Choice(["auto", "always", "never"]),
+    type=OneOf(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Show a bar on standard error; auto: on a terminal, if there is much to read.",
+    help="Show a progress bar on standard error; auto shows it on a terminal if there is much to read.",
 )
 def verify(directory: Path, *, as_json: bool, progress: str) -> None:
-    """Check DIRECTORY: a node's log directory, or one partition directory in it. The node may be running.
+    """Check DIRECTORY, a node's log directory or one partition directory in it; the node may be running.
 
     It reads all batches (CRC, lengths, offsets, epochs), both indexes, snapshots, leader-epoch-checkpoint,
-    quorum-state, recovery-point and the small files, and writes nothing. What a running node is just writing, or what
-    a crash left behind and the next start cleans up, is a note. The exit status is 4 if something is damaged.
+    quorum-state, recovery-point and the small files, and writes nothing. What a running node has not finished writing,
+    and what the next start cleans up after a crash, is reported as a note. Exits with 4 if something is damaged.
     """
     fs = OsFs()
     with _bar(progress, lambda: total_size_bytes(fs, directory)) as on_progress:

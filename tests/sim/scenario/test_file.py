@@ -55,8 +55,8 @@ def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Pat
     ("text", "complaint"),
     [
         ("[cluster", "is not TOML"),
-        ("[clusters]\nvoters = [3]", "there is no table 'clusters': choose of cluster, course, faults"),
-        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose of absent, observers, voters"),
+        ("[clusters]\nvoters = [3]", "there is no table 'clusters': choose one of cluster, course, faults"),
+        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose one of absent, observers, voters"),
         ("cluster = 3", "cluster is a table"),
         ("[cluster]\nvoters = 3", r"cluster.voters = 3: give a list of whole numbers"),
         ("[cluster]\nvoters = []", r"cluster.voters = \[\]: give a list"),
@@ -71,7 +71,7 @@ def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Pat
         ("[links]\nslow_probability = nan", "from 0 to 1 is possible"),
         ("[links]\nlatency_us_min = 5\nlatency_us_max = [9, 4]", "links.latency_us_min is greater than"),
         ("[quorum]\nsegment_size_bytes = 10", "from 1024"),
-        ("[faults]\nrain = 1", "faults.rain is no kind of fault: choose of abandoned fetch"),
+        ("[faults]\nrain = 1", "there is no kind of fault 'rain' \\(faults.rain\\): choose one of abandoned fetch"),
         ('[faults]\nkill = "yes"', "faults.kill = 'yes': a weight is a number from 0 to 1000"),
         ("[faults]\nkill = true", "faults.kill = True: a weight"),
         ("[faults]\nkill = -1", "faults.kill = -1: a weight"),
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_refused_with_the_file_and_the_key(tmp_path: Path, text
 
 
 def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no scenario 'storm': choose of all, "):
+    with pytest.raises(UsageError, match="there is no scenario 'storm': choose one of all, "):
         load(["storm"])
     with pytest.raises(UsageError, match="cannot be read"):
         load(paths=[tmp_path / "absent.toml"])

@@ -14,7 +14,7 @@ from pykraft.cli.bench.transfer import bench_transfer
 
 @click.group()
 def bench() -> None:
-    """Measure quorums. The speed of a machine varies, so compare only runs that took turns."""
+    """Run benchmarks on local quorums. A machine's speed varies over time, so only compare runs that took turns."""
 
 
 bench.add_command(bench_raft)

@@ -19,19 +19,19 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("join")
-@click.option("--snapshot-mib", default=1_024, show_default=True, help="Size of the snapshot.")
+@click.option("--snapshot-mib", default=1_024, show_default=True, help="Size of the snapshot, in MiB.")
 @throughput_option
 @record_size_option
-@click.option("--seconds", default=15.0, show_default=True, help="How long to measure commits before the node joins.")
+@click.option("--seconds", default=15.0, show_default=True, help="Seconds to measure commits before the node joins.")
 @folder_option
 @json_option
 def bench_join(
     *, snapshot_mib: int, throughput: int, record_size: int, seconds: float, folder: Path, as_json: bool
 ) -> None:
-    """Let a new node join a quorum of three through a snapshot, under load; measure memory and commit latency.
+    """Add a node that needs a snapshot to a quorum of three under load; measure memory and commit latency.
 
-    Exits with 1 when the new node or the leader uses 150 MiB or more, or the slowest percent of commits
-    takes more than three times as long as before the node joined.
+    Exits with 1 if the new node or the leader uses 150 MiB or more, or if the p99 commit latency is more than three
+    times what it was before the node joined.
     """
     from pykraft.bench.join import JoinOptions, failures, join
     from pykraft.bench.usage import require_proc

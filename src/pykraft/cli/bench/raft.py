@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from pykraft.cli.choice import OneOf
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_file import make_room_for
 from pykraft.errors import UsageError
@@ -25,23 +26,37 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("raft")
-@click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--record-size", "sizes", default="100,256,1024", show_default=True, help="Bytes of each record.")
+@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
 @click.option(
-    "--throughput", default="max", show_default=True, help="Records per second, or max: as many as each sustains."
+    "--record-size", "sizes", default="100,256,1024", show_default=True, help="Record sizes to measure, in bytes."
 )
-@click.option("--seconds", default=10.0, show_default=True, help="Measured time of each run.")
-@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before the measured time.")
-@click.option("--runs", default=3, show_default=True, help="Runs of each contender; they take turns.")
-@click.option("--linger-ms", default=25, show_default=True, help="append.linger.ms: how long records wait for more.")
 @click.option(
-    "--dir", "folders", multiple=True, type=click.Path(path_type=Path), help="Folder for the logs; may be repeated."
+    "--throughput",
+    default="max",
+    show_default=True,
+    help="Records per second, or max for the highest rate that each sustains.",
 )
-@click.option("--peer", type=click.Choice(["kafka", "none"]), default="kafka", show_default=True)
+@click.option("--seconds", default=10.0, show_default=True, help="Measured seconds of each run.")
+@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before the measurement starts.")
+@click.option("--runs", default=3, show_default=True, help="Number of runs of each; pykraft and Kafka take turns.")
+@click.option(
+    "--linger-ms",
+    default=25,
+    show_default=True,
+    help="How long the leader waits for more records before it writes, in ms.",
+)
+@click.option(
+    "--dir",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Folder in which to keep the logs during a run; may be repeated.",
+)
+@click.option("--peer", type=OneOf(["kafka", "none"]), default="kafka", show_default=True, help="What to compare with.")
 @click.option(
     "--kafka-libs",
     type=click.Path(path_type=Path),
-    help="Folder with the jars of a Kafka release; by default they are fetched.",
+    help="Folder with the jars of a Kafka release; by default they are downloaded.",
 )
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures to this file."
@@ -60,10 +75,10 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     kafka_libs: Path | None,
     json_path: Path | None,
 ) -> None:
-    """Measure committed records per second, latency, CPU and memory of pykraft and Kafka's TestRaftServer, in turn.
+    """Compare pykraft and Kafka's TestRaftServer in turn: committed records per second, latency, CPU and memory.
 
-    Kafka's load thread dies when it gets more records than it can write. So --throughput max first searches for the
-    highest rate that it sustains, which takes some minutes.
+    Kafka's load thread dies when it is asked for more records than it can write. So --throughput max first searches
+    for the highest rate that Kafka sustains, which takes some minutes.
     """
     from pykraft.bench.comparison import compare
     from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput

@@ -23,16 +23,16 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 T = TypeVar("T")
 NAME_WIDTH: Final = 19
 
-throughput_option = click.option(
-    "--throughput", default=2_000, show_default=True, help="Records per second, all the time."
+throughput_option = click.option("--throughput", default=2_000, show_default=True, help="Records written per second.")
+record_size_option = click.option(
+    "--record-size", default=100, show_default=True, help="Size of each record, in bytes."
 )
-record_size_option = click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
 folder_option = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path),
     default=tempfile.gettempdir,
-    help="Folder for the logs; a temporary one by default.",
+    help="Folder in which to keep the logs during the run; by default the system's folder for temporary files.",
 )
 
 

@@ -21,16 +21,16 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("transfer")
-@click.option("--nodes", default=5, show_default=True, help="Voters.")
-@click.option("--runs", default=15, show_default=True, help="Number of transfers, one after the other.")
+@click.option("--nodes", default=5, show_default=True, help="Number of voters.")
+@click.option("--runs", default=15, show_default=True, help="Number of transfers.")
 @throughput_option
 @record_size_option
 @folder_option
 @json_option
 def bench_transfer(*, nodes: int, runs: int, throughput: int, record_size: int, folder: Path, as_json: bool) -> None:
-    """Transfer the leadership from voter to voter under load; measure how long it takes, and the pause in commits.
+    """Transfer leadership from voter to voter under load; measure how long it takes and how long commits pause.
 
-    Exits with 1 when the median is 200 ms or more.
+    Exits with 1 if the median transfer takes 200 ms or more.
     """
     from pykraft.bench.transfer import TransferOptions, failures, transfer
 

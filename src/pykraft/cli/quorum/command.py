@@ -34,7 +34,7 @@ WATCH_S_MAX: Final = 3_600.0
 @with_options
 @click.pass_context
 def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - passed on as click has them
-    """Describe or change a live quorum, pykraft's or Kafka's. Its options may stand before or after the verb."""
+    """Describe or change a live quorum of pykraft or Kafka. The options may come before or after the command."""
     context.obj = options
 
 

@@ -25,14 +25,16 @@ CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
 
 @click.command()
 @with_options
-@click.option("--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="The voter that should lead.")
+@click.option(
+    "--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="Node id of the voter that should lead."
+)
 @click.option(
     "--catch-up",
     "catch_up_s",
     type=float,
     default=TRANSFER_TIMEOUT_MS / 1_000,
     show_default=True,
-    help="Seconds that the leader pauses writes and waits for the voter to catch up.",
+    help="Seconds that the leader accepts no records while the voter catches up.",
 )
 @json_option
 @click.pass_obj
@@ -45,7 +47,7 @@ def transfer(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Transfer the leadership to a voter. The leader hands over only when the voter runs and has the whole log."""
+    """Transfer leadership to a voter. The leader hands over only if the voter is running and has the whole log."""
     if not 0 <= catch_up_s <= CATCH_UP_S_MAX:
         raise UsageError(f"--catch-up {catch_up_s:g}: give 0 to {CATCH_UP_S_MAX:g} seconds")
     options = joined(before, after)

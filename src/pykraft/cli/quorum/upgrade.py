@@ -25,7 +25,9 @@ _FEATURE: Final = re.compile(r"([a-z.]+)=([0-9]{1,4})")
 
 @click.command()
 @with_options
-@click.option("--feature", metavar="NAME=LEVEL", required=True, help="Feature and its new level: kraft.version=1.")
+@click.option(
+    "--feature", metavar="NAME=LEVEL", required=True, help="Feature and its new level; the only one is kraft.version=1."
+)
 @click.option("--dry-run", is_flag=True, help="Only ask the leader whether the upgrade is possible.")
 @json_option
 @click.pass_obj
@@ -38,7 +40,7 @@ def upgrade(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Move static voters into the log: kraft.version=1. This cannot be undone. All voters must run and support it."""
+    """Move static voters into the log by raising kraft.version to 1; this is final. All voters must be running."""
     level = level_of(feature)
     options = joined(before, after)
 

@@ -26,10 +26,11 @@ from pykraft.client.remote.admin import Admin
 from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
-from pykraft.properties import node_config, parse_properties
+from pykraft.properties import node_config
+from pykraft.properties_format import parse_properties
 from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 
 
 @click.command("add-controller")
@@ -38,7 +39,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would b
 @json_option
 @click.pass_obj
 def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, **after: Any) -> None:  # noqa: ANN401
-    """Make a running node a voter; it must have caught up. --command-config is that node's own properties file."""
+    """Make a running, caught-up node a voter. --command-config is that node's own properties file."""
     path = after["command_config"] or before["command_config"]
     if path is None:
         raise UsageError("add-controller: give --command-config, the properties file of the node to be added")

@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,19 +18,28 @@ from typing import Any
 import click
 
 import pykraft
+from pykraft.cli.choice import any_of
 from pykraft.cli.sim.options import parse_seeds
 from pykraft.errors import UsageError
+from pykraft.suggest import did_you_mean
 
 MODULE = "tests.sim.mutants.search"
 
 
 @click.command(short_help="Plant known bugs, and check that each is noticed.")
-@click.argument("names", nargs=-1)
-@click.option("--list", "is_list", is_flag=True, help="Only list the bugs with their stories.")
+@click.argument("names", nargs=-1, shell_complete=any_of(lambda: _known("MUTANTS")))
+@click.option("--list", "is_list", is_flag=True, help="List the bugs and their stories, and plant none.")
 @click.option(
-    "--seeds", metavar="A:B", help="Search these seeds for the first that notices, instead of the recorded one."
+    "--seeds",
+    metavar="A:B",
+    help="Search these seeds for the first that notices the bug, instead of using the recorded one.",
 )
-@click.option("--oracle", metavar="NAME", help="Let only this oracle watch; without NAMES, at the bug recorded for it.")
+@click.option(
+    "--oracle",
+    metavar="NAME",
+    shell_complete=any_of(lambda: _known("ORACLES")),
+    help="Watch with this oracle only; without NAMES, plant the bug that is recorded for it.",
+)
 @click.option(
     "--rewrite",
     is_flag=True,
@@ -48,17 +57,18 @@ def mutants(
     workers: int,
     is_json: bool,
 ) -> None:
-    """Plant each bug, or only NAMES, and run the world of its recorded seed with and without the bug.
+    """Plant each bug, or only NAMES, and run its recorded seed with and without the bug.
 
-    The recorded oracle must fail the world with the bug and pass it without; else the exit code is 1. With --seeds
-    worlds are tried in order until one notices; the exit code is 1 if none does.
+    Exits with 1 unless the recorded oracle fails the run with the bug and passes the run without it. With --seeds, it
+    tries seeds in order until one notices the bug, and exits with 1 if none does.
     """
     search = _from_the_clone()
     chosen = _chosen(search, names)
     if workers < 1:
         raise UsageError(f"--workers {workers}: give at least 1")
     if oracle is not None and oracle not in search.ORACLES:
-        raise UsageError(f"there is no oracle {oracle!r}: choose one of {', '.join(search.ORACLES)}")
+        listed = did_you_mean(oracle, search.ORACLES) or f": choose one of {', '.join(search.ORACLES)}"
+        raise UsageError(f"there is no oracle {oracle!r}{listed}")
     if rewrite and (oracle or seeds is None):
         raise UsageError("--rewrite records bugs and what each oracle notices alone: give it --seeds, and no --oracle")
     if is_list:
@@ -114,8 +124,17 @@ def _tell(row: dict[str, Any], *, is_json: bool) -> None:
 def _chosen(search: ModuleType, names: Sequence[str]) -> Sequence[str]:
     for name in names:
         if name not in search.MUTANTS:
-            raise UsageError(f"there is no planted bug {name!r}: `pykraft sim mutants --list` names them")
+            hint = did_you_mean(name, search.MUTANTS)
+            raise UsageError(f"there is no planted bug {name!r}: `pykraft sim mutants --list` lists them{hint}")
     return names or list(search.MUTANTS)
+
+
+def _known(kind: str) -> Iterable[str]:
+    """Names for the shell's completion; none outside of a clone."""
+    try:
+        return tuple(getattr(_from_the_clone(), kind))
+    except UsageError:
+        return ()
 
 
 def _from_the_clone() -> ModuleType:

@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
+from pykraft.cli.choice import several_of
 from pykraft.errors import UsageError
-from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 
 SEEDS_MAX = 10_000_000
@@ -33,7 +34,7 @@ def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--seeds`` and ``--seed``; the command gets ``seeds``. Errors: UsageError."""
 
     @click.option(
-        "--seeds", "text", default="100", show_default=True, help="N for seeds 0 to N-1, or A:B for A to B-1."
+        "--seeds", "text", default="100", show_default=True, help="Seeds to run: N for 0 to N-1, or A:B for A to B-1."
     )
     @click.option("--seed", "one", metavar="S", help="Run only this seed.")
     @wraps(command)
@@ -48,14 +49,17 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--faults`` and ``--scenario``; the command gets a ``choice``. Errors: UsageError."""
 
     @click.option(
-        "--faults", metavar="NAME[,NAME…]", help="Shipped scenarios: all, quiet, …; a later one overrides earlier ones."
+        "--faults",
+        metavar="NAME[,NAME…]",
+        shell_complete=several_of(shipped_names),
+        help="Shipped scenarios, such as all or quiet; later ones override earlier ones.",
     )
     @click.option(
         "--scenario",
         "files",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="TOML file with changes to the scenario; overrides --faults. May be repeated.",
+        help="TOML file that changes the scenario; overrides --faults. May be repeated.",
     )
     @wraps(command)
     def chosen(*, faults: str | None, files: tuple[Path, ...], **given: object) -> object:

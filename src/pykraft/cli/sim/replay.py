@@ -19,15 +19,18 @@ from pykraft.sim.run.simulation import Failure, simulate
 @click.option("--seed", "seed_text", metavar="S", required=True, help="The seed to replay.")
 @scenario_options
 @click.option(
-    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page to step through."
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write an HTML page for stepping through the run.",
 )
-@click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails in the same way.")
-@click.option("--quiet", is_flag=True, help="Print no trace.")
+@click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails the same way.")
+@click.option("--quiet", is_flag=True, help="Do not print the trace.")
 def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool, quiet: bool) -> None:
-    """Run one seed and print everything that happens; the exit code is 1 when it fails.
+    """Run one seed and print everything that happens; exits with 1 if it fails.
 
-    --html writes a self-contained page: a lane for each node, messages as arrows, states, faults, and what broke.
-    --shrink also writes the scenario of the smaller run, beside the page or as seed-S.toml.
+    --html writes a self-contained page: a lane for each node, messages as arrows, states, faults, and what failed.
+    --shrink also writes the scenario of the smaller run, next to the page or as seed-S.toml.
     """
     seed = parse_seed(seed_text)
     tell = None if quiet or is_shrunk else click.echo

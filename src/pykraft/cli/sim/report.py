@@ -16,12 +16,12 @@ from pykraft.sim.run.totals import Totals
 FAILURES_SHOWN = 20
 
 
-@click.command(short_help="Add up files of `sim run --out`.")
+@click.command(short_help="Add up the files of `sim run --out`.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def report(files: tuple[Path, ...]) -> None:
-    """Add up FILES of `pykraft sim run --out`, of one scenario, version and source; a seed counts once.
+    """Add up the FILES of `pykraft sim run --out`; each seed counts once. Exits with 1 if a seed failed.
 
-    The exit code is 1 if a seed failed.
+    All files must be of the same scenario, version and source.
     """
     totals = Totals()
     for _, row in sorted(merge(files).items()):

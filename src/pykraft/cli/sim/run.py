@@ -41,19 +41,19 @@ T = TypeVar("T")
 @click.option(
     "--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes; --trace uses one."
 )
-@click.option("--spark", metavar="MASTER", help="Run the seeds on Spark: local[2], spark://host:port, …")
-@click.option("--trace", is_flag=True, help="Print the trace (with --json on standard error).")
+@click.option("--spark", metavar="MASTER", help="Run the seeds on this Spark master: local[2], spark://host:port, …")
+@click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per seed.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append rows to this file; seeds that it holds are skipped.",
+    help="Append a row for each seed to this file, and skip the seeds that it already holds.",
 )
 @click.option(
     "--html",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Shrink failures and write their pages to this folder.",
+    help="Shrink the first failures and write their pages to this folder.",
 )
 def run(
     *,
@@ -66,10 +66,10 @@ def run(
     trace: bool,
     is_json: bool,
 ) -> None:
-    """Run a range of seeds; a failure prints the command that replays it, and the exit code is 1.
+    """Run a range of seeds. Exits with 1 if one fails, and prints the command that replays it.
 
-    With --out a run can be stopped and continued, and machines can share the work: `pykraft sim report` adds up their
-    files.
+    With --out, a run can be stopped and continued, and several machines can share the work: `pykraft sim report` adds
+    up their files.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: give at least 1")

@@ -84,10 +84,11 @@ def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
     elif _PRODUCER_SNAPSHOT.fullmatch(name):
         yield from _producer_snapshot(fs.read(path))
     else:
+        fs.open(path).close()  # a file that is missing or unreadable is reported as such
         raise StorageError(
             path,
-            "this kind of file cannot be dumped",
-            repair="known are .log, .index, .timeindex, .checkpoint, .snapshot, " + ", ".join(sorted(_FIXED_NAMES)),
+            "dump does not know this kind of file",
+            repair="it knows .log, .index, .timeindex, .checkpoint, .snapshot, " + ", ".join(sorted(_FIXED_NAMES)),
         )
 
 

@@ -11,7 +11,7 @@ Source: FoundationDB's ``tests/fast/*.toml``; the TOML 1.0 specification.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, Final, get_type_hints
 from pykraft.errors import UsageError
 from pykraft.sim.scenario.fault_kinds import KINDS
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
+from pykraft.suggest import did_you_mean
 
 FILE_SIZE_BYTES_MAX: Final = 64 * 1024
 VOTERS_MAX: Final = 9
@@ -50,8 +51,13 @@ def load(shipped: Sequence[str] = (), paths: Sequence[Path] = ()) -> Scenario:
 
 def _shipped(name: str) -> tuple[str, str]:
     if name not in shipped_names():
-        raise UsageError(f"there is no scenario {name!r}: choose of {', '.join(shipped_names())}")
+        raise UsageError(_no_such(f"scenario {name!r}", name, shipped_names()))
     return f"scenario {name}", files("pykraft.sim.scenario.shipped").joinpath(name + _SUFFIX).read_text("utf-8")
+
+
+def _no_such(what: str, name: str, names: Iterable[str]) -> str:
+    """A name that is none of these."""
+    return f"there is no {what}: choose one of {', '.join(sorted(names))}{did_you_mean(name, names)}"
 
 
 def _file(path: Path) -> tuple[str, str]:
@@ -79,7 +85,7 @@ def _faults(what: str, table: object) -> dict[str, float]:
     for kind, weight in _table(what, _FAULTS, table).items():
         key = f"{_FAULTS}.{kind}"
         if kind not in KINDS:
-            raise UsageError(f"{what}: {key} is no kind of fault: choose of {', '.join(sorted(KINDS))}")
+            raise UsageError(f"{what}: {_no_such(f'kind of fault {kind!r} ({key})', kind, KINDS)}")
         if not _is_number(weight) or not 0 <= weight <= 1_000:
             raise UsageError(f"{what}: {key} = {weight!r}: a weight is a number from 0 to 1000")
     assert isinstance(table, dict)
@@ -91,7 +97,7 @@ def _with_tables(what: str, scenario: Scenario, tables: Mapping[str, object]) ->
     changed: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in known:
-            raise UsageError(f"{what}: there is no table {name!r}: choose of {', '.join(sorted({*known, _FAULTS}))}")
+            raise UsageError(f"{what}: {_no_such(f'table {name!r}', name, {*known, _FAULTS})}")
         changed[name] = _with_values(what, name, getattr(scenario, name), _table(what, name, table))
     return replace(scenario, **changed)
 
@@ -103,7 +109,7 @@ def _with_values(what: str, name: str, former: Any, table: Mapping[str, object])
     for field, value in table.items():
         key = f"{name}.{field}"
         if field not in hints:
-            raise UsageError(f"{what}: there is no {key}: choose of {', '.join(sorted(hints))}")
+            raise UsageError(f"{what}: {_no_such(key, field, hints)}")
         values[field] = _value(what, key, hints[field], value)
     made = replace(former, **values)
     for low, high in _PAIRS:

@@ -1,0 +1,94 @@
+"""The text of Java's properties files.
+
+Of a key that is given twice the last value counts. `pykraft.properties` reads the values.
+
+Source: ``java.util.Properties``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pykraft.errors import ConfigError
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{0,4}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class Properties(dict[str, str]):
+    """Keys and values; ``lines`` has the number of the line on which the value of each key begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+
+def line_of(properties: Mapping[str, str], key: str) -> int | None:
+    """The line of a key, if it is known."""
+    return properties.lines.get(key) if isinstance(properties, Properties) else None
+
+
+def parse_properties(text: str) -> Properties:
+    r"""Read Java's properties format: ``key=value``, ``key: value``, ``key value``; ``#`` and ``!`` begin a comment.
+
+    A line that ends in an odd number of backslashes goes on in the next one. Escapes are ``\t \n \r \f``, ``\uXXXX``
+    (UTF-16: pairs are one character), and a backslash before any other character, which then stands for itself.
+
+    Errors: ConfigError for a broken unicode escape.
+    """
+    properties = Properties()
+    for number, line in _logical_lines(text):
+        raw_key, raw_value = _split(line)
+        key = _unescape(raw_key, raw_key, number)
+        properties.lines[key] = number
+        properties[key] = _unescape(key, raw_value, number)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, with continued ones joined, and the number of the first line of each."""
+    pending, begun = "", 0
+    for number, raw in enumerate(_LINE_END.split(text), start=1):
+        line = raw.lstrip(_BLANKS)
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        begun = begun if pending else number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending += line[:-1]
+            continue
+        yield begun, pending + line
+        pending = ""
+    if pending:
+        yield begun, pending
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value of a logical line, at the first separator that is not escaped."""
+    at = 0
+    while at < len(line) and line[at] not in "=:" + _BLANKS:
+        at += 2 if line[at] == "\\" else 1
+    rest = line[at:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:at], rest
+
+
+def _unescape(key: str, text: str, line: int) -> str:
+    """The text with its escapes resolved; ``key`` and ``line`` are for the error."""
+
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] != "u":
+            return _ESCAPES.get(code, code)
+        if len(code) != 5:
+            raise ConfigError(key, text, r"\u must be followed by four hexadecimal digits", line=line)
+        return chr(int(code[1:], 16))
+
+    try:
+        return _ESCAPE.sub(one, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ConfigError(key, text, r"surrogates must come in pairs, \uD83D\uDE00", line=line) from None
