@@ -59,12 +59,14 @@ def refused(path: Path, *options: str) -> str:
     return str(result.exception)
 
 
-def test_defaults_are_those_of_kafkas_test_server(
+def test_a_node_writes_only_what_it_is_told_to(
     config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
 ) -> None:
     assert invoke(config_path).exit_code == 0
-    [(config, options)] = served
-    assert options == ServerOptions(load=Load(records_per_s=5_000, record_size_bytes=256))
+    assert invoke(config_path, "--throughput", "7").exit_code == 0
+    (config, options), (_, loaded) = served
+    assert options == ServerOptions(load=None)
+    assert loaded == ServerOptions(load=Load(records_per_s=7, record_size_bytes=256))
     assert (config.cluster_id, config.directory_id, config.node_id) == (TEST_CLUSTER_ID, None, 1)
 
 
@@ -91,7 +93,7 @@ def test_a_formatted_directory_says_which_cluster(
 
 
 def test_a_node_may_go_without_load(config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]) -> None:
-    assert invoke(config_path, "--no-workload").exit_code == 0
+    assert invoke(config_path, "--throughput", "7", "--no-workload").exit_code == 0
     assert served[0][1].load is None
 
 
@@ -99,7 +101,8 @@ def test_a_node_may_go_without_load(config_path: Path, served: list[tuple[NodeCo
     ("options", "says"),
     [
         (["--throughput", "-2"], "--throughput -2"),
-        (["--record-size", "0"], "--record-size 0"),
+        (["--throughput", "1", "--record-size", "0"], "--record-size 0"),
+        (["--record-size", "100"], "--record-size needs --throughput"),
         (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "are reserved by Kafka"),
         (["--replica-directory-id", "short"], "--replica-directory-id"),
         (["--cluster-id", ""], "--cluster-id"),

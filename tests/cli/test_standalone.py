@@ -12,6 +12,7 @@ from pykraft import __version__
 from pykraft.cli.standalone import run
 from pykraft.errors import StorageError
 from pykraft.server import run as server_run
+from pykraft.server.workload import Load
 
 NAME = "test-kraft-server-start.sh"
 PROPERTIES = """
@@ -85,3 +86,16 @@ def test_what_ends_well_is_zero(
     assert capsys.readouterr().out == f"{__version__}\n"
     assert run(NAME, ["--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: {NAME} ")
+
+
+def test_a_load_is_written_as_kafkas_test_server_does(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[Load | None] = []
+    monkeypatch.setattr(server_run, "serve", lambda _, options: loads.append(options.load))
+    for words in ([], ["--record-size", "100"], ["--throughput", "7"], ["--no-workload"]):
+        assert run(NAME, ["--config", str(config_path), *words]) == 0
+    assert loads == [
+        Load(records_per_s=5_000, record_size_bytes=256),
+        Load(records_per_s=5_000, record_size_bytes=100),
+        Load(records_per_s=7, record_size_bytes=256),
+        None,
+    ]

@@ -80,7 +80,7 @@ class Quorum:
 
     def start_server(self) -> Child:
         """Node 3, as an observer."""
-        command = server_command(self.configs[3])
+        command = server_command(self.configs[3], "--throughput", "5000")
         log_path = self.configs[3].parent / "node.log"
         return self.children.start("node 3", command, log_path, environment={"PYTHONPATH": str(SOURCES)})
 

@@ -20,7 +20,7 @@ def test_a_node_whose_printouts_are_lost_ends_with_a_line(tmp_path: Path) -> Non
     config = write_properties(tmp_path / "server.properties", properties)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            server_command(config),
+            server_command(config, "--throughput", "5000"),
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

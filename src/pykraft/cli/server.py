@@ -13,6 +13,7 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,10 +22,17 @@ from pykraft.cli.choice import OneOf
 from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
+from pykraft.errors import UsageError
 from pykraft.log.format import meta_in
 from pykraft.log.os_fs import OsFs
 
+if TYPE_CHECKING:  # imported when the node runs, so that --help is quick
+    from pykraft.server.workload import Load
+
 LEVELS = ("debug", "info", "warning", "error")
+
+KAFKAS_DEFAULTS: Final = {"throughput": 5_000}
+"""Where options have other defaults under the names of Kafka's scripts: Kafka's test server always writes a load."""
 
 logger = logging.getLogger("pykraft")
 
@@ -48,12 +56,15 @@ class JsonFormatter(logging.Formatter):
 )
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option(
-    "--throughput", default=5_000, show_default=True, help="Records written per second while leading; -1 for no limit."
+    "--throughput",
+    type=int,
+    help="Write generated records while leading, so many per second; -1 for no limit."
+    "  [default: write nothing; 5000 under the names of Kafka's scripts]",
 )
-@click.option("--record-size", default=256, show_default=True, help="Size of each record, in bytes.")
+@click.option("--record-size", type=int, help="Size of each generated record, in bytes.  [default: 256]")
 @click.option("--cluster-id", help="Cluster id; by default the one in meta.properties, or that of Kafka's test server.")
 @click.option("--ack-fd", type=int, help="Write a JSON line for each acknowledgement to this file descriptor.")
-@click.option("--no-workload", is_flag=True, help="Do not write generated records while leading.")
+@click.option("--no-workload", is_flag=True, help="Write nothing, whatever --throughput says.")
 @click.option(
     "--loop",
     type=OneOf(["auto", "uvloop", "asyncio"]),
@@ -78,8 +89,8 @@ def server(  # noqa: PLR0913 - one argument for each option
     file: Path | None,
     config_path: Path | None,
     replica_directory_id: str | None,
-    throughput: int,
-    record_size: int,
+    throughput: int | None,
+    record_size: int | None,
     cluster_id: str | None,
     ack_fd: int | None,
     no_workload: bool,
@@ -88,16 +99,18 @@ def server(  # noqa: PLR0913 - one argument for each option
     log_format: str,
     clone: Path | None,
 ) -> None:
-    """Run a node; while it leads, it writes a steady load. SIGTERM hands over the leadership and stops the node."""
+    """Run a node. SIGTERM hands over the leadership and stops the node.
+
+    With --throughput it writes a steady load while it leads, and takes snapshots, so that old records are deleted.
+    """
     from pykraft.server.run import ServerOptions, serve
-    from pykraft.server.workload import Load
 
     if config_path is not None and file is not None:
         raise click.UsageError(f"two configuration files, {config_path} and {file}: give one")
     given = config_path or file
     if given is None:
         raise click.UsageError("missing configuration file: give --config FILE")
-    load = None if no_workload else Load(records_per_s=throughput, record_size_bytes=record_size)
+    load = None if no_workload else _load(throughput, record_size)
     _set_up_logging(log_level, log_format)
     path = find_config(given, clone)
     config = _with_options(read_config(path), replica_directory_id, cluster_id)
@@ -106,6 +119,17 @@ def server(  # noqa: PLR0913 - one argument for each option
         logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
     with naming(path):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
+
+
+def _load(throughput: int | None, record_size: int | None) -> Load | None:
+    """The load that these options ask for. Errors: UsageError."""
+    from pykraft.server.workload import RECORD_SIZE_BYTES, Load
+
+    if throughput is None:
+        if record_size is not None:
+            raise UsageError("--record-size needs --throughput: without it the node writes no records")
+        return None
+    return Load(records_per_s=throughput, record_size_bytes=RECORD_SIZE_BYTES if record_size is None else record_size)
 
 
 def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str | None) -> NodeConfig:

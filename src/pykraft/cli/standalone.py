@@ -1,7 +1,8 @@
 """Runs `pykraft server` with the names and exit statuses of Kafka's scripts for its standalone Raft server.
 
 ``bin/test-kraft-server-start.sh`` and ``bin/test-raft-server-start.sh`` call this module. It differs from `pykraft
-server` in two ways: a wrong command line prints the usage, and every failure exits with 1, as in Kafka's scripts.
+server` in three ways, as Kafka's scripts: a wrong command line prints the usage, every failure exits with 1, and the
+node writes a load unless it is told not to.
 
 While the command loads, Ctrl-C must end the process without a traceback; so nothing else is imported at the top.
 
@@ -24,13 +25,13 @@ def run(name: str, words: Sequence[str]) -> int:
     import click
 
     from pykraft.cli.errors import without_hidden_options
-    from pykraft.cli.server import server
+    from pykraft.cli.server import KAFKAS_DEFAULTS, server
     from pykraft.errors import PykraftError
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with without_hidden_options():
-            result = server.main(list(words), prog_name=name, standalone_mode=False)
+            result = server.main(list(words), prog_name=name, standalone_mode=False, default_map=KAFKAS_DEFAULTS)
     except click.exceptions.Abort:
         return EXIT_FAILED
     except click.ClickException as error:

@@ -19,7 +19,7 @@ from typing import Protocol
 import pykraft
 from pykraft.client.journal import Led
 from pykraft.client.journal_check import JournalVerdict, check_journal, record_spans
-from pykraft.config import TEST_CLUSTER_ID
+from pykraft.config import INT64_MAX, TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
@@ -32,6 +32,11 @@ from pykraft.types import Endpoint, Uuid, uuid_text
 SOURCES = Path(pykraft.__file__).resolve().parents[1]
 QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
 """Timeouts for tests that kill leaders: half of the defaults."""
+KEEP_EVERYTHING = {
+    "metadata.log.max.record.bytes.between.snapshots": str(INT64_MAX),
+    "metadata.log.max.snapshot.interval.ms": "0",
+}
+"""A node under load then takes no snapshot and deletes nothing, so the whole log can be compared with the journal."""
 
 FORMAT_TIMEOUT_S = 60.0
 
@@ -97,7 +102,7 @@ class PykraftNode:
         self._child: Child | None = None
         self.start_mark = 0
         """Where the journal ended before the last start."""
-        extra = {**(properties or {}), **({} if site is None else site.properties)}
+        extra = {**KEEP_EVERYTHING, **(properties or {}), **({} if site is None else site.properties)}
         if site is not None and site.data is not None:
             (home / "data").symlink_to(site.data)
         values = (

@@ -23,6 +23,7 @@ from pykraft.extras import imported_for
 from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
+from pykraft.server.load_snapshots import LoadSnapshots
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -91,6 +92,9 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
                 failed=node.fail,
             )
             node.host.register(workload)
+            if config.may_vote:  # the log of Kafka's controllers, which such a node copies, is theirs to snapshot
+                snapshots = LoadSnapshots(node.host, report=logger.info, failed=node.fail)
+                node.host.register(snapshots, loader=snapshots.loader)
             loop.add_signal_handler(signal.SIGUSR1, workload.rest)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, node.shut_down)

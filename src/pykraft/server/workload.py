@@ -40,6 +40,7 @@ RUN_ID_SIZE_BYTES: Final = 8
 RECORD_HEAD: Final = struct.Struct(f">{RUN_ID_SIZE_BYTES}siq")
 TELLING_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
 """A record of at least this size identifies itself; a smaller one is a hash."""
+RECORD_SIZE_BYTES: Final = 256
 RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
 IN_FLIGHT_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -60,7 +61,7 @@ class Load:
     """Records a second while this node leads (-1: as many as possible), and their size. Errors: UsageError."""
 
     records_per_s: int = 5_000
-    record_size_bytes: int = 256
+    record_size_bytes: int = RECORD_SIZE_BYTES
 
     def __post_init__(self) -> None:
         if self.records_per_s < UNLIMITED:
