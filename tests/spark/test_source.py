@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pyspark.errors import PySparkException
@@ -20,7 +22,7 @@ from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.read_split import SplitPartition
 from pykraft.spark.data_source.schema import RECORDS
-from pykraft.spark.source import FilesReader, PykraftDataSource
+from pykraft.spark.source import FilesReader, PykraftDataSource, register
 from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment
 
@@ -140,3 +142,39 @@ def test_a_worker_that_reads_directories_does_not_import_the_client() -> None:
     program = "import pykraft.spark.source, sys; sys.exit('pykraft.client' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("master", "named", "python"),
+    [
+        ("local[2]", None, sys.executable),
+        ("local-cluster[1,1,512]", None, sys.executable),
+        ("local[2]", "/opt/python", "python3"),
+        ("spark://host:7077", None, "python3"),
+    ],
+)
+def test_local_workers_run_the_python_of_the_program(
+    master: str, named: str | None, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if named is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", named)
+    context = SimpleNamespace(master=master, pythonExec="python3")
+    registered: list[type] = []
+    register(cast("SparkSession", SimpleNamespace(sparkContext=context, dataSource=SourceList(registered))))
+    assert context.pythonExec == python
+    assert registered == [PykraftDataSource]
+
+
+def test_a_session_of_spark_connect_has_workers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    registered: list[type] = []
+    register(cast("SparkSession", SimpleNamespace(dataSource=SourceList(registered))))
+    assert registered == [PykraftDataSource]
+
+
+class SourceList:
+    """What a session offers to register sources."""
+
+    def __init__(self, registered: list[type]) -> None:
+        self.register = registered.append

@@ -9,6 +9,8 @@ Source: PySpark ``DataSource`` (SPARK-44076) and its stream reader.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -90,5 +92,19 @@ class PykraftDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("pykraft")`` with this session."""
+    """Register ``format("pykraft")`` with this session.
+
+    The workers of a local session then run the Python of this program, unless ``PYSPARK_PYTHON`` names one.
+    """
+    _run_workers_with_this_python(spark)
     spark.dataSource.register(PykraftDataSource)
+
+
+def _run_workers_with_this_python(spark: SparkSession) -> None:
+    context = getattr(spark, "sparkContext", None)
+    if context is None or "PYSPARK_PYTHON" in os.environ or not context.master.startswith("local"):
+        # A session of Spark Connect has no context, and a cluster's machines have a Python of their own.
+        return
+    # Spark would start the python3 of the PATH. If the program's environment is not activated, that is another one,
+    # without this package, Arrow or NumPy.
+    context.pythonExec = sys.executable
