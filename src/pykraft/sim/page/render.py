@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from pykraft.page import fill, style
 from pykraft.sim.machine.recorder import (
     Arrived,
     Changed,
@@ -57,17 +58,14 @@ def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -
     }
     if recorder.dropped:
         title = f"{title} (the last {len(recorder.events)} of {recorder.happened} events)"
-    page = (FOLDER / "page.html").read_text()
     parts = {
         "title": escape(title),
-        "style": (FOLDER / "page.css").read_text(),
+        "style": style(FOLDER / "page.css"),
         "replay": escape(f"See it again: {replay}"),
         "recording": json.dumps(recording, separators=(",", ":")).replace("<", "\\u003c"),
         "script": "\n".join((FOLDER / name).read_text() for name in SCRIPTS),
     }
-    for name in ("title", "style", "replay", "script", "recording"):  # last what the world had a hand in
-        page = page.replace(f"@{name}@", parts[name])
-    return page
+    return fill((FOLDER / "page.html").read_text(), parts)
 
 
 class _Told:

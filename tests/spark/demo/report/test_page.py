@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.spark.demo.report.page import PLACE, Picture, render
+from pykraft.page.template import PLACE
+from pykraft.spark.demo.report.page import Picture, render
+from pykraft.spark.demo.report.plots import draw_leadership
+from pykraft.spark.demo.report.theme import drawing, to_svg
 from tests.browser import OpenPage
-from tests.spark.demo.stories import story
+from tests.look import WIDTHS, faults_of
+from tests.spark.demo.stories import BEGIN_MS, KILL, RESTARTED_MS, story
 
 pytestmark = pytest.mark.spark
 STORY = story()
@@ -31,3 +35,21 @@ def test_what_a_run_says_cannot_become_part_of_the_page(open_page: OpenPage, tmp
     page = open_page(path)
     assert evil in page.inner_text("header")
     assert page.locator("script").count() == 0
+
+
+@pytest.mark.parametrize(("killed_s", "nodes"), [(0.5, 3), (18.0, 3), (27.5, 9)])
+def test_labels_fit_a_phone_whenever_the_leader_was_killed(
+    open_page: OpenPage, tmp_path: Path, killed_s: float, nodes: int
+) -> None:
+    later_ms = round(killed_s * 1_000) - (KILL.killed_wall_ms - BEGIN_MS)
+    kill = replace(KILL, killed_wall_ms=KILL.killed_wall_ms + later_ms, restarted_wall_ms=RESTARTED_MS + later_ms)
+    changed = replace(STORY, kills=(kill,), options=replace(STORY.options, nodes=nodes))
+    with drawing("one", height_inches=0.75 + 0.46 * nodes, is_narrow=True) as figure:
+        draw_leadership(figure, changed)
+        svg = to_svg(figure, label="who led")
+    path = tmp_path / "index.html"
+    path.write_text(render(changed, [Picture(name="one", title="Who led", reading="Look", wide="", narrow=svg)]))
+    page = open_page(path, width=WIDTHS[0])
+    assert f"killed with -9 at {killed_s} s" in (page.locator("#one .narrow svg").text_content() or "")
+    assert f"After {killed_s} seconds" in page.inner_text("header")
+    assert faults_of(page) == []

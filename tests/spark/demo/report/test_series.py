@@ -32,6 +32,19 @@ def test_all_acknowledged_records_are_in_the_slices_and_the_gap_is_empty() -> No
     assert [(each.records_per_s, each.latency_ms) for each in during] == [(0.0, None)] * 5
 
 
+@pytest.mark.parametrize("rest_ms", [1, 100, 249])
+def test_the_rest_of_the_time_is_no_burst(rest_ms: int) -> None:
+    """The load goes on while its end is told to the nodes; those records are not counted as if they came before."""
+    end_ms = BEGIN_MS + 29_000 + rest_ms
+    found = slices(replace(STORY, end_wall_ms=end_ms))
+    assert [each.end_s for each in found[-2:]] == [28.75, 29 + rest_ms / 1_000]
+    assert sum(each.records for each in found) == sum(
+        each.count for each in STORY.acknowledged if each.wall_ms <= end_ms
+    )
+    usual = max(each.records_per_s for each in found[:-1])
+    assert 0.9 * STORY.options.throughput <= found[-1].records_per_s <= usual
+
+
 def test_percentiles_of_a_slice_ascend() -> None:
     for each in slices(STORY):
         for found in (each.latency_ms, each.wait_ms):

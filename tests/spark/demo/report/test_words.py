@@ -11,7 +11,7 @@ import pytest
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.report.words import checks, command, numbers, setting, verdict
 from pykraft.spark.demo.story import Story
-from tests.spark.demo.stories import story
+from tests.spark.demo.stories import BEGIN_MS, story
 
 pytestmark = pytest.mark.spark
 STORY = story()
@@ -48,11 +48,20 @@ def test_each_fault_fails_its_check_alone(change: dict[str, Any], claim: str) ->
     assert verdict(changed(**change))[0] == "The run failed:"
 
 
-def test_the_setting_says_what_was_run() -> None:
-    assert setting(STORY).startswith(
-        "3 nodes, each a process; 5,000 records of 256 bytes per second for 30 seconds; half"
+def test_the_setting_says_what_was_run_and_when_the_leader_was_killed() -> None:
+    assert setting(STORY) == (
+        "3 nodes, each a process; 5,000 records of 256 bytes per second for 30 seconds. After 15.2 seconds, the "
+        "leader, node 2, was killed with kill -9; 1.5 seconds later it was restarted. Spark read the log while it grew."
     )
     assert "kill" not in setting(story(is_leader_killed=False))
+
+
+def test_a_kill_that_waited_for_spark_was_not_half_way() -> None:
+    kill = replace(STORY.kills[0], killed_wall_ms=BEGIN_MS + 40_400, restarted_wall_ms=None)
+    late = replace(STORY, kills=(kill,), end_wall_ms=BEGIN_MS + 55_400)
+    assert (
+        "After 40.4 seconds, once Spark had the first rows in the tables, the leader, node 2, was killed with kill -9."
+    ) in setting(late)
 
 
 def test_numbers_have_units_and_a_fail_over_only_when_there_was_one() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -13,7 +12,8 @@ from pykraft.errors import StorageError
 from pykraft.spark.demo.report.series import slices
 from pykraft.spark.demo.report.write import write_report
 from pykraft.spark.demo.story import Story
-from tests.browser import DESKTOP_WIDTH, PHONE_WIDTH, OpenPage
+from tests.browser import OpenPage
+from tests.look import WIDTHS, Scheme, faults_of, in_all_windows
 from tests.spark.demo.stories import BEGIN_MS, story
 
 pytestmark = pytest.mark.spark
@@ -26,10 +26,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(STORY, tmp_path_factory.mktemp("demo") / "report")
 
 
-@pytest.mark.parametrize("width", [DESKTOP_WIDTH, PHONE_WIDTH])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_picture_is_visible_and_nothing_is_wider_than_the_screen(
-    open_page: OpenPage, written: Path, width: int, scheme: Literal["light", "dark"]
+@in_all_windows
+def test_every_picture_is_visible_and_the_page_looks_right(
+    open_page: OpenPage, written: Path, width: int, scheme: Scheme
 ) -> None:
     page = open_page(written, width=width, scheme=scheme)
     for name in PICTURES:
@@ -40,7 +39,16 @@ def test_every_picture_is_visible_and_nothing_is_wider_than_the_screen(
         assert box["width"] > 0.75 * min(width, 980)
         assert box["height"] > 80
     assert page.locator("figure").count() == len(PICTURES)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults_of(page) == []
+
+
+def test_paper_is_always_light(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written, scheme="dark")
+    look = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(look) != "rgb(255, 255, 255)"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(look) == "rgb(255, 255, 255)"
+    assert faults_of(page) == []
 
 
 def test_the_numbers_on_the_page_are_the_storys(open_page: OpenPage, written: Path) -> None:
@@ -77,7 +85,8 @@ def test_the_numbers_beside_the_page_are_those_that_are_drawn(written: Path) -> 
 
 def test_a_story_with_problems_is_red_and_tells_them(open_page: OpenPage, tmp_path: Path) -> None:
     bad = story(missing=3)
-    page = open_page(write_report(bad, tmp_path))
+    page = open_page(write_report(bad, tmp_path), width=WIDTHS[0], scheme="dark")
+    assert faults_of(page) == []
     header = page.inner_text("header.failed")
     for problem in bad.result.problems:
         assert problem in header

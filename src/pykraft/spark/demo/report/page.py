@@ -6,7 +6,6 @@ Policy Level 3 (W3C).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,11 +13,11 @@ from html import escape
 from pathlib import Path
 
 import pykraft
+from pykraft.page import fill, style
 from pykraft.spark.demo.report.words import Check, SummaryNumber, checks, command, numbers, setting, verdict
 from pykraft.spark.demo.story import Story
 
 FOLDER = Path(__file__).parent
-PLACE = re.compile(r"@([a-z]+)@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
     begun = datetime.fromtimestamp(story.begin_wall_ms / 1_000, tz=UTC)
     parts = {
         "title": escape(f"pykraft demo: {stressed} {rest}"),
-        "style": (FOLDER / "page.css").read_text(encoding="utf-8"),
+        "style": style(FOLDER / "page.css"),
         "outcome": "failed" if problems else "passed",
         "when": f"{begun:%Y-%m-%d %H:%M} UTC",
         "verdict": f"<b>{'✘' if problems else '✔'} {escape(stressed)}</b> {escape(rest)}",
@@ -51,8 +50,7 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
         "version": escape(pykraft.__version__),
         "figures": "\n".join(map(_figure, pictures)),
     }
-    page = (FOLDER / "page.html").read_text(encoding="utf-8")
-    return PLACE.sub(lambda match: parts[match[1]], page)
+    return fill((FOLDER / "page.html").read_text(encoding="utf-8"), parts)
 
 
 def _list(problems: Sequence[str]) -> str:

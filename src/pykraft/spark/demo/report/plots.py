@@ -36,6 +36,7 @@ PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 LABELED_SHARE_MIN = 0.09
 """A bar that takes less of the width than this has no room for a label."""
 FADED = 0.16
+SMALL = 9.5
 LETTERS_PER_INCH = 11
 LETTERS_PER_HANDLE = 6
 """Width of a legend's handle, in letters."""
@@ -68,7 +69,7 @@ def draw_latency(figure: Figure, story: Story) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(PLAIN)
-    axes.set_ylabel("milliseconds (log scale)")
+    axes.set_ylabel("ms, log scale")
     _over_time(axes, story)
     _legend(axes)
 
@@ -127,15 +128,16 @@ def draw_leadership(figure: Figure, story: Story) -> None:
 
 
 def _mark_down(axes: Axes, node_id: int, begin_s: float, until_s: float, end_s: float) -> None:
-    is_late = begin_s > 0.7 * end_s
+    """Above the hatched bar, toward the side that has more room, so that it also fits on a narrow screen."""
+    is_late = begin_s + until_s > end_s
     axes.text(
-        begin_s if is_late else until_s,
-        node_id - (0.34 if is_late else 0.08),
-        f"killed with -9, down{SPACE}" if is_late else f"{SPACE}killed with -9, down, restarted",
+        until_s if is_late else begin_s,
+        node_id - 0.34,
+        f"killed with -9 at {begin_s:,.1f} s",
         ha="right" if is_late else "left",
         va="bottom",
         color=color("bad"),
-        fontsize=8.5,
+        fontsize=SMALL,
     )
 
 
@@ -202,7 +204,7 @@ def draw_lag(figure: Figure, story: Story) -> None:
     axes.set_yscale("symlog", linthresh=10)
     axes.yaxis.set_major_formatter(THOUSANDS)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel("records behind (log scale)")
+    axes.set_ylabel("records, log scale")
     _over_time(axes, story)
     _legend(axes)
 
@@ -233,7 +235,7 @@ def _legend(axes: Axes) -> None:
     if handles:
         width = axes.get_figure(root=True).get_figwidth()
         columns = max(1, int(width * LETTERS_PER_INCH / (max(map(len, labels)) + LETTERS_PER_HANDLE)))
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=min(columns, len(labels)), fontsize=8.5)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=min(columns, len(labels)), fontsize=SMALL)
 
 
 def _columns(rows: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -88,16 +88,23 @@ def slice_width_s(story: Story) -> float:
 
 
 def slices(story: Story) -> list[TimeSlice]:
-    """The time of the load in slices; the last one may be shorter."""
+    """The time of the load in slices, all of one width but the last one, which also has the rest of the time.
+
+    A slice of its own for the rest would be so short that one acknowledgement looks like a burst. For the same reason
+    no slice has what was acknowledged after the load ended.
+    """
     width_s = slice_width_s(story)
     span = load_s(story)
+    last = max(1, math.floor(span / width_s)) - 1
     said: defaultdict[int, list[Acknowledged]] = defaultdict(list)
     for one in story.acknowledged:
-        said[math.floor(story.seconds_since_begin(one.wall_ms) / width_s)].append(one)
+        at_s = story.seconds_since_begin(one.wall_ms)
+        if at_s <= span:
+            said[min(last, math.floor(at_s / width_s))].append(one)
     ends = [batch.end_offset for batch in story.batches]
     return [
-        _slice(story, said[index], ends, index * width_s, min(span, (index + 1) * width_s))
-        for index in range(math.ceil(span / width_s))
+        _slice(story, said[index], ends, index * width_s, span if index == last else (index + 1) * width_s)
+        for index in range(last + 1)
     ]
 
 
@@ -118,13 +125,14 @@ def _wait_ms(story: Story, one: Acknowledged, ends: Sequence[int]) -> float | No
 
 
 def acknowledged_ends(story: Story) -> list[tuple[float, int]]:
-    """The acknowledged end offset at the end of each slice with acknowledgements: seconds, end offset."""
+    """The last acknowledgement of each slice width: when, in seconds, and the end offset."""
     width_s = slice_width_s(story)
-    ends: dict[int, int] = {}
+    ends: dict[int, tuple[float, int]] = {}
     for one in story.acknowledged:
-        index = math.floor(story.seconds_since_begin(one.wall_ms) / width_s)
-        ends[index] = max(ends.get(index, 0), one.end_offset)
-    return [((index + 1) * width_s, ends[index]) for index in sorted(ends)]
+        at_s = story.seconds_since_begin(one.wall_ms)
+        index = math.floor(at_s / width_s)
+        ends[index] = max(ends.get(index, (at_s, 0)), (at_s, one.end_offset), key=lambda found: found[1])
+    return [ends[index] for index in sorted(ends)]
 
 
 def table_ends(story: Story) -> list[tuple[float, int]]:

@@ -51,7 +51,7 @@ def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Fig
     settings = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
-        "font.size": 9.0,
+        "font.size": 10.0,
         "text.color": ink,
         "axes.edgecolor": soft,
         "axes.labelcolor": soft,
@@ -72,8 +72,10 @@ def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Fig
         "legend.columnspacing": 1.2,
     }
     with mpl.rc_context(settings):
-        width = NARROW_INCHES if is_narrow else WIDE_INCHES
-        yield Figure(figsize=(width, height_inches), layout="constrained")
+        if is_narrow:  # The legend has more rows there.
+            yield Figure(figsize=(NARROW_INCHES, 1.15 * height_inches), layout="constrained")
+        else:
+            yield Figure(figsize=(WIDE_INCHES, height_inches), layout="constrained")
 
 
 def to_svg(figure: Figure, *, label: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pykraft.plural import counted
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.story import Story
+from pykraft.spark.demo.story import Kill, Story
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,18 @@ def setting(story: Story) -> str:
     options = story.options
     nodes = f"{options.nodes} nodes, each a process" if options.nodes > 1 else "One node"
     load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes per second"
-    killed = "; half-way the leader was killed with kill -9 and restarted" if story.kills else ""
-    return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds{killed}. Spark read the log while it grew."
+    killed = "".join(f" {_killed(story, kill)}" for kill in story.kills)
+    return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds.{killed} Spark read the log while it grew."
+
+
+def _killed(story: Story, kill: Kill) -> str:
+    """When the kill really was: the first half of the load lasts at least until the first rows are in the tables."""
+    at_s = story.seconds_since_begin(kill.killed_wall_ms)
+    waited = ", once Spark had the first rows in the tables" if at_s > 0.5 * story.options.seconds + 1 else ""
+    text = f"After {at_s:,.1f} seconds{waited}, the leader, node {kill.node_id}, was killed with kill -9"
+    if kill.restarted_wall_ms is None:
+        return f"{text}."
+    return f"{text}; {(kill.restarted_wall_ms - kill.killed_wall_ms) / 1_000:,.1f} seconds later it was restarted."
 
 
 def checks(story: Story) -> Iterator[Check]:

@@ -47,7 +47,7 @@ def _pictures(story: Story) -> Iterator[Picture]:
         "A lane for each node. A wide bar is a leader with its epoch; no two bars may overlap "
         "in time. A hatched bar is a node that is down.",
         partial(plots.draw_leadership, story=story),
-        height_inches=0.75 + 0.42 * story.options.nodes,
+        height_inches=0.75 + 0.46 * story.options.nodes,
     )
     for number, kill in enumerate(story.kills):
         yield _picture(
