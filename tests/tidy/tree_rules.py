@@ -42,9 +42,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.offline.dump": (13, "the table of all files of a node"),
     "pykraft.log.offline.verify": (13, "all that a data directory may hold"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
-    "pykraft.sim.invariants": (80, "the table of all invariants"),
-    "pykraft.sim.invariants.elections": (30, "its part of that table"),
-    "pykraft.sim.invariants.watch": (14, "whatever oracles are told of"),
+    "pykraft.sim.invariants": (100, "the table of all invariants"),
     "pykraft.sim.run.reporter": (15, "the one whom all nodes and clients tell"),
     "pykraft.sim.run.world": (24, "all parts of a world, put together"),
 }

@@ -37,6 +37,10 @@ class Invariant:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._begin()
+
+    def _begin(self) -> None:
+        """Override this to create what the oracle remembers; it is called once, before anything happens."""
 
     def started(self, node: SimulatedNode) -> None:
         """A process begins on this node, after its recovery."""

@@ -17,197 +17,77 @@ from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import decode_values, read_header
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View, view_of
-from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
-from pykraft.types import OffsetAndEpoch
 
-HOOKS = tuple(name for name, hook in vars(Invariant).items() if callable(hook) and name not in {"__init__", "violated"})
+HOOKS = frozenset(
+    name for name, hook in vars(Invariant).items() if callable(hook) and name[0] != "_" and name != "violated"
+)
 UNSEEN = View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=DurableElection())
 
 
-class Watch:
-    """Passes each event to the oracles of a world that need it."""
+class Watch(Invariant):
+    """Passes each event to the oracles of a world that need it; a hook that it does not define does just that."""
 
     def __init__(
         self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[SimulatedNode], None]
     ) -> None:
         """``on_voters_appended`` is called with each leader that appends a voter set, before the oracles."""
+        super().__init__(facts)
         self.oracles = [oracle(facts) for oracle in oracles]
-        self._facts = facts
         self._on_voters_appended = on_voters_appended
         self._views: dict[int, View] = {}
         self._batches: dict[tuple[int, int], list[bytes]] = {}
-        self._asked = {hook: self._overriding(hook) for hook in HOOKS}
-        self._changed, self._after_event = self._asked["changed"], self._asked["after_event"]
+        self._tell = {hook: self._telling(hook) for hook in HOOKS}
+        for hook in HOOKS - vars(Watch).keys():
+            setattr(self, hook, self._tell[hook])
 
     def event_over(self, node: SimulatedNode) -> None:
         """An event that concerned this node is over."""
         node_id = int(node.node_id)
         was = self._views.get(node_id, UNSEEN)
-        now = view_of(node, self._facts.platters.election(node))
+        now = view_of(node, self.facts.platters.election(node))
         if was != now:
             self._views[node_id] = now
             if now.has_led and now.high_watermark is not None and now.high_watermark != was.high_watermark:
                 self._commit(node, now.high_watermark)
-            for oracle in self._changed:
-                oracle.changed(node, was, now)
-        for oracle in self._after_event:
-            oracle.after_event(node, now)
-
-    def lost(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["lost"]:
-            oracle.lost(node)
-
-    def wiped(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["wiped"]:
-            oracle.wiped(node)
-
-    def forgot_votes(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["forgot_votes"]:
-            oracle.forgot_votes(node)
+            self.changed(node, was, now)
+        self.after_event(node, now)
 
     def emptied(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
+        # What this hook does by default matters to each oracle that overrides `wiped`.
         for oracle in self.oracles:
             oracle.emptied(node)
-
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["before_send"]:
-            oracle.before_send(node, spoken)
 
     def submitted(self, node: SimulatedNode, job: Job) -> None:
         """See `Invariant`."""
         if isinstance(job, AppendBytes):
-            for record in self._facts.members.electorate.submitted(job):
+            for record in self.facts.members.electorate.submitted(job):
                 self._voters_appended(node, record)
-        for oracle in self._asked["submitted"]:
-            oracle.submitted(node, job)
-
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["voters_written"]:
-            oracle.voters_written(node, record, committed_end)
-
-    def reported(self, node: SimulatedNode, text: str) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["reported"]:
-            oracle.reported(node, text)
-
-    def persisted(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["persisted"]:
-            oracle.persisted(node)
+        self._tell["submitted"](node, job)
 
     def started(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
-        for oracle in self._asked["started"]:
-            oracle.started(node)
+        self._tell["started"](node)
         self.persisted(node)
 
-    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["stopped"]:
-            oracle.stopped(node, error)
-
-    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
-        """See `Invariant`; returns the values of each batch, none for a control batch."""
-        for oracle in self._asked["delivered"]:
-            oracle.delivered(node, batches)
+    def values_of(self, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+        """The values of each batch that was just delivered, none for a control batch."""
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
-    def listens(self, node: SimulatedNode, start_offset: int) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["listens"]:
-            oracle.listens(node, start_offset)
+    def _telling(self, hook: str) -> Callable[..., None]:
+        """A function that calls this hook of each oracle that overrides it."""
+        default = getattr(Invariant, hook)
+        told = [getattr(oracle, hook) for oracle in self.oracles if getattr(type(oracle), hook) is not default]
 
-    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["overheard"]:
-            oracle.overheard(node, batches)
+        def tell(*event: object) -> None:
+            for hear in told:
+                hear(*event)
 
-    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["skipped"]:
-            oracle.skipped(node, next_offset, start_offset)
-
-    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["loaded"]:
-            oracle.loaded(node, snapshot_id)
-
-    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["told_leader"]:
-            oracle.told_leader(node, epoch, leader_id)
-
-    def proposed(self, operation: Operation) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["proposed"]:
-            oracle.proposed(operation)
-
-    def accepted(self, operation: Operation) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["accepted"]:
-            oracle.accepted(operation)
-
-    def decided(self, operation: Operation) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["decided"]:
-            oracle.decided(operation)
-
-    def asked(self, asked: VoterRequest) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["asked"]:
-            oracle.asked(asked)
-
-    def visited(self, node: SimulatedNode, visit: Visit) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["visited"]:
-            oracle.visited(node, visit)
-
-    def woken(self, node: SimulatedNode) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["woken"]:
-            oracle.woken(node)
-
-    def dialed(self, node: SimulatedNode, target_id: int) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["dialed"]:
-            oracle.dialed(node, target_id)
-
-    def answered(self, asked: VoterRequest) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["answered"]:
-            oracle.answered(asked)
-
-    def faults_ended(self) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["faults_ended"]:
-            oracle.faults_ended()
-
-    def not_healed(self, seen: str) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["not_healed"]:
-            oracle.not_healed(seen)
-
-    def ended(self) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["ended"]:
-            oracle.ended()
-
-    def _overriding(self, hook: str) -> list[Invariant]:
-        """The oracles that override this hook."""
-        return [oracle for oracle in self.oracles if getattr(type(oracle), hook) is not getattr(Invariant, hook)]
+        return tell
 
     def _voters_appended(self, node: SimulatedNode, record: VoterRecord) -> None:
         """If a leader appends this voter set, tell the oracles; it may resign in the same event."""
@@ -219,13 +99,13 @@ class Watch:
 
     def _commit(self, leader: SimulatedNode, high_watermark: int) -> None:
         """Add what a leader newly counts as committed."""
-        committed = self._facts.committed
+        committed = self.facts.committed
         known = committed.end_offset
         if high_watermark > known:
-            held = self._facts.ledger(leader).entries
+            held = self.facts.ledger(leader).entries
             first = bisect_right(held, known, key=lambda entry: entry.end_offset)
             committed.entries += takewhile(lambda entry: entry.end_offset <= high_watermark, held[first:])
-            self._facts.members.committed_more()
+            self.facts.members.committed_more()
 
     def _values(self, batch: CommittedBatch) -> list[bytes]:
         """Values of a batch; oracles hear of each batch when it is first delivered."""
@@ -233,6 +113,5 @@ class Watch:
         values = self._batches.get(key)
         if values is None:
             values = self._batches[key] = decode_values(batch.data)
-            for oracle in self._asked["committed"]:
-                oracle.committed(batch.base_offset, values)
+            self.committed(batch.base_offset, values)
         return values

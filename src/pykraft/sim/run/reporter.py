@@ -167,7 +167,8 @@ class Reporter:
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """See `Witness`."""
-        return self.watch.delivered(node, batches)
+        self.watch.delivered(node, batches)
+        return self.watch.values_of(batches)
 
     def given(self, node: SimulatedNode, end_offset: int) -> None:
         """See `Witness`."""

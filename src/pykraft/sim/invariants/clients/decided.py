@@ -10,7 +10,6 @@ Source: ValuesEventuallyAcked of Vanlightly's specification of KRaft; `pykraft.h
 from __future__ import annotations
 
 from pykraft.sim.facts.calm import transfer_us
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
@@ -23,8 +22,7 @@ TIMEOUTS = 6
 class EveryProposalIsDecided(Invariant):
     """At the end no client waits for an outcome that its node knows, or longer than a leader lasts without commits."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._open: dict[int, Operation] = {}
         self._rose_us: dict[int, int] = {}
         """By node: when its high watermark as a leader last rose."""

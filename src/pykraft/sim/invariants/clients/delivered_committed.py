@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -21,8 +20,7 @@ from pykraft.types import OffsetAndEpoch
 class DeliveredIsCommitted(Invariant):
     """No listener gets anything at or above the highest high watermark that a leader ever had."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._given: dict[int, int] = {}
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 
 
 class NoDuplicates(Invariant):
     """Each value has one offset."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._offsets: dict[bytes, int] = {}
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
@@ -21,8 +20,7 @@ class DeliveredOnceInOrder(Invariant):
     A snapshot replaces the records before its end, and must contain some that the listener did not get yet.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._next: dict[int, int] = {}
 
     def started(self, node: SimulatedNode) -> None:

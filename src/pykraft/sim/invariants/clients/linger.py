@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -22,8 +21,7 @@ SLACK_MS = 3
 class LingerIsBounded(Invariant):
     """An accepted proposal goes to the disk when its linger time is over, unless the disk is busy."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._lingering: defaultdict[int, dict[int, Operation]] = defaultdict(dict)
         self._idle_since_ms: dict[int, int] = {}
         """Since when the disk of a node has nothing to do, by the node's clock."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
 
@@ -15,8 +14,7 @@ from pykraft.sim.invariants.invariant import Invariant
 class NoPhantoms(Invariant):
     """No value is delivered that no client proposed."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._proposed: set[bytes] = set()
 
     def proposed(self, operation: Operation) -> None:

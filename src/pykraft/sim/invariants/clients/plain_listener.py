@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -19,8 +18,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class PlainListenerMissesOnlyTheCleaned(Invariant):
     """Deliveries to a plain listener continue where the last one ended, or at the log start; it is told of each gap."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._next: dict[int, int] = {}
 
     def listens(self, node: SimulatedNode, start_offset: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation, OperationOutcome
 from pykraft.sim.invariants.invariant import Invariant
 
@@ -17,8 +16,7 @@ from pykraft.sim.invariants.invariant import Invariant
 class RejectedStaysOut(Invariant):
     """No value is both rejected and committed, in either order."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._rejected: set[bytes] = set()
         self._committed: set[bytes] = set()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
@@ -20,8 +19,7 @@ from pykraft.types import OffsetAndEpoch
 class LeaderIsToldInTime(Invariant):
     """A listener that is told that its node leads an epoch has a record of that epoch; and told epochs never fall."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._given_epoch: dict[int, int] = {}
         self._told: dict[int, tuple[int, int | None]] = {}
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants.invariant import Invariant
@@ -39,8 +38,7 @@ class _Known(NamedTuple):
 class ClientsAreToldTheTruth(Invariant):
     """Answers name the voters of the log, the leader, and offsets that replicas have; the impossible is refused."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._asked: dict[Visit, _Known] = {}
         self._fetched: dict[tuple[int, int], int] = {}
         """By node and epoch: the highest offset it has fetched at."""

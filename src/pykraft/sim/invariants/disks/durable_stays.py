@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from pykraft.core.effects import TruncateTo
 from pykraft.log.lane import Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import LogEnd, Spoken
@@ -24,8 +23,7 @@ class AcknowledgedSurvivesRestart(Invariant):
     Exceptions: the node says that its log is damaged, or a snapshot of a later epoch replaced the log.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._told: dict[int, LogEnd] = {}
 
     def lost(self, node: SimulatedNode) -> None:

@@ -8,7 +8,6 @@ Source: ADR 022; KAFKA-14077; Raft dissertation §11.2.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
 from pykraft.sim.machine.node import SimulatedNode
@@ -18,8 +17,7 @@ from pykraft.sim.machine.spoken import Spoken
 class EmptiedReturnsWhole(Invariant):
     """No voter whose disk was emptied votes or counts while it lacks committed records that it had."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._owed: dict[int, dict[int, Entry]] = {}
         """By node: the batches that its disk held, by base offset."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.quarantine import DAMAGES_MAX
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset
@@ -22,8 +21,7 @@ OVER: Final = "out of quarantine"
 class DamageStaysKnown(Invariant):
     """No damaged place is forgotten before the quarantine is over, unless the list of them is full."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._known: dict[int, tuple[tuple[str, Offset], ...]] = {}
 
     def wiped(self, node: SimulatedNode) -> None:

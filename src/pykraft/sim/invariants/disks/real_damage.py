@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pykraft.core.effects import EnterQuarantine
 from pykraft.log.lane import Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -18,8 +17,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class DamageIsReal(Invariant):
     """No node is in quarantine whose platter holds what was written to it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._damaged: set[int] = set()
 
     def started(self, node: SimulatedNode) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
 from pykraft.log.lane import Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
 from pykraft.sim.machine.node import SimulatedNode
@@ -22,8 +21,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class DamagedReturnsWhole(Invariant):
     """No node leaves quarantine while it lacks committed records of the part of its log that it lost."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._owed: dict[int, dict[int, Entry]] = {}
         """By node: the batches that its disk held after the damage, by base offset."""
         self._noted: set[int] = set()

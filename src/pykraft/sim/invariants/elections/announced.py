@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.state import Leader
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -26,8 +25,7 @@ US_PER_MS: Final = 1_000
 class SilentVotersAreTold(Invariant):
     """Within a few fetch timeouts a leader tries to reach each voter that does not fetch from it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._tried_us: dict[tuple[int, int], int] = {}
         self._led_since_us: dict[int, int] = {}
         self._next_us: dict[int, int] = {}

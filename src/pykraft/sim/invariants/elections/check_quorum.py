@@ -13,7 +13,6 @@ from __future__ import annotations
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.quorum import majority_of
 from pykraft.core.state import Leader
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -30,8 +29,7 @@ PAUSE_US = 100_000
 class LeaderWithoutMajorityResigns(Invariant):
     """No leader stays leader when a majority of the voters has not fetched from it for three fetch timeouts."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._began_ms: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
         self._unsent: dict[tuple[int, int], tuple[int, int]] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from pykraft.core.quorum import majority_of
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -21,8 +20,7 @@ from pykraft.types import ReplicaKey
 class LeaderHasItsVotes(Invariant):
     """A new leader has the votes of a majority of its voter set."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._votes: defaultdict[tuple[int, int], set[ReplicaKey]] = defaultdict(set)
         """By epoch and candidate."""
 

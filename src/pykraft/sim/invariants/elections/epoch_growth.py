@@ -9,7 +9,6 @@ Source: ADR 029; Raft dissertation §6.2 (disruptive servers).
 from __future__ import annotations
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -21,8 +20,7 @@ ELECTIONS_MAX = 2**16
 class EpochsGrowWithinBudget(Invariant):
     """No epoch is above the elections of a world plus a day's budget of each process that ever started."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._starts = 0
 
     def started(self, node: SimulatedNode) -> None:

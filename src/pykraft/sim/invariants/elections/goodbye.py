@@ -8,7 +8,6 @@ Source: KIP-595 §EndQuorumEpoch; Kafka ``KafkaRaftClient.endEpochElectionBackof
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -17,8 +16,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class GoodbyesAreHeeded(Invariant):
     """No voter that may campaign still follows a leader after its EndQuorumEpoch without successors."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._departures: dict[int, int] = {}
 
     def started(self, node: SimulatedNode) -> None:

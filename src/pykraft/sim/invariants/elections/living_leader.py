@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykraft.core.state import Follower
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -37,8 +36,7 @@ class _Following(NamedTuple):
 class LivingLeaderIsFollowed(Invariant):
     """No voter campaigns within a fetch timeout after records or a slice from its leader, unless that resigned."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._following: dict[int, _Following] = {}
 
     def reported(self, node: SimulatedNode, text: str) -> None:

@@ -7,7 +7,6 @@ Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writ
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -16,8 +15,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class MonotonicEpoch(Invariant):
     """The durable epoch of a node never falls, and the one in memory never falls below it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._durable: dict[int, int] = {}
 
     def wiped(self, node: SimulatedNode) -> None:

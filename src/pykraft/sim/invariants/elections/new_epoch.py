@@ -8,7 +8,6 @@ Source: KIP-996 (a prospective replica raises no epoch and persists nothing); Ra
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -17,8 +16,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class EpochBeginsWithCandidate(Invariant):
     """The first node in an epoch is a candidate in it or led the epoch before, unless a stranger named the epoch."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._highest = 0
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

@@ -8,7 +8,6 @@ Source: NotStuckInProspective of Vanlightly's specification of KIP-996; KIP-996.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -20,8 +19,7 @@ ELECTION_TIMEOUTS = 25
 class NoLastingProspective(Invariant):
     """After the faults no voter stays without a leader and without a candidacy for long."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._is_quiet = False
         self._since_us: dict[int, int] = {}
 

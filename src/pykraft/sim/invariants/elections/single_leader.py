@@ -6,7 +6,6 @@ Vanlightly's specification of KRaft.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -15,8 +14,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class SingleLeader(Invariant):
     """No two nodes are leader of the same epoch, in the memory or on the disk of any node."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._leaders: dict[int, int] = {}
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

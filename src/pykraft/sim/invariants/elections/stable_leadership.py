@@ -10,7 +10,6 @@ Source: KIP-996; Kafka ``RaftEventSimulationTest.StableLeadership`` (star partit
 from __future__ import annotations
 
 from pykraft.core.quorum import majority_of
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -20,8 +19,7 @@ from pykraft.types import VoterSet
 class StableLeadership(Invariant):
     """No node becomes a candidate if a majority has heard the leader since the node began to ask for pre-votes."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._news = 0
         self._hearing: dict[int, tuple[int, int]] = {}
         """Nodes that would deny pre-votes: their epoch, and since which change."""

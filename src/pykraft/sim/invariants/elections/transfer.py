@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
@@ -23,8 +22,7 @@ SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
 class TransferLeavesNothing(Invariant):
     """A leader that resigns for another voter has nothing uncommitted, and the other voter lacks nothing."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._asked: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
 

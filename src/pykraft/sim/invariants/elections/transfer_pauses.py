@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.state import Leader
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import NodeId
@@ -25,8 +24,7 @@ REST_FACTOR: Final = 9
 class TransferPausesAreShort(Invariant):
     """No leader begins a transfer to a voter that was silent for a fetch timeout, or too soon after one that failed."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._begun_ms: dict[int, int] = {}
         self._rests_ms: dict[int, int] = {}
 

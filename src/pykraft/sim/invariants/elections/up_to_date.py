@@ -11,7 +11,6 @@ Source: Raft paper §5.4.1 (the later last term wins, then the longer log); KIP-
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -21,8 +20,7 @@ from pykraft.sim.machine.spoken import LogEnd, Spoken
 class CandidateIsUpToDate(Invariant):
     """No node grants a vote or a pre-vote to a candidate whose log is shorter than its own."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._votes: dict[int, tuple[int, int]] = {}
         """By node: epoch and candidate of its newest vote, if it had no record of that epoch then."""
 

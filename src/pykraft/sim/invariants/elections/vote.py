@@ -7,7 +7,6 @@ Source: Raft paper §5.2 (each server votes for at most one candidate in a term)
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
@@ -16,8 +15,7 @@ from pykraft.sim.machine.spoken import Spoken
 class OneVote(Invariant):
     """Each node votes for one candidate in an epoch, and the vote is durable before anybody else learns of it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._votes: dict[tuple[int, int], int] = {}
 
     def wiped(self, node: SimulatedNode) -> None:

@@ -7,7 +7,6 @@ Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -16,8 +15,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class VotesAreForCandidates(Invariant):
     """A node with a vote on some disk was seen as a candidate of that epoch before."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._candidates: set[tuple[int, int]] = set()
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -28,8 +27,7 @@ GIVEN_UP: Final = " is given up as the leader "
 class NobodyIsBlamed(Invariant):
     """Only a node that lost its disk closes a connection for what was said on it, or gives up a leader."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._forgetful: set[int] = set()
 
     def wiped(self, node: SimulatedNode) -> None:

@@ -11,7 +11,6 @@ the bounds are ours (ADR 036).
 from __future__ import annotations
 
 from pykraft.sim.facts.calm import Calm, transfer_us
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -26,9 +25,8 @@ US_PER_MS = 1_000
 class CalmQuorumCommits(Invariant):
     """Within a bound, a calm majority of the voters has a leader and raises its high watermark."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
-        self._calm = Calm(facts)
+    def _begin(self) -> None:
+        self._calm = Calm(self.facts)
         self._moved_us = 0
         self._end_offset = -1
         quorum, work = self.facts.scenario.quorum, self.facts.scenario.work

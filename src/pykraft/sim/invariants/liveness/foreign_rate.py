@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 
 from pykraft.sim.facts.claims import STRANGER_ID
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
@@ -24,8 +23,7 @@ REQUESTS_MAX = 120
 class StrangersAreAskedSeldom(Invariant):
     """No process sends a stranger more than 120 requests of the quorum in a second."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._asked: dict[int, deque[int]] = {}
 
     def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:

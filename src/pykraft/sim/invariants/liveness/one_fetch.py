@@ -14,7 +14,6 @@ from collections import Counter
 
 from pykraft.core.effects import EnterQuarantine, InstallSnapshot
 from pykraft.log.lane import Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -27,8 +26,7 @@ HALF_MS_US = 500
 class OneFetchInFlight(Invariant):
     """A process sends its leader no Fetch while another one, sent in the same state, waits for its answer."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._news: Counter[int] = Counter()
         self._sent: dict[int, tuple[object, int]] = {}
 

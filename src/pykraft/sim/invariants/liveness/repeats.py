@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -23,8 +22,7 @@ TIMES_MAX: Final = 12
 class NobodyRepeatsItself(Invariant):
     """No process reports the same line more than a few times a second."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._said: dict[tuple[int, str], deque[int]] = {}
 
     def started(self, node: SimulatedNode) -> None:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.state import Follower
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -35,8 +34,7 @@ class _Waiting(NamedTuple):
 class NobodyWaitsForATrickle(Invariant):
     """No voter follows a leader whose answer has hardly moved for three fetch timeouts."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._waiting: dict[int, _Waiting] = {}
         self._next_us: dict[int, int] = {}
 

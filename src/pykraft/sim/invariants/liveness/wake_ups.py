@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -23,8 +22,7 @@ WAKE_UPS_MAX: Final = 600
 class NobodyWakesForNothing(Invariant):
     """No timer of a process rings more than some hundred times a second of its own clock."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._rang_ms: dict[int, deque[int]] = {}
 
     def started(self, node: SimulatedNode) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -16,8 +15,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class CommittedAlike(Invariant):
     """The first delivery of an offset says what is committed there; all others must agree."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._batches: dict[int, tuple[int, int, bytes]] = {}
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:

@@ -5,7 +5,6 @@ Source: Raft paper §5.3–5.4; Kafka ``RaftEventSimulationTest.MonotonicHighWat
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -14,8 +13,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class MonotonicHighWatermark(Invariant):
     """The high watermark of the leader with the highest epoch never decreases."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._highest = 0
         self._epoch = 0
 

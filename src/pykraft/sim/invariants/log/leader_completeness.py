@@ -8,7 +8,6 @@ Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlight
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -17,8 +16,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class LeaderCompleteness(Invariant):
     """The log of each new leader, or the snapshot before it, holds the last batch that is known to be committed."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._newest: tuple[int, SimulatedNode] | None = None
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

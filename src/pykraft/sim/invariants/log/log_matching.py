@@ -12,7 +12,6 @@ Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specificati
 from __future__ import annotations
 
 from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
 from pykraft.sim.machine.node import SimulatedNode
@@ -21,8 +20,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class LogMatching(Invariant):
     """An offset and an epoch identify one batch, and always the same batch before it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._known: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
         self._only: dict[tuple[int, int], int] = {}
         """The only node that ever appended this batch."""

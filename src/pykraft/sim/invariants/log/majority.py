@@ -14,7 +14,6 @@ made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for
 from __future__ import annotations
 
 from pykraft.core.quorum import majority_of
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -25,8 +24,7 @@ from pykraft.types import ReplicaKey
 class MajorityHoldsHighWatermark(Invariant):
     """A majority of the voters has the leader's last committed batch on disk when the high watermark reaches it."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._checked = 0
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""

@@ -9,7 +9,6 @@ Source: KIP-853 §AddRaftVoter; Raft dissertation §4.2.1 (catching up new serve
 from __future__ import annotations
 
 from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
@@ -19,8 +18,7 @@ from pykraft.types import ReplicaKey
 class NewVoterHasCaughtUp(Invariant):
     """A new voter has fetched from its leader at an offset beyond the first record of the epoch."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._asked: dict[tuple[ReplicaKey, int], int] = {}
         """Highest fetch offset, by replica and epoch."""
 

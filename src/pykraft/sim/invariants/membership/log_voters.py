@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pykraft.core.effects import WriteElectionState
 from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -19,8 +18,7 @@ from pykraft.sim.machine.node import SimulatedNode
 class VotersAreOfTheLog(Invariant):
     """Each node uses the voters of its own log, or those that it began with when its log has none."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._unsure: set[int] = set()
 
     def started(self, node: SimulatedNode) -> None:

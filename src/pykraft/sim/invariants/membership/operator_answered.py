@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.invariant import Invariant
@@ -24,8 +23,7 @@ US_PER_MS: Final = 1_000
 class OperatorsAreAnswered(Invariant):
     """A request to a leader to change the voters is answered within some request timeouts."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._asked: dict[VoterRequest, int] = {}
 
     def asked(self, asked: VoterRequest) -> None:

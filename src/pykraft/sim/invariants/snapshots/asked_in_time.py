@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -41,8 +40,7 @@ class _Given:
 class SaveIsAskedInTime(Invariant):
     """An application that got enough, and all that was committed by then, is asked for a snapshot at once."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._given: defaultdict[int, _Given] = defaultdict(_Given)
 
     def started(self, node: SimulatedNode) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from pykraft.core.effects import MoveLogStart
 from pykraft.log.lane import Job
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
@@ -32,8 +31,7 @@ class _Download:
 class SnapshotInUseStays(Invariant):
     """No node removes a snapshot that another one has been fetching from it, without a break, for some periods."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._downloads: dict[tuple[int, int, OffsetAndEpoch], _Download] = {}
 
     def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:

@@ -5,7 +5,6 @@ Source: Kafka ``RaftEventSimulationTest.LeaderNeverLoadSnapshot``.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
@@ -14,8 +13,7 @@ from pykraft.types import OffsetAndEpoch
 class LeaderNeverLoadsSnapshot(Invariant):
     """A listener that was told that its node leads gets no snapshot as long as the node leads."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._leads: dict[int, int] = {}
 
     def started(self, node: SimulatedNode) -> None:

@@ -5,7 +5,6 @@ Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 §When to 
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -17,8 +16,7 @@ class LogStartIsSnapshot(Invariant):
     Segments are removed as a whole, so a starting node finds records that it had cleaned away.
     """
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._found: dict[int, int] = {}
 
     def started(self, node: SimulatedNode) -> None:

@@ -8,7 +8,6 @@ Source: ours; KIP-630 promises the same records and not the same bytes.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
@@ -17,8 +16,7 @@ from pykraft.types import OffsetAndEpoch
 class SnapshotsAlike(NewSnapshotInvariant):
     """All snapshots of one id have the same bytes as the first one that was seen."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._known: dict[OffsetAndEpoch, bytes] = {}
 
     def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:

@@ -9,7 +9,6 @@ them); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -19,8 +18,7 @@ from pykraft.types import OffsetAndEpoch
 class SnapshotIsCommitted(NewSnapshotInvariant):
     """The batches in a snapshot are the committed ones before its end, and the last one has the snapshot's epoch."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
 
     def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:

@@ -8,7 +8,6 @@ Source: KIP-630 §Snapshot Format; Kafka's ``FileRawSnapshotWriter.freeze``; ALI
 
 from __future__ import annotations
 
-from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
@@ -19,8 +18,7 @@ from pykraft.types import OffsetAndEpoch
 class SnapshotIsDurable(NewSnapshotInvariant):
     """The platter holds each snapshot that a node knows, whole; and after a start the newest one that the node knew."""
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__(facts)
+    def _begin(self) -> None:
         self._newest: dict[int, OffsetAndEpoch] = {}
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:
