@@ -38,6 +38,7 @@ class User:
         self.frames: list[bytes] = []
         self.reports: list[str] = []
         self.failures: list[BaseException] = []
+        self.reasons: list[str] = []
         self.answer: Callable[[ConnectionId, bytes], None] = lambda connection, frame: None
         self._changed = asyncio.Event()
 
@@ -48,7 +49,8 @@ class User:
     def link_connected(self, connection: ConnectionId) -> None:
         self._note("connected", connection)
 
-    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
+        self.reasons.append(reason)
         self._note("refused" if is_refused else "closed", connection)
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:

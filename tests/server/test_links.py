@@ -112,6 +112,7 @@ def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) -> None:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(HOST, port))
         await station.user.hears(("refused", dialed))
+        assert station.user.reasons == ["connection refused"]
 
     on_station(runner, main)
 
@@ -157,6 +158,7 @@ def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> None:
         dialed = station.links.dial(Endpoint("kafka", 9_092))
         await station.user.hears(("closed", dialed))
         gate.set()
+        assert station.user.reasons == ["its name was not resolved within 10 ms"]
 
     on_station(runner, main, dial_ms_max=10, names=lambda loop: Names(loop, lookup=never))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import threading
 
 import pytest
 
-from pykraft.server.names import LOOKUPS_MAX, Names, look_up
+from pykraft.server.names import LOOKUPS_MAX, Names, in_words, look_up
 from pykraft.types import Endpoint
 from tests.server.station import everything_closed
 
@@ -117,3 +119,10 @@ def test_the_machines_own_names_are_known() -> None:
 def test_what_cannot_be_a_name_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError, match=r"host name|not known|failure"):
         look_up(Endpoint(host, 9_092))
+
+
+def test_an_error_is_told_without_the_words_of_asyncio() -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('::1', 1)")
+    assert in_words(refused) == "Connection refused"
+    assert in_words(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
+    assert in_words(OSError("no address")) == "no address"

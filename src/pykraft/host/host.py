@@ -33,6 +33,7 @@ from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, Usa
 from pykraft.host.components import assemble
 from pykraft.host.delivery import HostListener, Registration
 from pykraft.host.execute import end
+from pykraft.host.leaderless import LeaderlessReport
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.ports import ConnectionId, Ports
@@ -65,6 +66,7 @@ class Host:
             status=lambda: self.status,
         )
         self._stepping = Stepping(self._components)
+        self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)
 
     @classmethod
     def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random) -> Host:
@@ -93,10 +95,13 @@ class Host:
         del now
         self._components.peers.on_connected(connection)
 
-    def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False) -> None:
-        """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there."""
+    def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False, reason: str = "") -> None:
+        """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there.
+
+        ``reason`` says why a dial failed, for the operator.
+        """
         if self._components.peers.owns(connection):
-            self._components.peers.on_closed(connection, is_refused=is_refused)
+            self._components.peers.on_closed(connection, is_refused=is_refused, reason=reason)
         else:
             self._components.inbound.on_closed(connection)
         self._stepping.run(now)
@@ -123,6 +128,11 @@ class Host:
     def on_tick(self, now: Instant) -> None:
         """The time that `Ports.wake_at` asked for has come; an early or extra call does no harm."""
         self._put(TimerDue(), now)
+
+    def explain(self, now: Instant) -> None:
+        """Report, at growing intervals, why this node has no leader. Call it about once a second; it takes no step."""
+        if self._stepping.raft is not None and not self._components.inbox.is_closed:
+            self._leaderless.look(self.status, now)
 
     def propose(
         self,

@@ -28,6 +28,16 @@ from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResp
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages, MessageKey
 from pykraft.host.inbox import NO_BATCHES, Inbox
+from pykraft.host.peer_problems import (
+    HUNG_UP,
+    HUNG_UP_AT_ONCE,
+    NO_ANSWER,
+    NO_CONNECTION,
+    SILENT_AT_ONCE,
+    PeerProblem,
+    problem_in,
+    silence,
+)
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
@@ -58,14 +68,18 @@ class _Contact:
     """One peer: its newest unanswered request, whether the disk lets it leave, and its connection.
 
     ``told`` holds the lines reported about it since its last valid response: it is asked every few milliseconds, and an
-    operator needs each line once.
+    operator needs each line once. ``problem`` is what is wrong with it since its last useful response, and
+    ``asked_since_ms`` when it was first asked after that (mono ms).
     """
 
     peer: Peer
     wanted: Send | None = None
     may_leave: bool = False
     link: _Link | None = None
+    is_connected: bool = False
     told: set[str] = field(default_factory=set)
+    problem: str | None = None
+    asked_since_ms: int | None = None
 
 
 class Peers:
@@ -103,7 +117,10 @@ class Peers:
         """Send a request once its write is durable and the connection is ready; it voids an older one."""
         contact = self._contact(effect.peer)
         # Rules 2 and 4. The late response would hold up this request.
+        if contact.asked_since_ms is None:
+            contact.asked_since_ms = now.mono_ms
         if contact.link is not None and self._is_spent(contact.link, effect, now):
+            self._note_silence(contact)
             self._hang_up(contact)
         if isinstance(effect.message, FetchRequest):
             # Rule 3: only one Fetch may be in flight, since its offset is an acknowledgement.
@@ -122,13 +139,16 @@ class Peers:
         """A dial succeeded: negotiate."""
         contact = self._by_connection.get(connection)
         if contact is not None and contact.link is not None:
+            contact.is_connected = True
             self._ports.send(connection, contact.link.wire.negotiate())
 
-    def on_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """A dial failed, or the connection broke."""
+    def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
+        """A dial failed, or the connection broke; ``reason`` says why, if that is known."""
         contact = self._by_connection.pop(connection, None)
         if contact is None:
             return
+        is_negotiated = contact.link is not None and contact.link.wire.is_negotiated
+        contact.problem = reason or (HUNG_UP if is_negotiated else HUNG_UP_AT_ONCE)
         contact.link = None
         if contact.wanted is not None:
             self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
@@ -153,6 +173,14 @@ class Peers:
         if answer is not None:
             self._pass_on(contact, answer)
         self._advance(contact)
+
+    def problems(self) -> list[PeerProblem]:
+        """What is wrong with each peer that has given no useful answer since it was asked; least recent first."""
+        return [
+            PeerProblem(peer=each.peer, text=each.problem or NO_ANSWER, since_ms=each.asked_since_ms)
+            for each in self._contacts.values()
+            if each.asked_since_ms is not None
+        ]
 
     def arriving(self) -> list[AnswerArriving]:
         """How much of each incomplete response has arrived."""
@@ -199,6 +227,15 @@ class Peers:
             return not link.wire.is_ready
         return now.mono_ms - link.begun_ms >= self._request_timeout_ms
 
+    def _note_silence(self, contact: _Contact) -> None:
+        """A new request does not wait for this connection: note what the peer has not done."""
+        if not contact.is_connected:
+            contact.problem = NO_CONNECTION
+        elif contact.link is not None and not contact.link.wire.is_negotiated:
+            contact.problem = SILENT_AT_ONCE
+        elif contact.wanted is not None:
+            contact.problem = silence(contact.wanted.message)
+
     def _void_other_fetch(self, contact: _Contact) -> None:
         for other in self._contacts.values():
             if other is contact or other.wanted is None or not isinstance(other.wanted.message, FetchRequest):
@@ -211,6 +248,7 @@ class Peers:
         endpoint = contact.peer.endpoint
         connection = self._ports.dial(endpoint)
         wire = DialedConnection(self._client_id)
+        contact.is_connected = False
         contact.link = _Link(id=connection, endpoint=endpoint, begun_ms=now.mono_ms, wire=wire)
         self._by_connection[connection] = contact
 
@@ -226,6 +264,7 @@ class Peers:
         try:
             parts = link.wire.ask(send.message, self._context)
         except ProtocolError as error:
+            contact.problem = str(error)
             self._fail(contact, error.code)
             return
         self._ports.send(link.id, parts)
@@ -239,6 +278,9 @@ class Peers:
             self._explain(contact, message.error, is_above=isinstance(message, TopLevelError))
         else:
             contact.told.clear()
+        contact.problem = problem_in(message, self._context)
+        if contact.problem is None:
+            contact.asked_since_ms = None
         slice_data: Buffer = b""
         if isinstance(message, FetchResponse):
             fetched = read_batches(answer.records)
@@ -273,6 +315,7 @@ class Peers:
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """Log one line, close the connection, and fail the request."""
         self.violations += 1
+        contact.problem = reason
         self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
         self._hang_up(contact)
         self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)

@@ -162,9 +162,9 @@ class Driver:
         """See `pykraft.server.links.LinksUser`."""
         self._guarded(self.host.on_connected, connection, now())
 
-    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         """See `pykraft.server.links.LinksUser`."""
-        self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused))
+        self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused, reason=reason))
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
         """See `pykraft.server.links.LinksUser`."""
@@ -326,5 +326,6 @@ class Driver:
         # A follower starts an election after the fetch timeout, so warn well before that.
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was blocked for %.0f ms; elections start at the fetch timeout", lag_ms)
+        self._guarded(self.host.explain, now())
         if not self._ended.done():
             self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

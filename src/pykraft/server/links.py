@@ -26,7 +26,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.server.binding import serve
 from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
 from pykraft.server.link import Link
-from pykraft.server.names import Names
+from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
@@ -53,8 +53,11 @@ class LinksUser(Protocol):
         """A dial succeeded."""
         ...
 
-    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """A connection ended, or a dial failed; ``is_refused`` when each address refused it: nobody listens there."""
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
+        """A connection ended, or a dial failed; ``is_refused`` when each address refused it: nobody listens there.
+
+        ``reason`` is for the operator; empty when the other end closed the connection.
+        """
         ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
@@ -328,21 +331,24 @@ class Links:
 
     def _tell_end(self, link: Link, reason: str) -> None:
         self._user.report(f"closing connection {link.connection} on {link.listener or 'a dialed address'}: {reason}")
-        self._user.link_closed(link.connection)
+        self._user.link_closed(link.connection, reason=reason)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
         """Connect within the time limit of a dial; this tells the user of a failure, the link of a success."""
-        is_refused = False
+        is_refused, reason = False, ""
         try:
             await self._connect(link, endpoint)
         except AssertionError as error:  # our bug: the node stops with it
             self._user.fail(error)
             return
-        except ConnectionRefusedError:
-            is_refused = True
-        except OSError:
-            pass
+        except ConnectionRefusedError as error:
+            is_refused, reason = True, in_words(error).lower()
+        except TimeoutError:
+            reason = f"no connection within {self._limits.dial_ms_max} ms"
+        except OSError as error:
+            reason = in_words(error)
         except Exception as error:  # noqa: BLE001 - a peer chose the endpoint: any error of it is a failed dial
+            reason = f"its address cannot be dialed ({error})"
             self._user.report(f"cannot dial {str(endpoint)!r}: {error!r}")
         else:
             return
@@ -351,7 +357,7 @@ class Links:
         was_made = self._forget(link.connection) is not None
         if self._dials.pop(link.connection, None) is not None or was_made:
             link.abort()
-            self._user.link_closed(link.connection, is_refused=is_refused)
+            self._user.link_closed(link.connection, is_refused=is_refused, reason=reason)
 
     async def _connect(self, link: Link, endpoint: Endpoint) -> None:
         """Try the addresses in turn, each with its share of the time.
@@ -359,8 +365,13 @@ class Links:
         Errors: ConnectionRefusedError when each address refused; OSError.
         """
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
-        async with asyncio.timeout_at(end_s):
-            addresses = await self._names.addresses(endpoint)
+        try:
+            async with asyncio.timeout_at(end_s):
+                addresses = await self._names.addresses(endpoint)
+        except TimeoutError:
+            raise OSError(f"its name was not resolved within {self._limits.dial_ms_max} ms") from None
+        except OSError as error:
+            raise OSError(f"its name cannot be resolved ({in_words(error)})") from error
         failure: OSError | None = None
         for at, address in enumerate(addresses):
             share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)

@@ -9,6 +9,8 @@ Source: asyncio looks names up in one small pool for everything, which a few dea
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -32,6 +34,12 @@ def look_up(endpoint: Endpoint) -> list[str]:
     except (ValueError, OverflowError) as error:  # a UnicodeError is a ValueError
         raise OSError(f"{endpoint.host!r} cannot be a host name: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def in_words(error: OSError) -> str:
+    """The message of an operating system error, without the words that asyncio adds."""
+    known = error.errno if error.errno in errno.errorcode else None
+    return os.strerror(known) if known is not None else error.strerror or str(error)
 
 
 class Names:

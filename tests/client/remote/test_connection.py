@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from pykraft.client.remote.connection import Caller, Connection, connect, in_words
+from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.errors import ErrorCode, UnreachableError
@@ -205,8 +205,3 @@ def test_nobody_who_accepts_is_waited_for_only_so_long() -> None:
                 each.close()
 
     run(main)
-
-
-def test_errors_without_a_number_keep_their_own_words() -> None:
-    assert in_words(OSError("odd")) == "odd"
-    assert in_words(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from pykraft.rpc import codec
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.names import Names, in_words
 from pykraft.server.write import write_parts
 from pykraft.types import Buffer, Endpoint
 
@@ -174,12 +173,6 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
         else:
             return Connection(endpoint, caller.client_id, reader, writer)
     raise UnreachableError(endpoint, problem)
-
-
-def in_words(error: OSError) -> str:
-    """The message of an operating system error, without the words that asyncio adds."""
-    known = error.errno if error.errno in errno.errorcode else None
-    return os.strerror(known) if known is not None else error.strerror or str(error)
 
 
 def _name(key: ApiKey) -> str:

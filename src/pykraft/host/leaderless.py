@@ -1,0 +1,97 @@
+"""Reports why this node has no leader: in which state it is itself, and with which peers it cannot talk and why.
+
+Invariant: nothing is reported while a leader is known or was known until a moment ago; the reports then come at
+growing intervals, and one more says when it is over. It asks for no wake-up and changes nothing, so a node runs the
+same with and without it.
+
+Source: ADR 051.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykraft.config import NodeConfig
+from pykraft.core.status import Status
+from pykraft.host.peers import Peers
+from pykraft.host.ports import Ports
+from pykraft.plural import counted
+from pykraft.types import Instant, ReplicaKey
+
+FIRST_MS: Final = 3_000
+"""A leader is elected within less than this if a majority is there; longer election timeouts make it longer."""
+INTERVAL_MS_MAX: Final = 300_000
+UNANSWERED_MS_MIN: Final = 1_000
+PEERS_TOLD_MAX: Final = 10
+
+
+class LeaderlessReport:
+    """For the node with this key; call `look` about every second, or more often."""
+
+    def __init__(self, ports: Ports, config: NodeConfig, key: ReplicaKey | None, peers: Peers) -> None:
+        self._ports = ports
+        self._key = key
+        self._peers = peers
+        self._first_ms = max(FIRST_MS, 3 * config.raft.election_timeout_ms)
+        self._since_ms: int | None = None
+        """Since when there is no leader (mono ms); None while there is one."""
+        self._due_ms = 0
+        self._interval_ms = self._first_ms
+        self._is_told = False
+
+    def look(self, status: Status, now: Instant) -> None:
+        """Report what is due."""
+        if status.serving_leader is not None:
+            self._end(status, now)
+            return
+        if self._since_ms is None:
+            self._since_ms = now.mono_ms
+            self._interval_ms = self._first_ms
+            self._due_ms = now.mono_ms + self._first_ms
+        if now.mono_ms < self._due_ms:
+            return
+        self._interval_ms = min(2 * self._interval_ms, INTERVAL_MS_MAX)
+        self._due_ms = now.mono_ms + self._interval_ms
+        self._is_told = True
+        reasons = "; ".join(self._own(status) + self._of_peers(status, now)) or "no other node was asked yet"
+        self._ports.report(f"no leader for {_seconds(self._since_ms, now)}: {reasons}")
+
+    def _end(self, status: Status, now: Instant) -> None:
+        since_ms, self._since_ms = self._since_ms, None
+        if since_ms is None or not self._is_told:
+            return
+        self._is_told = False
+        waited = _seconds(since_ms, now)
+        self._ports.report(f"node {status.leader_id} leads epoch {status.epoch}, after {waited} without a leader")
+
+    def _own(self, status: Status) -> list[str]:
+        """What keeps this node itself from electing or being elected."""
+        if status.quarantine is not None:
+            damages = status.quarantine.damages
+            where = f" at {damages[0].path}" if damages else ""
+            more = f" and {counted(len(damages) - 1, 'more place')}" if len(damages) > 1 else ""
+            what = f"in quarantine, since its log is damaged{where}{more}"
+            if self._key is not None and status.voters.is_voter(self._key) and len(status.voters) == 1:
+                return [f"this node is the only voter, and {what}: stop it, and see what pykraft verify advises"]
+            return [f"this node is {what}, and waits for another voter to lead"]
+        if not status.is_proven:
+            return ["this node's directory is unproven, so it does not vote until the other voters have answered"]
+        return []
+
+    def _of_peers(self, status: Status, now: Instant) -> list[str]:
+        """What is wrong with each peer that could help: the voters in force, and the bootstrap servers."""
+        told: list[str] = []
+        for problem in self._peers.problems():
+            peer = problem.peer
+            # A voter that was removed cannot help, and one that was asked just now may still answer.
+            is_young = now.mono_ms - problem.since_ms < UNANSWERED_MS_MIN
+            if is_young or (peer.id >= 0 and peer.id not in status.voters.ids):
+                continue
+            who = "bootstrap server" if peer.id < 0 else f"voter {peer.id} at"
+            told.append(f"{who} {peer.endpoint}: {problem.text}, for {_seconds(problem.since_ms, now)}")
+        rest = len(told) - PEERS_TOLD_MAX
+        return [*told[:PEERS_TOLD_MAX], f"and {counted(rest, 'more peer')}"] if rest > 0 else told
+
+
+def _seconds(since_ms: int, now: Instant) -> str:
+    return f"{(now.mono_ms - since_ms) // 1_000} s"

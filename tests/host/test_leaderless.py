@@ -1,0 +1,178 @@
+"""Why there is no leader is reported at growing intervals, and once that it is over.
+
+Source: ADR 051.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pykraft.core.quarantine import Quarantine
+from pykraft.core.status import Status
+from pykraft.host.leaderless import INTERVAL_MS_MAX, LeaderlessReport
+from pykraft.types import Damage, Epoch, NodeId, Offset, ReplicaKey
+from tests.host.cluster import Cluster
+from tests.host.fakes import at, config
+from tests.host.test_peers import Desk
+
+LED = {"leader_id": NodeId(2), "epoch": Epoch(5), "role": "follower"}
+
+
+class Office:
+    """Node 1 of a quorum with so many voters, and what it reports."""
+
+    def __init__(self, *, voters: int = 3, **raft: Any) -> None:
+        self.desk = Desk()
+        self.config = config(1, voters=voters, **raft)
+        self.status = Status(voters=self.config.voters)
+        self.report = LeaderlessReport(self.desk.ports, self.config, ReplicaKey(NodeId(1)), self.desk.peers)
+
+    def refuse(self, *peers: int) -> None:
+        """Ask these peers now; each refuses the connection."""
+        for peer in peers:
+            self.desk.send(peer_id=peer)
+            self.desk.peers.on_closed(self.desk.ports.dialed[-1][0], is_refused=True, reason="connection refused")
+
+    def look(self, now_ms: int, **changes: Any) -> list[str]:
+        """What is reported at this time."""
+        before = len(self.desk.ports.reports)
+        self.report.look(self.status._replace(**changes), at(now_ms))
+        return self.desk.ports.reports[before:]
+
+
+def test_each_voter_is_told_with_its_reason() -> None:
+    office = Office()
+    assert not office.look(0)
+    office.desk.now_ms = 1_500
+    office.refuse(2, 3)
+    assert not office.look(2_999)
+    assert office.look(3_000) == [
+        (
+            "no leader for 3 s: voter 2 at node2:9002: connection refused, for 1 s; "
+            "voter 3 at node3:9003: connection refused, for 1 s"
+        )
+    ]
+
+
+def test_intervals_grow_up_to_a_bound() -> None:
+    office = Office()
+    told_ms = [now_ms for now_ms in range(0, 2_000_000, 1_000) if office.look(now_ms)]
+    gaps = [after - before for before, after in itertools.pairwise(told_ms)]
+    assert told_ms[:4] == [3_000, 9_000, 21_000, 45_000]
+    assert gaps[-2:] == [INTERVAL_MS_MAX, INTERVAL_MS_MAX]
+
+
+def test_the_end_is_told_once_and_only_if_the_begin_was() -> None:
+    office = Office()
+    assert not office.look(0)
+    assert not office.look(2_000, **LED)
+    assert not office.look(3_000)
+    assert office.look(6_000)
+    assert office.look(7_900, **LED) == ["node 2 leads epoch 5, after 4 s without a leader"]
+    assert not office.look(8_000, **LED)
+    assert not office.look(9_000)
+    assert not office.look(10_000, **LED)
+
+
+def test_a_leader_that_resigned_is_none() -> None:
+    office = Office()
+    office.look(0, leader_id=NodeId(1), role="resigned")
+    assert office.look(3_000, leader_id=NodeId(1), role="resigned")
+
+
+def test_longer_elections_are_waited_for() -> None:
+    office = Office(election_timeout_ms=4_000)
+    office.look(0)
+    assert not office.look(11_999)
+    assert office.look(12_000) == ["no leader for 12 s: no other node was asked yet"]
+
+
+def test_who_was_asked_just_now_and_who_is_no_voter_is_left_out() -> None:
+    office = Office()
+    office.look(0)
+    office.refuse(9)
+    office.desk.now_ms = 2_500
+    office.refuse(2)
+    assert office.look(3_000) == ["no leader for 3 s: no other node was asked yet"]
+
+
+def test_bootstrap_servers_are_told_as_such() -> None:
+    office = Office()
+    office.look(0)
+    office.refuse(-2)
+    assert office.look(3_000) == ["no leader for 3 s: bootstrap server node-2:8998: connection refused, for 3 s"]
+
+
+def test_of_many_peers_some_are_told() -> None:
+    office = Office(voters=13)
+    office.look(0)
+    office.refuse(*range(2, 14))
+    [line] = office.look(3_000)
+    assert line.count("connection refused") == 10
+    assert line.endswith("; and 2 more peers")
+
+
+def damage(name: str) -> Damage:
+    return Damage(path=name, position=4, expected="a", found="b", start_offset=Offset(0), end_offset=Offset(1))
+
+
+QUARANTINE = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
+OWN = {
+    "in quarantine": (
+        3,
+        {"quarantine": replace(QUARANTINE, damages=(damage("/d/0.log"),))},
+        "this node is in quarantine, since its log is damaged at /d/0.log, and waits for another voter to lead",
+    ),
+    "the only voter in quarantine": (
+        1,
+        {"quarantine": replace(QUARANTINE, damages=(damage("/d/0.log"), damage("/d/1.log")))},
+        (
+            "this node is the only voter, and in quarantine, since its log is damaged at /d/0.log and 1 more place: "
+            "stop it, and see what pykraft verify advises"
+        ),
+    ),
+    "in quarantine without a list": (
+        1,
+        {"quarantine": QUARANTINE},
+        (
+            "this node is the only voter, and in quarantine, since its log is damaged: stop it, and see what pykraft "
+            "verify advises"
+        ),
+    ),
+    "unproven": (
+        3,
+        {"is_proven": False},
+        "this node's directory is unproven, so it does not vote until the other voters have answered",
+    ),
+}
+
+
+@pytest.mark.parametrize(("voters", "changes", "told"), OWN.values(), ids=OWN)
+def test_what_keeps_the_node_itself_from_leading(voters: int, changes: dict[str, Any], told: str) -> None:
+    office = Office(voters=voters)
+    office.look(0, **changes)
+    assert office.look(3_000, **changes) == [f"no leader for 3 s: {told}"]
+
+
+def test_a_node_that_lost_all_others_explains_why_it_has_no_leader() -> None:
+    cluster = Cluster()
+    cluster.leader()
+    alone, *others = cluster.machines.values()
+    for other in others:
+        other.crash()
+    cluster.run_until(lambda: alone.running.status.serving_leader is None)
+    begun_ms = cluster.now.mono_ms
+    alone.reports.clear()
+    while cluster.now.mono_ms < begun_ms + 20_000:
+        cluster.run(500)
+        alone.running.explain(cluster.now)
+    told = [line for line in alone.reports if line.startswith("no leader for ")]
+    assert "voter 2 at node2:9002: " in told[-1]
+    assert "voter 3 at node3:9003: " in told[-1]
+    alone.running.end()
+    alone.running.explain(at(cluster.now.mono_ms + 1_000_000))
+    assert [line for line in alone.reports if line.startswith("no leader for ")] == told

@@ -1,0 +1,57 @@
+"""Nodes that cannot form a quorum say with whom they cannot talk and why, and a client waits for them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.child import Child, Children
+from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
+from pykraft.local.ports import HOST
+from pykraft.local.waiting import wait_until
+
+pytestmark = pytest.mark.processes
+
+
+def reasons(node: PykraftNode) -> str:
+    """What the node last said about having no leader."""
+    told = [line for line in node.log_path.read_text().splitlines() if "no leader for " in line]
+    return told[-1] if told else ""
+
+
+def quorum(children: Children, log: Path, *words: str) -> Child:
+    command = [sys.executable, "-m", "pykraft", "quorum", *words]
+    return children.start(words[-1], command, log, environment={"PYTHONPATH": str(SOURCES)})
+
+
+def test_a_lonely_voter_says_why_and_describe_waits_until_another_comes(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path)
+    first, second, third = cluster.nodes.values()
+    for node in (first, second):
+        node.format()
+    first.start()
+    refused = {f"voter {each.node_id} at {HOST}:{each.port}: connection refused, for " for each in (second, third)}
+    wait_until(lambda: all(each in reasons(first) for each in refused), "both reasons", alive=[first.process])
+
+    bootstrap = ("--bootstrap-controller", f"{HOST}:{first.port}", "--timeout", "60")
+    described = quorum(children, tmp_path / "describe.log", *bootstrap, "describe")
+    watched = quorum(children, tmp_path / "watch.log", *bootstrap, "describe", "--json", "--watch", "0.2")
+    wait_until(lambda: '"no leader"' in watched.log(), "a look without a leader", alive=[watched])
+    assert described.status is None
+    second.start()
+    assert described.wait() == 0
+    assert " of 3 voters follow leader " in described.log().splitlines()[0]
+    over = "without a leader"
+    wait_until(lambda: over in first.process.log(), "the end of the wait", alive=[first.process, second.process])
+    assert first.process.log().count(over) == 1
+
+    wait_until(lambda: '"at risk"' in watched.log(), "a look with a leader", alive=[watched])
+    watched.signal(signal.SIGINT)
+    assert watched.wait() == 0
+    looks = [json.loads(line) for line in watched.log().splitlines()]
+    assert "it knows no leader" in looks[0]["detail"]
+    assert looks[-1]["status"]["leaderId"] in {1, 2}
