@@ -116,8 +116,6 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
         (("--seconds", "1"), "pykraft: --seconds 1: give 2 to 86400\n"),
         (("--nodes", "1", "--kill-leader"), "pykraft: --kill-leader needs --nodes 3 or more: 1 cannot elect a leader"),
         (("--record-size", "3"), "pykraft: --record-size 3: give at least 20 bytes"),
-        (("--json", "{folder}/absent/o.json"), "--json {folder}/absent/o.json: there is no folder {folder}/absent"),
-        (("--json", "{folder}/" + "long" * 100), "File name too long"),
         (("--data", "{folder}"), "--data {folder}: it is not empty"),
     ],
 )
@@ -141,11 +139,9 @@ def test_wrong_input_is_one_line_and_status_2(
 def test_a_result_is_summed_up_and_written(
     stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out.json"
-    assert run(monkeypatch, "--json", str(out), "--kill-leader", "--nodes", "5") == 0
+    assert run(monkeypatch, "--kill-leader", "--nodes", "5") == 0
     said = capsys.readouterr()
     assert (stages.options.nodes, stages.options.kill_leader) == (5, True)
-    assert json.loads(out.read_text()) == {"acknowledged": 90}
     assert "node [1] started" in said.err
     assert "800 ms" in said.out
     assert "0 / 0 / 0" in said.out
@@ -153,15 +149,23 @@ def test_a_result_is_summed_up_and_written(
     assert not stages.exists
 
 
+def test_json_is_all_of_standard_output(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"acknowledged": 90}
+    assert "every acknowledged record is in the tables exactly once" in said.err
+
+
 def test_problems_end_with_1_and_keep_the_files(
     stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     stages.result.problems = ["the replicas [differ]"]
-    out = tmp_path / "out.json"
-    assert run(monkeypatch, "--json", str(out), "--data", str(tmp_path / "data")) == 1
+    assert run(monkeypatch, "--json", "--data", str(tmp_path / "data")) == 1
     said = capsys.readouterr()
     assert "FAILED the replicas [differ]" in said.err
-    assert out.exists()
+    assert json.loads(said.out)
     assert str(tmp_path / "data") in said.err.replace("\n", "")
     assert stages.exists
 
@@ -170,7 +174,7 @@ def test_problems_end_with_1_and_keep_the_files(
     ("error", "status", "is_kept"),
     [(LocalQuorumError("node 2 ended"), 1, True), (UsageError("no Java"), 2, False), (KeyboardInterrupt(), 1, False)],
 )
-def test_what_ends_it_early_is_told_and_no_old_result_stays(
+def test_what_ends_it_early_is_told_and_prints_no_result(
     *,
     error: BaseException,
     status: int,
@@ -182,17 +186,15 @@ def test_what_ends_it_early_is_told_and_no_old_result_stays(
 ) -> None:
     error.add_note("the end of node 2's log [1]")
     stages.error = error
-    out = tmp_path / "out.json"
-    out.write_text("of yesterday")
-    assert run(monkeypatch, "--json", str(out)) == status
-    said = capsys.readouterr().err
+    assert run(monkeypatch, "--json") == status
+    out, said = capsys.readouterr()
+    assert out == ""
     assert "Traceback" not in said
     if isinstance(error, KeyboardInterrupt):
         assert "interrupted: nodes and Spark were killed" in said
     else:
         assert f"pykraft: {error}\n" in said
         assert "the end of node 2's log [1]" in said
-    assert not out.exists()
     assert stages.exists == is_kept
 
 

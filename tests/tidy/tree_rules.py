@@ -25,7 +25,10 @@ SHARED_WORDS = frozenset(
         "pykraft.config",
         "pykraft.plural",
         "pykraft.suggest",
+        "pykraft.text_table",
         "pykraft.cli.choice",
+        "pykraft.cli.json_option",
+        "pykraft.cli.tables",
         "pykraft.core.status",
     }
 )

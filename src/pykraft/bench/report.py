@@ -13,6 +13,7 @@ from pykraft.bench.comparison import Comparison, Figures
 from pykraft.bench.machine import machine
 from pykraft.bench.options import BenchOptions
 from pykraft.bench.race import Lap
+from pykraft.text_table import table_lines
 
 UNKNOWN = "-"
 LATENCIES = {"p50": "p50 ms", "p75": "p75 ms", "p99": "p99 ms", "p999": "p99.9 ms"}
@@ -23,15 +24,15 @@ LEGEND = (
 )
 
 
-def report(comparisons: Sequence[Comparison], where: Mapping[str, object]) -> str:
-    """The whole report, without a final newline."""
+def report(comparisons: Sequence[Comparison], where: Mapping[str, object], *, width: int | None = None) -> str:
+    """The whole report, without a final newline; tables that are wider than ``width`` become blocks of lines."""
     lines: list[str] = []
     for comparison in comparisons:
-        lines += [*_table(comparison), ""]
+        lines += [*_table(comparison, width), ""]
     return "\n".join([*lines, LEGEND, ", ".join(f"{name} {value}" for name, value in where.items())])
 
 
-def as_json(options: BenchOptions, comparisons: Sequence[Comparison], laps: Sequence[Lap]) -> dict[str, Any]:
+def document_of(options: BenchOptions, comparisons: Sequence[Comparison], laps: Sequence[Lap]) -> dict[str, Any]:
     """All figures of a benchmark, its options, and where and when it ran; paths and the like become text."""
     return {
         "machine": machine(),
@@ -52,13 +53,9 @@ def failures(comparisons: Sequence[Comparison]) -> list[str]:
     ]
 
 
-def _table(comparison: Comparison) -> Iterator[str]:
+def _table(comparison: Comparison, width: int | None) -> Iterator[str]:
     yield f"{comparison.record_size_bytes} bytes, {comparison.folder}"
-    rows = [HEADS, *(_row(figures) for figures in comparison.figures)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  ".join([row[0].ljust(widths[0]), *cells[1:]])
+    yield from table_lines(HEADS, map(_row, comparison.figures), width=width)
     yield from _ratios(comparison)
 
 

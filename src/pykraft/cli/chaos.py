@@ -25,6 +25,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.plural import counted
 from pykraft.suggest import did_you_mean
+from pykraft.text_table import table_lines, terminal_width
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.chaos.ground import ChaosOptions
@@ -263,20 +264,12 @@ def _lines(outcome: ChaosOutcome) -> Sequence[str]:
     verdict = outcome.verdict
     faulty = f"{verdict.missing} missing, {verdict.duplicates} duplicated, {verdict.steps_back} out of order"
     return [
-        *_table(heads, cells),
+        *table_lines(heads, cells, width=terminal_width()),
         "",
         f"{counted(outcome.episodes, 'episode')} in {outcome.seconds:,.0f} s, {counted(outcome.elections, 'election')}",
         f"{counted(verdict.acknowledged, 'record')} acknowledged: {faulty}; all logs identical",
         f"peak memory of a node: {outcome.memory_max_bytes / MIB:,.0f} MiB",
     ]
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align the first column to the left and numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for first, *others in (heads, *rows):
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def _number(value: int | None) -> str:

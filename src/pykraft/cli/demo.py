@@ -20,10 +20,10 @@ import click
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
-from rich.table import Table
 
 from pykraft.cli.interrupt import ended_by_sigterm
-from pykraft.cli.json_file import make_room_for
+from pykraft.cli.json_option import json_option
+from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 
@@ -43,9 +43,6 @@ PASSING_INTERVAL_S = 2.0
 @click.option("--throughput", default=5_000, show_default=True, help="Records written per second.")
 @click.option("--record-size", default=256, show_default=True, help="Size of each record, in bytes.")
 @click.option(
-    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file."
-)
-@click.option(
     "--report",
     "report_path",
     type=click.Path(file_okay=False, path_type=Path),
@@ -57,6 +54,7 @@ PASSING_INTERVAL_S = 2.0
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep all files in this folder, which must be new or empty.",
 )
+@json_option
 def demo(
     *,
     seconds: float,
@@ -64,9 +62,9 @@ def demo(
     nodes: int,
     throughput: int,
     record_size: int,
-    json_path: Path | None,
     report_path: Path | None,
     data_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Run a quorum under load, kill its leader, and let Spark check every acknowledged record.
 
@@ -79,7 +77,6 @@ def demo(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
     write_report = None if report_path is None else _report_writer(report_path)
-    make_room_for(json_path)
     console = Console(stderr=True, highlight=False)
     logging.getLogger().addHandler(logging.NullHandler())  # py4j logs a traceback when Spark is killed under it
     folder = _folder(data_path)
@@ -102,11 +99,11 @@ def demo(
             console.print(f"the files of the nodes and of Spark are in {folder}", markup=False, soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    if json_path is not None:
-        json_path.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
-    Console(highlight=False).print(_summary(result))
+    _print_summary(result, stderr=as_json)
     if write_report is not None:
-        click.echo(f"report: {write_report(story)}")
+        click.echo(f"report: {write_report(story)}", err=as_json)
+    if as_json:
+        click.echo(json.dumps(result.as_json(), indent=2))
     for problem in result.problems:
         console.print(f"[red]FAILED[/red] {escape(problem)}", soft_wrap=True)
     if result.problems:
@@ -152,11 +149,8 @@ def _folder(wanted: Path | None) -> Path:
     return wanted
 
 
-def _summary(result: Result) -> Table:
+def _print_summary(result: Result, *, stderr: bool) -> None:
     audit = result.audit
-    table = Table(title="every acknowledged record is in the tables exactly once" if not result.problems else "FAILED")
-    table.add_column("what")
-    table.add_column("value", justify="right")
     failover = "no leader was killed" if result.failover_ms is None else f"{result.failover_ms} ms"
     rows = {
         "records acknowledged": f"{audit.acknowledged:,}",
@@ -170,9 +164,8 @@ def _summary(result: Result) -> Table:
         "append to commit, p50 / p99": _milliseconds(result.commit_latency_ms),
         "commit to table, p50 / p99": _milliseconds(result.batch_latency_ms),
     }
-    for what, value in rows.items():
-        table.add_row(what, value)
-    return table
+    title = "FAILED" if result.problems else "every acknowledged record is in the tables exactly once"
+    print_table(title, ("what", "value"), list(rows.items()), stderr=stderr)
 
 
 def _milliseconds(percentiles: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.printable import printable
 from pykraft.errors import StorageError
 from pykraft.log.offline.dump import dump_file
@@ -38,7 +39,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 @click.command(short_help="Print log, index, snapshot and metadata files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for each batch or entry.")
+@json_lines_option("for each batch or entry")
 @click.option("--deep-iteration", is_flag=True, help="Also print the records of each batch.")
 @click.option(
     "--print-data-log", is_flag=True, help="Also print keys and values, in JSON as base64. Implies --deep-iteration."

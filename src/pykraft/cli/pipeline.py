@@ -8,16 +8,17 @@ work.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from pykraft.cli.choice import OneOf, any_of
 from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.cli.json_option import json_lines_option, json_option
+from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.plural import counted
@@ -76,7 +77,7 @@ def pipeline() -> None:
     show_default=True,
     help="What to do about damaged bytes: fail, or mark them with a row and continue.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per micro-batch on standard output.")
+@json_lines_option("per micro-batch")
 @click.option("--master", metavar="URL", help="Spark master: local[CORES], spark://host:port, …")
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
 def run(  # noqa: PLR0913 - one argument for each option
@@ -138,7 +139,7 @@ def package(*, file: Path) -> None:
 @click.option(
     "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 def status(*, root: Path, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
     with imported_for(COMMAND):
@@ -158,7 +159,7 @@ def status(*, root: Path, as_json: bool) -> None:
     help="Journal of acknowledgements; its rows are kept in a table.",
 )
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 def report(*, root: Path, replica: str | None, journal: Path | None, is_written: bool, as_json: bool) -> None:
     """Summarize the tables: totals, leaders, throughput, commit latency and replica lag.
 
@@ -181,59 +182,50 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
-        for table in _report_tables(found):
-            Console(highlight=False).print(table)
+        _print_report(found)
 
 
-def _report_tables(found: PipelineReport) -> Iterator[Table]:
+def _print_report(found: PipelineReport) -> None:
     seconds = len(found.throughput)
-    totals = Table(title="what the log holds" if found.replica is None else f"what the log of {found.replica} holds")
-    totals.add_column("what")
-    totals.add_column("value", justify="right")
-    totals.add_row("records", f"{found.records:,}")
-    totals.add_row("control records", f"{found.control_records:,}")
-    totals.add_row("bytes of values", f"{found.size_bytes:,}")
-    totals.add_row("offsets", f"{found.first_offset} to {found.last_offset}")
-    totals.add_row("damaged places", f"{found.corrupt:,}")
-    totals.add_row("seconds with records", f"{seconds:,}")
-    totals.add_row("records per such second", f"{found.records / max(1, seconds):,.0f}")
-    yield totals
-    led = Table(title="leaders")
-    for name in ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms"):
-        led.add_column(name, justify="right", no_wrap=name == "begun")
-    for row in found.epochs:
-        begun = row["begun"].isoformat(" ", "milliseconds")
-        cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun)
-        led.add_row(*map(str, cells), f"{row['records']:,}", "" if row["gap_ms"] is None else str(row["gap_ms"]))
-    yield led
+    name = "what the log holds" if found.replica is None else f"what the log of {found.replica} holds"
+    totals = {
+        "records": f"{found.records:,}",
+        "control records": f"{found.control_records:,}",
+        "bytes of values": f"{found.size_bytes:,}",
+        "offsets": f"{found.first_offset} to {found.last_offset}",
+        "damaged places": f"{found.corrupt:,}",
+        "seconds with records": f"{seconds:,}",
+        "records per such second": f"{found.records / max(1, seconds):,.0f}",
+    }
+    print_table(name, ("what", "value"), list(totals.items()))
+    heads = ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms")
+    print_table("leaders", heads, [_leader(row) for row in found.epochs])
     if found.commit_latency:
-        yield _latency_table(found.commit_latency)
+        _print_latency(found.commit_latency)
     if found.replica_lag:
-        yield _lag_table(found.replica_lag)
+        _print_lag(found.replica_lag)
 
 
-def _latency_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="append to commit, in ms")
-    for name in ("second", "p50", "p99", "slowest"):
-        table.add_column(name, justify="left" if name == "second" else "right")
+def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
+    begun = row["begun"].isoformat(" ", "milliseconds")
+    gap = "" if row["gap_ms"] is None else str(row["gap_ms"])
+    cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun, f"{row['records']:,}", gap)
+    return tuple(map(str, cells))
+
+
+def _print_latency(rows: list[dict[str, Any]]) -> None:
     ordered = sorted(rows, key=lambda row: row["p50_ms"])
-    for name, row in (
-        ("fastest", ordered[0]),
-        ("median", ordered[len(rows) // 2]),
-        ("slowest", ordered[-1]),
-    ):
-        table.add_row(name, *(f"{row[key]:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms")))
-    return table
+    chosen = {"fastest": ordered[0], "median": ordered[len(rows) // 2], "slowest": ordered[-1]}
+    cells = [(name, *(f"{row[key]:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
+    print_table("append to commit, in ms", ("second", "p50", "p99", "slowest"), cells)
 
 
-def _lag_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="lag of the replicas")
-    for name in ("node", "records behind, max", "samples"):
-        table.add_column(name, justify="right")
+def _print_lag(rows: list[dict[str, Any]]) -> None:
+    cells = []
     for node_id in sorted({row["node"] for row in rows}):
         own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
-        table.add_row(str(node_id), f"{max(own, default=0):,}", f"{len(own):,}")
-    return table
+        cells.append((str(node_id), f"{max(own, default=0):,}", f"{len(own):,}"))
+    print_table("lag of the replicas", ("node", "records behind, max", "samples"), cells)
 
 
 def _told(found: PipelineStatus) -> str:

@@ -19,6 +19,7 @@ import click
 from pykraft.cli.config_file import naming, read_text
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.initial_voters import initial_voters
+from pykraft.cli.json_option import json_option
 from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
@@ -31,7 +32,6 @@ from pykraft.types import NodeId, Uuid, uuid_text
 _CONFIG: Final = click.option(
     "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="Properties file of the node."
 )
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
 @click.group(short_help="Format a node's log directories, or show them.")
@@ -56,7 +56,7 @@ def storage() -> None:
 @click.option(
     "--no-initial-controllers", "-N", is_flag=True, help="Format a node that joins an existing dynamic quorum."
 )
-@_JSON
+@json_option
 def format_command(
     *,
     path: Path,
@@ -109,7 +109,7 @@ def format_command(
 
 @storage.command("info")
 @_CONFIG
-@_JSON
+@json_option
 def info_command(*, path: Path, as_json: bool) -> None:
     """Show the node's log directories and their meta.properties; exits with 1 if there are problems."""
     properties = _read(path)
@@ -133,7 +133,7 @@ def info_command(*, path: Path, as_json: bool) -> None:
 
 
 @storage.command("random-uuid")
-@_JSON
+@json_option
 def random_uuid_command(*, as_json: bool) -> None:
     """Print a random UUID in Kafka's text form, for a cluster id or a directory id."""
     text = uuid_text(_random_uuid())

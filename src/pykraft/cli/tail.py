@@ -27,6 +27,7 @@ import click
 
 from pykraft.cli.choice import any_of
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.leader_fetch import Patience
@@ -80,7 +81,7 @@ class _EnoughError(Exception):
 @click.option(
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with values in base64.")
+@json_lines_option("per record, with its value in base64")
 @click.option(
     "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
 )

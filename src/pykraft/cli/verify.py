@@ -17,6 +17,7 @@ import click
 
 from pykraft.cli.choice import OneOf
 from pykraft.cli.errors import EXIT_DIRECTORY
+from pykraft.cli.json_option import json_option
 from pykraft.cli.printable import printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
@@ -29,7 +30,7 @@ PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 
 @click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+@json_option
 @click.option(
     "--progress",
     type=OneOf(["auto", "always", "never"]),

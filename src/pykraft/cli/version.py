@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pykraft import __version__
+from pykraft.cli.json_option import json_option
 from pykraft.extras import OPTIONAL
 
 
@@ -20,7 +21,7 @@ from pykraft.extras import OPTIONAL
 @click.option(
     "--verbose", "-v", is_flag=True, help="Also show Python, platform, optional packages and the versions of APIs."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all of that as one JSON object.")
+@json_option
 def version(*, verbose: bool, as_json: bool) -> None:
     """Print the version of pykraft."""
     if as_json:

@@ -52,7 +52,6 @@ def contenders(monkeypatch: pytest.MonkeyPatch) -> list[FakeContender]:
         (["--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
         (["--peer", "none", "--kafka-libs", "jars"], "with --peer none there is no Kafka to run"),
         (["--kafka-libs", "no-such-folder"], "give the folder libs of a Kafka release; or measure pykraft alone"),
-        (["--json", "no-such-folder/result.json"], "there is no folder no-such-folder"),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -83,19 +82,19 @@ def test_a_folder_without_room_is_refused(
     assert re.search(r"--dir \S+: only \d+ MiB are free, and a run needs \d+ MiB\n", capsys.readouterr().err)
 
 
-def test_the_result_is_printed_and_written(
+def test_the_result_is_printed_as_text_or_json(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     contenders: list[FakeContender],
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "result.json"
-    arguments = ["--runs", "2", "--record-size", "100,256", "--dir", str(tmp_path), "--json", str(path)]
+    arguments = ["--runs", "2", "--record-size", "100,256", "--dir", str(tmp_path)]
     assert run(monkeypatch, *arguments) == 0
     said = capsys.readouterr()
     assert said.out.count("pykraft / kafka: 2.00 × the records") == 2
     assert said.err.count("records/s committed") == 8
-    result = json.loads(path.read_text())
+    assert run(monkeypatch, *arguments, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
     assert [comparison["rate_ratio"]["median"] for comparison in result["comparisons"]] == [pytest.approx(2)] * 2
     assert result["machine"]["cores"] >= 1
     assert result["options"]["linger_ms"] == 25
@@ -147,7 +146,6 @@ def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
             "--dir",
             tmp_path,
             "--json",
-            tmp_path / "r.json",
         ],
         env=os.environ | {"PYTHONPATH": str(SOURCES)},
         capture_output=True,
@@ -156,11 +154,11 @@ def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (comparison,) = json.loads((tmp_path / "r.json").read_text())["comparisons"]
+    (comparison,) = json.loads(done.stdout)["comparisons"]
     assert [figures["contender"] for figures in comparison["figures"]] == ["pykraft", "kafka"]
     assert all(figures["records_per_s"]["median"] > 1_000 for figures in comparison["figures"])
     assert 0 < comparison["memory_ratio"] < 0.5
-    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def _below(pid: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def test_a_seed_that_fails_is_told_with_its_story() -> None:
         "seed 13 failed: ViolationError: OneVote: it broke",
         "replay it: bin/pykraft sim replay --seed 13 --faults disk",
     ]
+
+
+def test_json_is_one_row_as_of_a_run(tmp_path: Path) -> None:
+    passed = replay("--seed", "4", "--json", "--html", str(tmp_path / "page.html"))
+    assert passed.exit_code == 0
+    assert passed.stderr == f"page: {tmp_path / 'page.html'}\n"
+    assert json.loads(passed.stdout)["failed"] is False
+    failed = replay("--seed", "13", "--json")
+    assert failed.exit_code == 1
+    row = json.loads(failed.stdout)
+    assert (row["seed"], row["failed"], row["replay"]) == (13, True, "bin/pykraft sim replay --seed 13")
 
 
 def test_a_page_is_written_with_the_trace_or_without(tmp_path: Path) -> None:

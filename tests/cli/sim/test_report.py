@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def write(path: Path, *results: Outcome | Failure, identity: Identity = IDENTITY
     return path
 
 
-def report(*paths: Path) -> Result:
+def report(*paths: Path | str) -> Result:
     return CliRunner().invoke(sim, ["report", *map(str, paths)])
 
 
@@ -35,14 +36,21 @@ def test_files_add_up_and_a_seed_counts_once(tmp_path: Path) -> None:
     two = write(tmp_path / "2", passed(2), passed(3))
     result = report(one, two)
     assert result.exit_code == 0
-    assert result.stdout.startswith("3 seeds, 0 failed; 4 s of virtual time\n30 records")
+    counts, verdict = result.stdout.splitlines()
+    assert counts.startswith("30 records committed")
+    assert verdict == "PASSED: 3 seeds; 4 s of virtual time"
+    assert "happened to" in report(one, two, "--coverage").stdout
+    document = json.loads(report(one, two, "--json").stdout)
+    assert (document["seeds"], document["sums"]["committed"], document["failures"]) == (3, 30, [])
 
 
 def test_failures_are_listed(tmp_path: Path) -> None:
     result = report(write(tmp_path / "1", passed(1), *map(failed, range(100, 125))))
     assert result.exit_code == 1
     assert "seed 100 failed: ViolationError: OneVote: it broke\n" in result.stdout
-    assert result.stdout.endswith("and 5 more\n")
+    *_, more, _, verdict = result.stdout.splitlines()
+    assert more == "and 5 more"
+    assert verdict.startswith("FAILED: 25 of 26 seeds (100, 101, ")
 
 
 def test_files_of_two_campaigns_are_refused(tmp_path: Path) -> None:

@@ -36,21 +36,25 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(sim, ["run", *arguments])
 
 
-def test_a_range_that_passes_is_summed_up() -> None:
+def test_a_range_that_passes_is_summed_up_and_the_verdict_is_last() -> None:
     result = run("--seeds", "0:3")
     assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith("3 seeds, 0 failed; 4 s of virtual time in ")
-    assert lines[1:4] == [
-        "30 records committed, 27 acknowledged",
-        "",
-        f"{len(ALL)} oracles watched each of them:",
-    ]
-    assert all(kind.__name__ in result.stdout for kind in ALL)
-    assert [line.split() for line in lines[lines.index("", 3) + 1 :]] == [
+    counts, verdict = result.stdout.splitlines()
+    watched = f"watched by {len(ALL)} oracles"
+    assert counts == f"30 records committed, 27 acknowledged; 3 faults of 1 kind, {watched} (--coverage lists them)"
+    assert verdict.startswith("PASSED: 3 seeds; 4 s of virtual time in ")
+
+
+def test_coverage_names_oracles_and_faults_before_the_verdict() -> None:
+    lines = run("--seeds", "0:3", "--coverage").stdout.splitlines()
+    assert lines[0] == f"{len(ALL)} oracles watched each world:"
+    assert all(kind.__name__ in "".join(lines) for kind in ALL)
+    at = lines.index("")
+    assert [line.split() for line in lines[at + 1 : at + 3]] == [
         ["fault", "times", "worlds", "happened", "to"],
         ["kill", "3", "3"],
     ]
+    assert lines[-1].startswith("PASSED: 3 seeds; ")
 
 
 def test_a_number_of_seeds_is_as_many_from_0_on_and_one_seed_is_one(asked: list[dict[str, Any]]) -> None:
@@ -69,7 +73,7 @@ def test_a_failing_seed_prints_what_replays_it() -> None:
         "seed 13 failed: ViolationError: OneVote: it broke",
         "replay it: bin/pykraft sim replay --seed 13 --faults disk,network",
     ]
-    assert lines[4].startswith("3 seeds, 1 failed")
+    assert lines[-1].startswith("FAILED: 1 of 3 seeds (13); ")
 
 
 def test_of_many_failures_the_first_are_told_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +118,7 @@ def test_what_is_in_a_file_of_rows_is_not_run_again(tmp_path: Path, asked: list[
     again = run("--seeds", "11:16", "--out", str(path))
     assert [call["seeds"] for call in asked] == [[12, 13, 14], [11, 15]]
     assert (first.exit_code, again.exit_code) == (1, 1)
-    assert "5 seeds, 1 failed" in again.stdout
+    assert "FAILED: 1 of 5 seeds (13)" in again.stdout
     assert sorted(json.loads(line)["seed"] for line in path.read_text().splitlines()) == [11, 12, 13, 14, 15]
 
 

@@ -18,8 +18,9 @@ from rich.status import Status
 
 from pykraft.cli.choice import OneOf
 from pykraft.cli.interrupt import ended_by_sigterm
-from pykraft.cli.json_file import make_room_for
+from pykraft.cli.json_option import json_option
 from pykraft.errors import UsageError
+from pykraft.text_table import terminal_width
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.contender import Contender
@@ -58,9 +59,7 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     type=click.Path(path_type=Path),
     help="Folder with the jars of a Kafka release; by default they are downloaded.",
 )
-@click.option(
-    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures to this file."
-)
+@json_option
 def bench_raft(  # noqa: PLR0913 - one argument for each option
     *,
     nodes: int,
@@ -73,7 +72,7 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     folders: tuple[Path, ...],
     peer: str,
     kafka_libs: Path | None,
-    json_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Compare pykraft and Kafka's TestRaftServer in turn: committed records per second, latency, CPU and memory.
 
@@ -81,9 +80,10 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     for the highest rate that Kafka sustains, which takes some minutes.
     """
     from pykraft.bench.comparison import compare
+    from pykraft.bench.machine import machine
     from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
     from pykraft.bench.race import Race
-    from pykraft.bench.report import as_json, failures, report
+    from pykraft.bench.report import document_of, failures, report
     from pykraft.bench.usage import require_proc
 
     options = BenchOptions(
@@ -97,7 +97,6 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
         folders=tuple(dict.fromkeys(folders)) or (Path(tempfile.gettempdir()),),
     )
     require_proc()
-    make_room_for(json_path)
     contenders = _contenders(peer, kafka_libs)
     console = Console(stderr=True, highlight=False)
     try:
@@ -107,10 +106,10 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
         console.print("interrupted: all nodes were killed")
         raise
     comparisons = compare(laps)
-    result = as_json(options, comparisons, laps)
-    if json_path is not None:
-        json_path.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
-    click.echo(report(comparisons, result["machine"]))
+    if as_json:
+        click.echo(json.dumps(document_of(options, comparisons, laps), indent=2, default=str))
+    else:
+        click.echo(report(comparisons, machine(), width=terminal_width()))
     failed = failures(comparisons)
     for text in failed:
         console.print(f"[red]FAILED[/red] {escape(text)}", soft_wrap=True)

@@ -19,6 +19,7 @@ import click
 
 import pykraft
 from pykraft.cli.choice import any_of
+from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.sim.options import parse_seeds
 from pykraft.errors import UsageError
 from pykraft.suggest import did_you_mean
@@ -46,7 +47,7 @@ MODULE = "tests.sim.mutants.search"
     help="Record what --seeds finds for these bugs, and for each oracle that must notice one of them alone.",
 )
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes for a search.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per bug.")
+@json_lines_option("per bug")
 def mutants(
     names: tuple[str, ...],
     *,
@@ -55,7 +56,7 @@ def mutants(
     oracle: str | None,
     rewrite: bool,
     workers: int,
-    is_json: bool,
+    as_json: bool,
 ) -> None:
     """Plant each bug, or only NAMES, and run its recorded seed with and without the bug.
 
@@ -74,14 +75,14 @@ def mutants(
     if is_list:
         for name in chosen:
             bug = search.MUTANTS[name]
-            _tell({"mutant": name, "story": bug.story, "source": bug.source}, is_json=is_json)
+            _tell({"mutant": name, "story": bug.story, "source": bug.source}, as_json=as_json)
         return
     if seeds is None:
         chosen = [search.ALONE[oracle]] if oracle is not None and not names else chosen
-        is_good = _replay(search, chosen, oracle, is_json=is_json)
+        is_good = _replay(search, chosen, oracle, as_json=as_json)
     else:
         jobs = [(name, oracle) for name in chosen] + (search.alone_jobs(chosen) if rewrite else [])
-        found = _search(search, jobs, parse_seeds(seeds), workers, is_json=is_json)
+        found = _search(search, jobs, parse_seeds(seeds), workers, as_json=as_json)
         is_good = all(catch is not None for *_, catch in found)
         if rewrite:
             search.record_found(found)
@@ -89,29 +90,29 @@ def mutants(
         raise SystemExit(1)
 
 
-def _replay(search: ModuleType, names: Sequence[str], oracle: str | None, *, is_json: bool) -> bool:
+def _replay(search: ModuleType, names: Sequence[str], oracle: str | None, *, as_json: bool) -> bool:
     is_good = True
     for name in names:
         row = search.replay(name, oracle)
         is_good &= row["verdict"] == search.CAUGHT
-        _tell(row, is_json=is_json)
+        _tell(row, as_json=as_json)
     return is_good
 
 
 def _search(
-    search: ModuleType, jobs: Sequence[tuple[str, str | None]], seeds: range, workers: int, *, is_json: bool
+    search: ModuleType, jobs: Sequence[tuple[str, str | None]], seeds: range, workers: int, *, as_json: bool
 ) -> list[tuple[str, str | None, Any]]:
     found = []
     for name, watching, catch in search.search_all(jobs, seeds, workers=workers):
         found.append((name, watching, catch))
         row = {"mutant": name, "alone": watching, "seed": None, "noticed_by": None, "seen": f"survives {seeds}"}
-        _tell(row if catch is None else {**row, **catch.row()}, is_json=is_json)
+        _tell(row if catch is None else {**row, **catch.row()}, as_json=as_json)
     return found
 
 
-def _tell(row: dict[str, Any], *, is_json: bool) -> None:
+def _tell(row: dict[str, Any], *, as_json: bool) -> None:
     """Print one JSON object, or the bug with its details below it."""
-    if is_json:
+    if as_json:
         click.echo(json.dumps(row))
         return
     told = [f"{row['mutant']}: {row.get('verdict', '')}".rstrip(": ")]

@@ -15,9 +15,13 @@ import click
 
 from pykraft.cli.choice import several_of
 from pykraft.errors import UsageError
+from pykraft.sim.invariants import ALL
+from pykraft.sim.run.campaign import Row
+from pykraft.sim.run.simulation import replay_command
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 
+ORACLES = tuple(oracle.__name__ for oracle in ALL)
 SEEDS_MAX = 10_000_000
 """Most seeds of one call; split more over several calls."""
 
@@ -99,3 +103,9 @@ def parse_seed(text: str) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def told_row(row: Row, choice: Choice) -> Row:
+    """A row with its oracles and, for a failure, the replay command: what ``--json`` prints of a seed."""
+    replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
+    return {**row, "oracles": ORACLES, **replay}

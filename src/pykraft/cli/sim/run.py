@@ -17,20 +17,19 @@ from typing import TypeVar
 
 import click
 
+from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
-from pykraft.cli.sim.options import Choice, scenario_options, seed_options
-from pykraft.cli.sim.table import lines_of
+from pykraft.cli.sim.options import ORACLES, Choice, scenario_options, seed_options, told_row
+from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
-from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Identity, Results, Row, row_of
 from pykraft.sim.run.outcome import Outcome
-from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
+from pykraft.sim.run.simulation import Failure, simulate, simulate_all
 from pykraft.sim.run.totals import Totals
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
-ORACLES = tuple(oracle.__name__ for oracle in ALL)
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ T = TypeVar("T")
 )
 @click.option("--spark", metavar="MASTER", help="Run the seeds on this Spark master: local[2], spark://host:port, …")
 @click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per seed.")
+@json_lines_option("per seed")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -55,7 +54,8 @@ T = TypeVar("T")
     type=click.Path(file_okay=False, path_type=Path),
     help="Shrink the first failures and write their pages to this folder.",
 )
-def run(
+@coverage_option
+def run(  # noqa: PLR0913 - one argument for each option
     *,
     seeds: range,
     choice: Choice,
@@ -64,7 +64,8 @@ def run(
     out: Path | None,
     folder: Path | None,
     trace: bool,
-    is_json: bool,
+    as_json: bool,
+    with_coverage: bool,
 ) -> None:
     """Run a range of seeds. Exits with 1 if one fails, and prints the command that replays it.
 
@@ -76,22 +77,24 @@ def run(
     if spark is not None and trace:
         raise UsageError("--trace runs in one process: leave out --spark")
     began_s, totals = time.monotonic(), Totals()
-    say = partial(click.echo, err=is_json)
+    say = partial(click.echo, err=as_json)
     with _results(out, Identity.of(choice.scenario), seeds, totals) as (left, keep):
         rows = _rows(left, choice, workers=workers, spark=spark, tell=say if trace else None)
-        for row, failure in _watched(rows, len(left), hidden=is_json or trace):
+        for row, failure in _watched(rows, len(left), hidden=as_json or trace):
             totals.add(row)
             keep(row)
-            if is_json:
-                click.echo(json.dumps(_told(row, choice)))
+            if as_json:
+                click.echo(json.dumps(told_row(row, choice)))
             elif row["failed"]:
                 is_short = trace or len(totals.failures) > STORIES_MAX
                 tell_failure(failure or _again(row, choice), choice.words, is_short=is_short)
             if row["failed"] and folder is not None and len(totals.failures) <= STORIES_MAX:
                 page = folder / f"seed-{row['seed']}.html"
                 shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)
-    if not is_json:
-        click.echo("\n".join(lines_of(totals, took_s=time.monotonic() - began_s, oracles=ORACLES)))
+    if not as_json:
+        took_s = time.monotonic() - began_s
+        lines = summary_lines(totals, took_s=took_s, oracles=ORACLES, with_coverage=with_coverage)
+        click.echo("\n".join(lines))
     if totals.failures:
         raise SystemExit(1)
 
@@ -171,9 +174,3 @@ def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
         for done, result in enumerate(results, start=1):
             bar.update(task, advance=1, rate=f"{done / (time.monotonic() - began_s):.1f} seeds/s")
             yield result
-
-
-def _told(row: Row, choice: Choice) -> Row:
-    """A row with its oracles and, for a failure, the replay command."""
-    replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
-    return {**row, "oracles": ORACLES, **replay}

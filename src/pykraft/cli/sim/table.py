@@ -1,4 +1,4 @@
-"""Renders the totals of many worlds as text.
+"""Renders the totals of many worlds as text, the verdict last.
 
 For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
 """
@@ -6,47 +6,65 @@ For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from textwrap import wrap
 
+import click
+
 from pykraft.plural import counted
 from pykraft.sim.run.totals import Totals
+from pykraft.text_table import table_lines, terminal_width
 
 WIDTH = 100
-"""Longest line before it is wrapped."""
+"""Longest line of names before it is wrapped."""
+SEEDS_TOLD_MAX = 10
+
+coverage_option = click.option(
+    "--coverage",
+    "with_coverage",
+    is_flag=True,
+    help="Also list the oracles, and how often each fault happened.",
+)
 
 
-def lines_of(totals: Totals, *, took_s: float | None = None, oracles: Sequence[str] = ()) -> Iterator[str]:
-    """The totals, the oracles, and how often each kind of fault occurred; ``took_s`` is real time."""
+def summary_lines(
+    totals: Totals, *, took_s: float | None = None, oracles: Sequence[str] = (), with_coverage: bool = False
+) -> Iterator[str]:
+    """Counts, and the verdict as the last line; ``took_s`` is real time."""
+    if with_coverage:
+        yield from _coverage_lines(totals, oracles)
+    times = f"{counted(sum(totals.faults.values()), 'fault')} of {counted(len(totals.faults), 'kind')}"
+    watched = f", watched by {counted(len(oracles), 'oracle')}" if oracles else ""
+    hint = "" if with_coverage else " (--coverage lists them)"
+    committed = counted(totals.sums["committed"], "record")
+    yield f"{committed} committed, {totals.sums['acknowledged']:,} acknowledged; {times}{watched}{hint}"
     virtual_s = totals.sums["virtual_ms"] / 1_000
     pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
-    seeds = counted(totals.seeds, "seed")
-    yield f"{seeds}, {len(totals.failures):,} failed; {virtual_s:,.0f} s of virtual time{pace}"
-    yield f"{counted(totals.sums['committed'], 'record')} committed, {totals.sums['acknowledged']:,} acknowledged"
+    yield f"{_verdict(totals)}; {virtual_s:,.0f} s of virtual time{pace}"
+
+
+def _verdict(totals: Totals) -> str:
+    if not totals.failures:
+        return f"PASSED: {counted(totals.seeds, 'seed')}"
+    seeds = [str(row["seed"]) for row in totals.failures]
+    more = ", …" if len(seeds) > SEEDS_TOLD_MAX else ""
+    named = f"{', '.join(seeds[:SEEDS_TOLD_MAX])}{more}"
+    return f"FAILED: {len(seeds):,} of {counted(totals.seeds, 'seed')} ({named})"
+
+
+def _coverage_lines(totals: Totals, oracles: Sequence[str]) -> Iterator[str]:
     if oracles:
-        yield ""
-        yield f"{len(oracles)} oracles watched each of them:"
+        yield f"{counted(len(oracles), 'oracle')} watched each world:"
         yield from wrap(", ".join(oracles), WIDTH, initial_indent="  ", subsequent_indent="  ")
-    if totals.faults:
         yield ""
-        yield from table(("fault", "times", "worlds", "happened to"), map(_row, sorted(totals.faults), repeat(totals)))
+    if totals.faults:
+        rows = map(_row, sorted(totals.faults), repeat(totals))
+        yield from table_lines(("fault", "times", "worlds", "happened to"), rows, width=terminal_width())
+        yield ""
 
 
 def _row(kind: str, totals: Totals) -> tuple[str, ...]:
     roles = totals.states.get(kind, Counter())
     told = ", ".join(f"{role} {count:,}" for role, count in roles.most_common())
     return kind, f"{totals.faults[kind]:,}", f"{totals.worlds_with[kind]:,}", told
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their content; numbers are aligned to the right, everything else to the left."""
-    rows = list(rows)
-    for row in (heads, *rows):
-        cells = zip(row, *rows, heads, strict=True)
-        yield "  ".join(_cell(cell, column) for cell, *column in cells).rstrip()
-
-
-def _cell(cell: str, column: Sequence[str]) -> str:
-    width = max(map(len, column))
-    return cell.rjust(width) if column[0].replace(",", "").isdecimal() else cell.ljust(width)
