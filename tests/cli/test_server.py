@@ -183,3 +183,31 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     fields = json.loads(line)
     assert fields.pop("wall_ms") > 0
     assert fields == {"level": "WARNING", "message": f"{path}: line 7: property some.key is unknown and has no effect"}
+
+
+def test_an_override_counts_instead_of_the_files_line(
+    config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
+) -> None:
+    invoke(config_path, "--override", "node.id=2", "--override", "controller.quorum.voters=2@a=b:9092")
+    assert "a=b" in refused(config_path, "--override", "controller.quorum.voters=2@a=b:x")
+    (config, _) = served[0]
+    assert (config.node_id, config.voters.ids) == (2, (2,))
+
+
+def test_overrides_may_come_from_the_environment(
+    config_path: Path, served: list[tuple[NodeConfig, ServerOptions]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYKRAFT_OVERRIDE", "node.id=3 log.dirs=elsewhere")
+    invoke(config_path)
+    (config, _) = served[0]
+    assert (config.node_id, config.log_dir) == (3, Path("elsewhere"))
+
+
+@pytest.mark.parametrize("text", ["node.id", "=1"])
+def test_an_override_is_a_key_and_a_value(text: str, config_path: Path) -> None:
+    assert refused(config_path, "--override", text) == f"--override {text}: give a property and its value: key=value"
+
+
+def test_a_wrong_override_is_named_as_such(config_path: Path) -> None:
+    assert refused(config_path, "--override", "node.id=x").startswith("--override: property node.id = 'x': ")
+    assert refused(config_path, "--override", "node.id=5", "--override", "log.dirs=").startswith("--override: property")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,13 +32,22 @@ def find_config(path: Path, clone: Path | None) -> Path:
     return path
 
 
-def read_config(path: Path) -> NodeConfig:
+def read_config(path: Path, overrides: Sequence[str] = ()) -> NodeConfig:
     """The configuration in a file; warnings about it go to the log.
+
+    Each of ``overrides`` is a text ``key=value`` that counts instead of the line in the file.
 
     Errors: UsageError with the file, and the property if one is wrong.
     """
-    with naming(path):
-        parsed = node_config(parse_properties(read_text(path)))
+    with naming(path, overrides):
+        properties = parse_properties(read_text(path))
+        for text in overrides:
+            key, separator, value = text.partition("=")
+            if not separator or not key.strip():
+                raise UsageError(f"--override {text}: give a property and its value: key=value")
+            properties[key.strip()] = value.strip()
+            properties.lines.pop(key.strip(), None)
+        parsed = node_config(properties)
     for warning in parsed.warnings:
         logger.warning("%s: %s", path, warning)
     return parsed.config
@@ -59,12 +68,13 @@ def tell_of_neighbors(config: NodeConfig) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Within this block, an error about a property names its file. Errors: UsageError."""
+def naming(path: Path, overrides: Sequence[str] = ()) -> Iterator[None]:
+    """Within this block, an error about a property names its file, or the option. Errors: UsageError."""
     try:
         yield
     except ConfigError as error:
-        raise UsageError(f"{path}: {error}") from error
+        is_overridden = error.key in (text.partition("=")[0].strip() for text in overrides)
+        raise UsageError(f"{'--override' if is_overridden else path}: {error}") from error
 
 
 def read_text(path: Path, option: str = "--config") -> str:

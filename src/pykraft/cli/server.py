@@ -3,7 +3,8 @@
 Sets up the log of the process (standard error), and lets options override properties. It imports the node only to run
 it, so that ``--help`` and a bad property answer at once.
 
-Source: Kafka's ``TestRaftServer`` (options and their defaults); in 2020 the file was an argument.
+Source: Kafka's ``TestRaftServer`` (options and their defaults); in 2020 the file was an argument. Kafka's
+``kafka-server-start`` has ``--override``.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ class JsonFormatter(logging.Formatter):
     type=click.Path(path_type=Path),
     help="Properties file, as for Kafka; may also be given as FILE.",
 )
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    envvar="PYKRAFT_OVERRIDE",
+    help="Property that counts instead of the file's; may be repeated. Or PYKRAFT_OVERRIDE, separated by spaces.",
+)
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option(
     "--throughput",
@@ -88,6 +97,7 @@ def server(  # noqa: PLR0913 - one argument for each option
     *,
     file: Path | None,
     config_path: Path | None,
+    overrides: tuple[str, ...],
     replica_directory_id: str | None,
     throughput: int | None,
     record_size: int | None,
@@ -113,11 +123,11 @@ def server(  # noqa: PLR0913 - one argument for each option
     load = None if no_workload else _load(throughput, record_size)
     _set_up_logging(log_level, log_format)
     path = find_config(given, clone)
-    config = _with_options(read_config(path), replica_directory_id, cluster_id)
+    config = _with_options(read_config(path, overrides), replica_directory_id, cluster_id)
     tell_of_neighbors(config)
     if not config.may_vote:
         logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
-    with naming(path):
+    with naming(path, overrides):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 
 

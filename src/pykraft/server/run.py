@@ -24,6 +24,7 @@ from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.load_snapshots import LoadSnapshots
+from pykraft.server.service_manager import notify_ready
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -102,6 +103,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
         told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)
         logger.info("node %s serves %s", config.node_id, told)
+        notify_ready()
         gc.freeze()  # these objects live as long as the process: collections need not look at them again
 
     try:

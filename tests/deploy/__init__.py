@@ -1,0 +1,1 @@
+"""The files in ``deploy``: what cannot be run here is at least consistent."""
