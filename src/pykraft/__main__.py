@@ -1,10 +1,26 @@
-"""`python -m pykraft`: the command line. While it loads, Ctrl-C ends the process without a traceback."""
+"""The process of the command line: `python -m pykraft`, and the script `pykraft`.
+
+Until the command line handles signals itself (`pykraft.cli.interrupt`), they end the process silently. ``bin/pykraft``
+blocks SIGINT until this module runs, because Python shows a traceback when it is interrupted while it starts.
+"""
 
 import signal
 
-if __name__ == "__main__":
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from pykraft.cli.main import main
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the process was started to ignore it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
-    signal.signal(signal.SIGINT, before)
+
+def main() -> None:
+    """Run the command line, and end the process."""
+    from pykraft.cli.interrupt import CommandInterrupted
+    from pykraft.cli.main import main as run
+
+    try:
+        run()
+    except CommandInterrupted as interrupted:
+        interrupted.end_process()
+
+
+if __name__ == "__main__":
     main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from pykraft.chaos.ground import ChaosOptions
 from pykraft.chaos.outcome import ChaosOutcome, Done
 from pykraft.chaos.plan import FaultKind
+from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.cli.main import main
 from pykraft.client.journal_check import JournalVerdict
 from pykraft.errors import LocalQuorumError, UsageError
@@ -178,10 +180,10 @@ def test_what_this_machine_cannot_have_leaves_nothing_behind(monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_run_keeps_its_files(
+def test_an_interrupted_run_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    pretend(monkeypatch, error=KeyboardInterrupt())
-    assert run(monkeypatch, "--dir", str(tmp_path)) != 0
-    assert "are in" in capsys.readouterr().err
-    assert len(list(tmp_path.iterdir())) == 1
+    pretend(monkeypatch, error=CommandInterrupted(signal.SIGINT))
+    assert run(monkeypatch, "--dir", str(tmp_path)) == 130
+    assert "are in" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

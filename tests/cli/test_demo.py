@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.cli.main import main
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.progress import ReportProgress
@@ -172,7 +173,11 @@ def test_problems_end_with_1_and_keep_the_files(
 
 @pytest.mark.parametrize(
     ("error", "status", "is_kept"),
-    [(LocalQuorumError("node 2 ended"), 1, True), (UsageError("no Java"), 2, False), (KeyboardInterrupt(), 1, False)],
+    [
+        (LocalQuorumError("node 2 ended"), 1, True),
+        (UsageError("no Java"), 2, False),
+        (CommandInterrupted(signal.SIGINT), 130, False),
+    ],
 )
 def test_what_ends_it_early_is_told_and_prints_no_result(
     *,
@@ -190,20 +195,18 @@ def test_what_ends_it_early_is_told_and_prints_no_result(
     out, said = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in said
-    if isinstance(error, KeyboardInterrupt):
-        assert "interrupted: nodes and Spark were killed" in said
-    else:
+    if not isinstance(error, CommandInterrupted):
         assert f"pykraft: {error}\n" in said
         assert "the end of node 2's log [1]" in said
     assert stages.exists == is_kept
 
 
-def test_sigterm_unwinds_like_ctrl_c(
-    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("data", [False, True])
+def test_a_signal_ends_it_with_one_line(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, *, data: bool
 ) -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    """Files stay only where the user asked for them."""
     stages.signal = signal.SIGTERM
-    assert run(monkeypatch) == 128 + signal.SIGTERM
-    assert "interrupted: nodes and Spark were killed" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) == before
-    assert not stages.exists
+    assert run(monkeypatch, *(["--data", str(tmp_path / "data")] if data else [])) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.splitlines()[-1] == "pykraft: ended by SIGTERM"
+    assert stages.exists == data

@@ -1,18 +1,142 @@
-"""SIGTERM ends the block once."""
+"""A signal ends a command once, with one line; whatever breaks while it unwinds is not told."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 
-from pykraft.cli.interrupt import EXIT_SIGNAL, ended_by_sigterm
+from pykraft.cli.interrupt import EXIT_SIGNAL, CommandInterrupted, interruptible
+from pykraft.local.cluster import SOURCES
+from pykraft.server.signals import ENDING
+
+STUBBORN = """
+import signal, sys, time
+from pykraft.cli.interrupt import CommandInterrupted, interruptible
+
+def command():
+    while True:
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
+        except SystemExit:
+            pass
+
+try:
+    interruptible(command)
+except CommandInterrupted as interrupted:
+    interrupted.end_process()
+"""
+"""A command that goes on although the signal was raised in it."""
+FULL = STUBBORN.replace('print("ready", flush=True)', 'print("ready", flush=True); sys.stdout.write("x" * (1 << 20))')
+FULL = FULL.replace("except SystemExit:\n            pass", "finally:\n            pass")
+"""A command whose output nobody reads."""
 
 
-def test_sigterm_unwinds_and_the_handler_before_is_back() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, ended_by_sigterm():
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert ended.value.code == EXIT_SIGNAL + signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is before
+def get(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (signal.SIGINT, "pykraft: interrupted\n"),
+        (signal.SIGTERM, "pykraft: ended by SIGTERM\n"),
+        (signal.SIGHUP, "pykraft: ended by SIGHUP\n"),
+    ],
+)
+def test_a_signal_unwinds_and_the_handlers_before_are_back(
+    number: signal.Signals, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {each: signal.getsignal(each) for each in ENDING}
+    with pytest.raises(CommandInterrupted) as ended:
+        interruptible(lambda: get(number))
+    assert (ended.value.code, ended.value.number) == (EXIT_SIGNAL + number, number)
+    assert {each: signal.getsignal(each) for each in ENDING} == before
+    assert capsys.readouterr() == ("", told)
+
+
+def test_a_second_signal_and_what_breaks_meanwhile_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    finished: list[bool] = []
+
+    def command() -> None:
+        try:
+            get(signal.SIGTERM)
+        finally:
+            get(signal.SIGINT)
+            logging.getLogger("asyncio").error("a task was never awaited")
+            thread = threading.Thread(target=int, args=("x",))
+            thread.start()
+            thread.join()
+            finished.append(True)
+            raise OSError("the terminal is closed")
+
+    with pytest.raises(CommandInterrupted) as ended:
+        interruptible(command)
+    assert ended.value.number == signal.SIGTERM
+    assert finished == [True]
+    assert capsys.readouterr() == ("", "pykraft: ended by SIGTERM\n")
+    assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_a_command_that_catches_it_has_ended_by_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def command() -> None:
+        with pytest.raises(SystemExit):
+            get(signal.SIGINT)
+
+    with pytest.raises(CommandInterrupted):
+        interruptible(command, "a script")
+    assert capsys.readouterr().err == "a script: interrupted\n"
+
+
+def test_without_a_signal_nothing_happens() -> None:
+    assert interruptible(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0)
+
+
+def test_another_thread_has_no_handlers_to_set() -> None:
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(interruptible(lambda: 7)))
+    thread.start()
+    thread.join()
+    assert results == [7]
+
+
+def test_what_was_ignored_at_the_start_stays_ignored() -> None:
+    def ignored(number: signal.Signals) -> Callable[[], int]:
+        def command() -> int:
+            get(number)
+            return 7
+
+        return command
+
+    for number in ENDING:
+        before = signal.signal(number, signal.SIG_IGN)
+        try:
+            assert interruptible(ignored(number)) == 7
+        finally:
+            signal.signal(number, before)
+
+
+@pytest.mark.parametrize("program", [STUBBORN, FULL])
+def test_what_cannot_be_interrupted_does_not_delay_the_end(program: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCES)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) in {-signal.SIGTERM, EXIT_SIGNAL + signal.SIGTERM}
+        assert process.stderr.read() == "pykraft: ended by SIGTERM\n"

@@ -88,14 +88,6 @@ def test_a_wait_of_no_seconds_is_refused(found: LocalQuorum) -> None:
     assert str(invoke("up", "--timeout", "0").exception) == "--timeout 0: give more than 0 seconds"
 
 
-def test_ctrl_c_ends_up_without_a_traceback(found: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(background_quorum, "bring_up", interrupted)
-    assert invoke("up").exit_code == 1
-
-
 def test_files_are_removed_only_after_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     QuorumFolder.create(tmp_path, node_count=1)
     calls: list[bool] = []

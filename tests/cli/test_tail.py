@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -204,16 +203,6 @@ def test_a_snapshot_of_everything_is_a_good_end() -> None:
         nothing = call("--bootstrap-controller", bootstrap)
     assert len(text.splitlines()) == 40
     assert (nothing.exit_code, nothing.output) == (0, "")
-
-
-def test_ctrl_c_is_a_good_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(text: str) -> None:
-        raise KeyboardInterrupt
-
-    with served(small_log()) as bootstrap:
-        monkeypatch.setattr(click, "echo", interrupted)
-        result = call("--bootstrap-controller", bootstrap, "--follow")
-    assert result.exit_code == 0, result.exception
 
 
 WRONG = {

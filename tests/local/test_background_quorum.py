@@ -82,7 +82,8 @@ def test_a_start_that_is_interrupted_or_fails_leaves_no_node(children: Children,
     wait_until(lambda: pid_file.exists() and pid_file.read_text(), "a node to be started", alive=[up])
     assert_one_line(local(folder, "down"), 1, "another `pykraft local` command starts or stops nodes")
     up.terminate()
-    assert up.wait() == 128 + signal.SIGTERM
+    assert up.wait() == -signal.SIGTERM
+    assert output.read_text() == "pykraft: ended by SIGTERM\n"
     node = BackgroundNode(folder / "n1", node_id=1, port=1, cluster_id="x")
     assert node.pid is None
 

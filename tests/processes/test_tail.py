@@ -64,7 +64,7 @@ def test_leaders_are_killed_and_no_record_is_missing_or_printed_twice(children: 
     end_offset = cluster.wait_until_caught_up()
     wait_for_offset(output, end_offset - 1, tail)
     tail.signal(signal.SIGINT)
-    assert tail.wait() == 0
+    assert tail.wait() == -signal.SIGINT
     cluster.stop()
 
     printed = [json.loads(line) for line in output.read_text().splitlines()]

@@ -184,7 +184,7 @@ def _run(folder: Path, *, rounds: int, throughput: int, seed: int, table_format:
     found = problems_of(pipeline.root, acknowledged)
     epochs = len({said.epoch for said in acknowledged})
     print(f"{sum(said.count for said in acknowledged)} records acknowledged in {epochs} epochs; killed: {dict(killed)}")
-    return found + ([f"the pipeline ended with {status}"] if status else [])
+    return found + ([f"the pipeline ended with {status}"] if status != -signal.SIGINT else [])
 
 
 def main(words: Sequence[str]) -> int:

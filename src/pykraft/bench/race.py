@@ -8,7 +8,6 @@ success and a lower one after each failure, so that it also profits from a calme
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from pykraft.bench.measure import Run, RunLimits, measure
 from pykraft.bench.options import BenchOptions, run_size_bytes
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
+from pykraft.local.keeper import temporary_folder
 from pykraft.local.progress import ReportProgress
 
 FIRST_RATE_BYTES_PER_S: Final = 10_000_000
@@ -127,5 +127,5 @@ class Race:
 
 def run_in_folder(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
     """Run once in a new folder below ``folder``, with processes of its own."""
-    with tempfile.TemporaryDirectory(prefix="pykraft-bench-", dir=folder) as place, Children() as children:
-        return measure(contender.quorum(children, Path(place), task), task, limits)
+    with temporary_folder("pykraft-bench-", folder) as place, Children() as children:
+        return measure(contender.quorum(children, place, task), task, limits)

@@ -147,10 +147,10 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
 
 @contextmanager
 def _kept(disks: Disks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
-    """Copy the content of the disks to the folder if this block fails."""
+    """Copy the content of the disks to the folder if this block fails; nobody reads it after an interrupt."""
     try:
         yield
-    except BaseException:
+    except Exception:
         for node_id, index in indexes.items():
             shutil.copytree(disks.folder(index), folder / f"n{node_id}" / "disk", dirs_exist_ok=True)
         raise

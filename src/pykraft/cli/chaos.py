@@ -1,14 +1,13 @@
 """`pykraft chaos`: real nodes under load with faults drawn from one seed; checks that no acknowledged record is lost.
 
-Prints a line for each fault, on a terminal also a bar, and a table at the end. However it ends, also by Ctrl-C and
-SIGTERM, it stops the nodes. When it fails, it keeps the files and prints where they are and how to repeat the faults.
+Prints a line for each fault, on a terminal also a bar, and a table at the end. However it ends, also by a
+signal, it stops the nodes. When it fails, it keeps the files and prints where they are and how to repeat the faults.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pykraft.cli.choice import OneOf, several_of
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.plural import counted
@@ -132,32 +130,32 @@ def chaos(  # noqa: PLR0913 - one argument for each option
         return
     if not folder.is_dir():
         raise UsageError(f"--dir {folder}: there is no such folder")
-    outcome = _run(options, Path(tempfile.mkdtemp(prefix="pykraft-chaos-", dir=folder)))
+    outcome = _run(options, folder)
     if as_json:
         click.echo(json.dumps(outcome.as_json(), indent=2))
     else:
         click.echo("\n".join(_lines(outcome)))
 
 
-def _run(options: ChaosOptions, home: Path) -> ChaosOutcome:
-    """Run in this folder; keep the folder when the run fails."""
+def _run(options: ChaosOptions, folder: Path) -> ChaosOutcome:
+    """Run in a new folder below this one; keep it when the run fails."""
     from pykraft.chaos.run import run_chaos
+    from pykraft.local.keeper import temporary_folder
 
-    console = Console(stderr=True, highlight=False)
-    console.print(_heading(options), markup=False, soft_wrap=True)
-    try:
-        with ended_by_sigterm(), _bar(console, options.seconds) as watcher:
-            outcome = run_chaos(options, home, watcher)
-    except UsageError:
-        shutil.rmtree(home, ignore_errors=True)
-        raise
-    except BaseException as error:
+    def is_kept(error: BaseException | None) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, UsageError):
+            return False
         if isinstance(error, LocalQuorumError):
             console.print(f"to repeat the same faults, at other moments: {_again(options)}", soft_wrap=True)
         console.print(f"logs, journal and the nodes' output are in {home}", markup=False, soft_wrap=True)
-        raise
-    shutil.rmtree(home)
-    return outcome
+        return True
+
+    console = Console(stderr=True, highlight=False)
+    console.print(_heading(options), markup=False, soft_wrap=True)
+    # The folder's block is the inner one: on a closed terminal the end of the bar raises an error of its own.
+    bar = _bar(console, options.seconds)
+    with bar as watcher, temporary_folder("pykraft-chaos-", folder, is_kept=is_kept) as home:
+        return run_chaos(options, home, watcher)
 
 
 def _kinds(only: str | None, without: str | None) -> tuple[FaultKind, ...]:

@@ -1,18 +1,17 @@
 """`pykraft demo`: runs the demo, prints its progress and a summary. Also available as `bin/demo`.
 
 On a terminal the last line shows the progress; elsewhere it prints a line for each stage and one every two seconds.
-However it ends, also by Ctrl-C and SIGTERM, it stops the nodes. It keeps their files when something went wrong.
+However it ends, also by a signal, it stops the nodes. It keeps their files when something went wrong.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
+from pykraft.local.keeper import temporary_folder
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.demo.result import Result
@@ -79,26 +78,26 @@ def demo(
     write_report = None if report_path is None else _report_writer(report_path)
     console = Console(stderr=True, highlight=False)
     logging.getLogger().addHandler(logging.NullHandler())  # py4j logs a traceback when Spark is killed under it
-    folder = _folder(data_path)
-    is_kept = data_path is not None
+    story: Story | None = None
+
+    def is_kept(error: BaseException | None) -> bool:
+        """After a failure somebody needs the files; not after a wrong option or an interrupt."""
+        if error is None:
+            return story is not None and bool(story.result.problems)
+        return isinstance(error, Exception) and not isinstance(error, UsageError)
+
+    folder: Path | None = None
     try:
-        with ended_by_sigterm(), console.status("") as status:
+        # The folder's block is the inner one: on a closed terminal the end of the status line raises an error.
+        with console.status("") as status, _folder(data_path, is_kept) as folder:
             story = run_demo(options, folder, _Lines(console, status))
-        result = story.result
-        is_kept = is_kept or bool(result.problems)
-    except (KeyboardInterrupt, SystemExit):
-        console.print("interrupted: nodes and Spark were killed")
-        raise
     except Exception as error:
-        is_kept = is_kept or not isinstance(error, UsageError)
         for note in getattr(error, "__notes__", []):
             console.print(note, markup=False, soft_wrap=True)
+        _tell_where(console, folder)
         raise
-    finally:
-        if is_kept:
-            console.print(f"the files of the nodes and of Spark are in {folder}", markup=False, soft_wrap=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
+    _tell_where(console, folder)
+    result = story.result
     _print_summary(result, stderr=as_json)
     if write_report is not None:
         click.echo(f"report: {write_report(story)}", err=as_json)
@@ -139,14 +138,25 @@ class _Lines:
         self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}", soft_wrap=True)
 
 
-def _folder(wanted: Path | None) -> Path:
-    """An empty folder for the run. Errors: UsageError when it holds something."""
+@contextmanager
+def _folder(wanted: Path | None, is_kept: Callable[[BaseException | None], bool]) -> Iterator[Path]:
+    """An empty folder for the run; one of our own is removed unless it ``is_kept``.
+
+    Errors: UsageError when the wanted folder holds something.
+    """
     if wanted is None:
-        return Path(tempfile.mkdtemp(prefix="pykraft-demo-"))
+        with temporary_folder("pykraft-demo-", is_kept=is_kept) as folder:
+            yield folder
+        return
     wanted.mkdir(parents=True, exist_ok=True)
     if any(wanted.iterdir()):
         raise UsageError(f"--data {wanted}: it is not empty; the demo needs a folder of its own")
-    return wanted
+    yield wanted
+
+
+def _tell_where(console: Console, folder: Path | None) -> None:
+    if folder is not None and folder.is_dir():
+        console.print(f"the files of the nodes and of Spark are in {folder}", markup=False, soft_wrap=True)
 
 
 def _print_summary(result: Result, *, stderr: bool) -> None:

@@ -7,12 +7,15 @@ with 1.
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 import click
 
+from pykraft.cli.interrupt import EXIT_SIGNAL, interruptible
 from pykraft.errors import CorruptionError, ForeignDirectoryError, PykraftError, StorageError, UsageError
 
 EXIT_DONE = 0
@@ -22,10 +25,13 @@ EXIT_STORAGE = 3
 EXIT_DIRECTORY = 4
 EXIT_CODES: Mapping[int, str] = {
     EXIT_DONE: "done",
-    EXIT_FAILED: "failed or interrupted, or the reader of the output is gone; the message says why",
+    EXIT_FAILED: "failed, and the message says why; or the reader of the output is gone",
     EXIT_USAGE: "wrong arguments or configuration",
     EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable",
     EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
+    EXIT_SIGNAL + signal.SIGHUP: "SIGHUP ended it: the terminal was closed",
+    EXIT_SIGNAL + signal.SIGINT: "SIGINT ended it: Ctrl-C",
+    EXIT_SIGNAL + signal.SIGTERM: "SIGTERM ended it",
 }
 """What each code means; docs/cli.md has the same table."""
 
@@ -64,7 +70,11 @@ def without_hidden_options() -> Iterator[None]:
 
 
 def run_with_exit_codes(command: click.Command) -> None:
-    """Run a command and leave the process."""
+    """Run a command and leave the process. Errors: CommandInterrupted if a signal ended the command."""
+    interruptible(lambda: _run(command))
+
+
+def _run(command: click.Command) -> NoReturn:
     try:
         result = command.main(standalone_mode=False, prog_name="pykraft")
     except click.exceptions.Abort:

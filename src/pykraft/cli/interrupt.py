@@ -1,30 +1,144 @@
-"""Lets SIGTERM end a command that started processes the same way as Ctrl-C.
+"""Ends a command that gets SIGINT, SIGTERM or SIGHUP: within a second, with one line, and with nothing left behind.
 
-Installs a handler while the block lasts. The handler only raises; unwinding stops what the block started.
+The first signal raises SystemExit in the main thread. Unwinding stops what the command started and removes its
+temporary files; further signals, warnings and tracebacks of what breaks meanwhile are suppressed. Then one line on
+standard error says why the command ended. At last `pykraft.__main__` ends the process by that signal, so that a shell
+reports 128 + its number, a shell's loop ends too, and systemd sees a clean end.
+
+Code that does not let itself be interrupted, for example a lookup of a host name, cannot delay this: `UNWIND_S` after
+the signal a thread ends the process. Child processes and temporary folders of `pykraft.local` do not survive that (see
+`pykraft.local.keeper`).
+
+A server replaces these handlers once it serves, and ends gracefully (`pykraft.server.run`).
 """
 
 from __future__ import annotations
 
+import _thread
+import logging
+import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
+from typing import Final, NoReturn, TypeVar
 
-EXIT_SIGNAL = 128
+from pykraft.server.signals import ending_signals
+
+EXIT_SIGNAL: Final = 128
 """Added to a signal's number, as a shell does."""
+UNWIND_S: Final = 0.7
+FLUSH_S: Final = 0.1
+
+T = TypeVar("T")
 
 
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Within this block SIGTERM unwinds as Ctrl-C does, so that no started process is left behind."""
+class CommandInterrupted(SystemExit):
+    """The command ended because of this signal; everything it started has ended too."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def __init__(self, number: int) -> None:
+        super().__init__(EXIT_SIGNAL + number)
+        self.number = number
+
+    def end_process(self) -> NoReturn:
+        """End this process by the signal, without Python's own clean-up, which might wait for threads."""
+        # A reader that reads nothing must not delay the end.
+        _thread.start_new_thread(_end_after, (FLUSH_S, EXIT_SIGNAL + self.number))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # the reader is gone, or there was no such stream
+                stream.flush()
+        signal.signal(self.number, signal.SIG_DFL)
+        os.kill(os.getpid(), self.number)
+        os._exit(EXIT_SIGNAL + self.number)  # process 1 of a container survives its own signal
+
+
+class _Interruption:
+    """The first signal, and the thread that ends the process if unwinding takes too long."""
+
+    def __init__(self, name: str) -> None:
+        self.number: int | None = None
+        self._name = name
+        self._is_told = False
+        self._is_over = False
+
+    def begin(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal. Only the first one raises: a second one would interrupt the clean-up."""
         del frame
-        sys.exit(EXIT_SIGNAL + number)
+        if self.number is not None:
+            return
+        self.number = number
+        _suppress_reports()
+        # Not threading.Thread: its `start` takes locks that the interrupted code may hold.
+        _thread.start_new_thread(self._end_late, ())
+        raise CommandInterrupted(number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    def end(self) -> None:
+        """Unwinding is over: the thread must not end the process any more."""
+        self._is_over = True
+
+    def tell(self) -> None:
+        """Print the line, once."""
+        if self._is_told or self.number is None:
+            return
+        self._is_told = True
+        name = signal.Signals(self.number).name
+        told = "interrupted" if self.number == signal.SIGINT else f"ended by {name}"
+        with suppress(OSError, ValueError, AttributeError):  # as in `CommandInterrupted.end_process`
+            begin = "\r" if sys.stderr.isatty() else ""  # over the ^C that the terminal shows
+            sys.stderr.write(f"{begin}{self._name}: {told}\n")
+            sys.stderr.flush()
+
+    def _end_late(self) -> None:
+        time.sleep(UNWIND_S)
+        if self._is_over or self.number is None:
+            return
+        self.tell()
+        os._exit(EXIT_SIGNAL + self.number)
+
+
+def interruptible(command: Callable[[], T], name: str = "pykraft") -> T:
+    """Run a command, which a signal ends as the module says; ``name`` begins the line.
+
+    Errors: CommandInterrupted, instead of whatever the unwinding raised.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        return command()
+    interruption = _Interruption(name)
+    disabled, unraisable, in_thread = logging.root.manager.disable, sys.unraisablehook, threading.excepthook
+    before = {number: signal.signal(number, interruption.begin) for number in ending_signals()}
     try:
-        yield
+        result = command()
+    except BaseException as error:
+        # What breaks while blocks are left, such as a write to a closed terminal, is a consequence of the signal.
+        if interruption.number is None or isinstance(error, CommandInterrupted):
+            raise
+        raise CommandInterrupted(interruption.number) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        interruption.end()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook, threading.excepthook = unraisable, in_thread
+        logging.disable(disabled)
+        interruption.tell()
+    if interruption.number is not None:  # the command has caught what the signal raised
+        raise CommandInterrupted(interruption.number)
+    return result
+
+
+def _end_after(seconds: float, status: int) -> NoReturn:
+    time.sleep(seconds)
+    os._exit(status)
+
+
+def _suppress_reports() -> None:
+    """Suppress what Python, asyncio and libraries print about code that was interrupted."""
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = _ignore
+    threading.excepthook = _ignore
+
+
+def _ignore(report: object) -> None:
+    del report

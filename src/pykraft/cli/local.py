@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.errors import UsageError
 from pykraft.plural import counted
@@ -57,11 +56,7 @@ def up(*, nodes: int | None, path: Path, timeout: float, as_json: bool) -> None:
 
     if timeout <= 0:
         raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
-    try:
-        with ended_by_sigterm():
-            found = bring_up(path, node_count=nodes, timeout_s=timeout, tell=_warn)
-    except KeyboardInterrupt:
-        raise click.exceptions.Abort from None
+    found = bring_up(path, node_count=nodes, timeout_s=timeout, tell=_warn)
     if as_json:
         click.echo(json.dumps(as_json_object(found)))
     else:

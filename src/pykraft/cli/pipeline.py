@@ -1,7 +1,7 @@
 """``pykraft pipeline``: write a quorum's log into tables, and show how far they are.
 
-Prints a line of progress while it runs or, if asked, a JSON object for each micro-batch. Ctrl-C and SIGTERM end it; the
-next run continues from there. ``--master`` and ``--conf`` are Spark's own options. `pykraft.spark.pipeline` does the
+Prints a line of progress while it runs or, if asked, a JSON object for each micro-batch. A signal ends it; the next run
+continues from there. ``--master`` and ``--conf`` are Spark's own options. `pykraft.spark.pipeline` does the
 work.
 """
 
@@ -16,7 +16,6 @@ import click
 from rich.console import Console
 
 from pykraft.cli.choice import OneOf, any_of
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
@@ -122,7 +121,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
-    with ended_by_sigterm(), session_at(settings) as spark:
+    with session_at(settings) as spark:
         _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
 
 
@@ -175,7 +174,7 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
     said = None if journal is None else read_journal(journal)
     tables = FORMATS[pipeline_status(root).table_format](root)
     settings = settings_at("pykraft pipeline report")
-    with ended_by_sigterm(), session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
+    with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
         if said is not None:
             tables.replace(ACKNOWLEDGED, acknowledgements(spark, said))
         found = make_report(spark, tables, replica=replica, is_written=is_written)
@@ -252,13 +251,10 @@ def _watch(query: KeptQuery, *, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_line(progress)))
 
-    try:
-        with console.status("waiting for batches") as line:
-            while not query.wait(POLL_S):
-                tell()
-                line.update(_written(rows, last_id))
-    except KeyboardInterrupt:
-        query.stop()
+    with console.status("waiting for batches") as line:
+        while not query.wait(POLL_S):
+            tell()
+            line.update(_written(rows, last_id))
     tell()
     console.print(f"written: {_written(rows, last_id)}")
 

@@ -4,7 +4,8 @@
 server` in three ways, as Kafka's scripts: a wrong command line prints the usage, every failure exits with 1, and the
 node writes a load unless it is told not to.
 
-While the command loads, Ctrl-C must end the process without a traceback; so nothing else is imported at the top.
+While the command loads, Ctrl-C must end the process without a traceback; so nothing else is imported at the top (see
+`pykraft.__main__`).
 
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """
@@ -19,7 +20,13 @@ EXIT_FAILED = 1
 
 
 def run(name: str, words: Sequence[str]) -> int:
-    """Run the server as a script of this name; returns its exit status."""
+    """Run the server as a script of this name; returns its exit status. Errors: CommandInterrupted."""
+    from pykraft.cli.interrupt import interruptible
+
+    return interruptible(lambda: _run(name, words), name)
+
+
+def _run(name: str, words: Sequence[str]) -> int:
     import logging
 
     import click
@@ -28,7 +35,6 @@ def run(name: str, words: Sequence[str]) -> int:
     from pykraft.cli.server import KAFKAS_DEFAULTS, server
     from pykraft.errors import PykraftError
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with without_hidden_options():
             result = server.main(list(words), prog_name=name, standalone_mode=False, default_map=KAFKAS_DEFAULTS)
@@ -46,6 +52,19 @@ def run(name: str, words: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def main() -> None:
+    """Run the script that the first word names, and end the process."""
+    from pykraft.cli.interrupt import CommandInterrupted
+
+    try:
+        status = run(sys.argv[1], sys.argv[2:])
+    except CommandInterrupted as interrupted:
+        interrupted.end_process()
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(run(sys.argv[1], sys.argv[2:]))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    main()

@@ -1,7 +1,7 @@
 """``pykraft tail``: print the committed records of a live quorum, from any offset on, and new ones as they commit.
 
-It ends at the high watermark of its start, after --max-records, by Ctrl-C, or when the reader of its output is gone;
-all of these exit with 0. `pykraft.client.remote.observer` reads the quorum.
+It ends at the high watermark of its start, after --max-records, by a signal, or when the reader of its output is gone.
+`pykraft.client.remote.observer` reads the quorum.
 
 A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. A record
 of a snapshot has no offset of its own; it is shown as ``<157``, which means below the end offset of the snapshot.
@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -119,13 +117,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
         render=json_line if as_json else text_line,
         render_state=json_state_line if as_json else text_state_line,
     )
-    try:
-        asyncio.run(_print(options, wanted))
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:
-        # The reader is gone; keep the interpreter from flushing standard output again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    asyncio.run(_print(options, wanted))
 
 
 def parse_start(text: str) -> Start | Offset:

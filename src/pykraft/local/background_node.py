@@ -119,6 +119,11 @@ class BackgroundNode:
             finally:
                 os.close(process)
 
+    def kill(self) -> None:
+        """Send SIGKILL to the process that this object started, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+
     def wait_until_down(self, timeout_s: float) -> bool:
         """Wait for the end of the node; False at the timeout."""
         is_down = _comes_true(lambda: not self._is_locked(), timeout_s)

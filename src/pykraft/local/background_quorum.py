@@ -19,6 +19,7 @@ from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.background_node import BackgroundNode
+from pykraft.local.keeper import signals_later
 from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, locked, make_folder
 from pykraft.plural import counted
 from pykraft.types import Endpoint
@@ -91,9 +92,14 @@ def bring_up(
             node.check_port()
         try:
             for node in started:
-                node.start()
+                with signals_later():  # otherwise a signal could leave a node that nobody knows yet
+                    node.start()
             found = _wait_for_leader(folder, started, timeout_s)
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                # Interrupted: there is no time for a graceful end, and no record is lost without one.
+                for node in started:
+                    node.kill()
             _stop(started, lambda _: None)
             raise
         for node in started:

@@ -1,7 +1,8 @@
 """Starts child processes, each with a log file; stops each by its own pid and leaves none behind.
 
-Invariant: however a `Children` block ends, every process started in it is dead and reaped. The block can report the
-ends of their logs. What the processes run is up to the caller.
+Invariant: however a `Children` block ends, every process started in it is dead and reaped; if this process dies within
+the block, by kill -9 for example, they die too (`pykraft.local.keeper`). The block can report the ends of their logs.
+What the processes run is up to the caller.
 """
 
 from __future__ import annotations
@@ -10,33 +11,42 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pykraft.local.keeper import Keeper, signals_later
+
+ERROR_FD = 2
 LOG_TAIL_LINES = 60
 WAIT_TIMEOUT_S = 60.0
 """The bound on every wait for a local quorum. What has not happened by then never will, however busy the machine is."""
 
 
 class Child:
-    """One process. Its standard output and error are appended to ``log_path``."""
+    """One process. Its standard output and error are appended to ``log_path``; without one both go to our own error."""
 
     def __init__(
         self,
         name: str,
         command: Sequence[str],
-        log_path: Path,
+        log_path: Path | None,
         *,
+        on_reaped: Callable[[], None],
         pass_fds: Sequence[int] = (),
         environment: dict[str, str],
         stdin: int = subprocess.DEVNULL,
+        has_group: bool = False,
     ) -> None:
         self.name = name
+        self.has_group = has_group
         self.log_path = log_path
-        with log_path.open("ab") as log:
+        self._on_reaped = on_reaped
+        self._is_reaped = False
+        with ExitStack() as stack:
+            log = stack.enter_context(log_path.open("ab")) if log_path is not None else ERROR_FD
             self._process = subprocess.Popen(
                 command,
                 stdin=stdin,
@@ -44,6 +54,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 pass_fds=pass_fds,
                 env=os.environ | environment,
+                start_new_session=has_group,
             )
 
     @property
@@ -54,20 +65,34 @@ class Child:
     @property
     def status(self) -> int | None:
         """Exit status, negative for a signal, None while it runs."""
-        return self._process.poll()
+        status = self._process.poll()
+        self._look()
+        return status
+
+    @property
+    def is_reaped(self) -> bool:
+        """True if the system may give its process id to another process."""
+        return self._process.returncode is not None
 
     def log(self) -> str:
-        """The whole log so far."""
-        return self.log_path.read_text(errors="replace")
+        """The whole log so far; nothing without a log."""
+        return "" if self.log_path is None else self.log_path.read_text(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to exactly this process; do nothing if it has ended."""
         self._process.send_signal(number)
+        self._look()
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end. Works on a paused process too."""
+        self.send_kill()
+        self.wait()
+
+    def send_kill(self) -> None:
+        """Send SIGKILL, to its whole group if it has one."""
+        if self.has_group and not self.is_reaped:
+            os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)
-        self._process.wait(WAIT_TIMEOUT_S)
 
     def terminate(self) -> None:
         """Send SIGTERM: ask the process to end gracefully."""
@@ -80,7 +105,9 @@ class Child:
 
     def wait(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
         """Wait until the process ends by itself; returns the exit status. Errors: subprocess.TimeoutExpired."""
-        return self._process.wait(timeout_s)
+        status = self._process.wait(timeout_s)
+        self._look()
+        return status
 
     def pause(self) -> None:
         """Send SIGSTOP: the process keeps its connections and sends nothing."""
@@ -90,6 +117,11 @@ class Child:
         """Send SIGCONT."""
         self.signal(signal.SIGCONT)
 
+    def _look(self) -> None:
+        if self.is_reaped and not self._is_reaped:
+            self._is_reaped = True
+            self._on_reaped()
+
 
 class Children:
     """The processes of one block; ``report`` gets the ends of their logs when the block is over."""
@@ -97,6 +129,8 @@ class Children:
     def __init__(self, report: Callable[[str], None] | None = None) -> None:
         self._report = report
         self._children: list[Child] = []
+        self._keeper: Keeper | None = None
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -105,16 +139,20 @@ class Children:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for child in self._children:
-            child.signal(signal.SIGKILL)
+            child.send_kill()
         for child in self._children:
             child.wait()
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
         if self._report is not None:
             self._report(self.log_ends())
 
     def log_ends(self) -> str:
         """The last lines of every log."""
         ends: list[str] = []
-        for path, name in {child.log_path: child.name for child in self._children}.items():
+        logs = {child.log_path: child.name for child in self._children if child.log_path is not None}
+        for path, name in logs.items():
             ends += [f"--- the end of {name}'s log, {path}"]
             ends += path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
         return "\n".join(ends)
@@ -123,42 +161,38 @@ class Children:
         self,
         name: str,
         command: Sequence[str],
-        log_path: Path,
+        log_path: Path | None,
         *,
         pass_fds: Sequence[int] = (),
         environment: dict[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
+        has_group: bool = False,
     ) -> Child:
         """Start a process that ends with this block at the latest; ``environment`` is added to our own.
 
-        ``stdin`` is a descriptor; without it the process has no input.
+        ``stdin`` is a descriptor; without it the process has no input. Without ``log_path`` it writes to our standard
+        error. With ``has_group`` it gets a session and a process group of its own: signals of the terminal do not reach
+        it, and the processes that it starts die with it.
         """
-        with _signals_later():  # a Ctrl-C between these two lines would leave a process that nobody ends
-            child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {}, stdin=stdin)
+        with self._lock, signals_later():  # a Ctrl-C before the list has it would leave a process that nobody ends
+            if self._keeper is None:
+                self._keeper = Keeper()
+            child = Child(
+                name,
+                command,
+                log_path,
+                on_reaped=self._tell_keeper,
+                pass_fds=pass_fds,
+                environment=environment or {},
+                stdin=stdin,
+                has_group=has_group,
+            )
             self._children.append(child)
+            self._tell_keeper()
         return child
 
-
-@contextmanager
-def _signals_later() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until this block ends.
-
-    Signals interrupt only the main thread, so in another thread there is nothing to delay.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {
-        number: handler for number, handler in handlers.items() if handler is not None
-    }  # None: not set from Python
-    for each in before:
-        signal.signal(each, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for late in came:
-            signal.raise_signal(late)
+    def _tell_keeper(self) -> None:
+        with self._lock:
+            if self._keeper is not None:
+                living = [child for child in self._children if not child.is_reaped]
+                self._keeper.know_processes(-child.pid if child.has_group else child.pid for child in living)

@@ -25,6 +25,7 @@ from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.load_snapshots import LoadSnapshots
 from pykraft.server.service_manager import notify_ready
+from pykraft.server.signals import ending_signals
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -97,7 +98,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
                 snapshots = LoadSnapshots(node.host, report=logger.info, failed=node.fail)
                 node.host.register(snapshots, loader=snapshots.loader)
             loop.add_signal_handler(signal.SIGUSR1, workload.rest)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ending_signals():
             loop.add_signal_handler(number, node.shut_down)
         port = config.listeners.entries[0][1].port
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.cli.bench.run import run_in
+from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
@@ -15,20 +16,23 @@ from tests.cli.bench_command import pretend, run
 
 @pytest.mark.parametrize("name", ["join", "transfer"])
 @pytest.mark.parametrize(
-    ("problem", "told"), [(LocalQuorumError("node 1 died"), "pykraft: node 1 died"), (KeyboardInterrupt(), "killed")]
+    ("problem", "told", "status"),
+    [(LocalQuorumError("node 1 died"), "pykraft: node 1 died\n", 1), (CommandInterrupted(2), "", 130)],
 )
 def test_a_run_that_ends_early(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
+    *,
     name: str,
     problem: BaseException,
     told: str,
+    status: int,
 ) -> None:
     pretend(monkeypatch, name, problem)
-    assert run(monkeypatch, name, "--dir", str(tmp_path)) == 1
+    assert run(monkeypatch, name, "--dir", str(tmp_path)) == status
     said = capsys.readouterr()
-    assert told in said.err
+    assert said.err.endswith(told)
     assert said.out == ""
     assert list(tmp_path.iterdir()) == []
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
-from functools import cache
-from multiprocessing import get_context
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.run.workers import call_in_workers
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 from tests.sim.mutants import MUTANTS, Mutant, planted
@@ -87,10 +87,14 @@ def search_all(
         for name, oracle in jobs:
             yield name, oracle, first_catch(name, seeds, oracle)
         return
-    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(first_catch, name, seeds, oracle) for name, oracle in jobs]
-        for (name, oracle), found in zip(jobs, waiting, strict=True):
-            yield name, oracle, found.result()
+    with closing(call_in_workers(partial(_first_catch_of, seeds), jobs, workers=workers)) as found:
+        for (name, oracle), catch in zip(jobs, found, strict=True):
+            yield name, oracle, catch
+
+
+def _first_catch_of(seeds: range, job: tuple[str, str | None]) -> Catch | None:
+    name, oracle = job
+    return first_catch(name, seeds, oracle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,15 +22,11 @@ class Query:
     def __init__(self, batch_ids: Sequence[int], story: str | None = None) -> None:
         self.recentProgress = [{"batchId": number, "numInputRows": 5} for number in batch_ids]
         self._story = story
-        self.is_stopped = False
 
     def awaitTermination(self, timeout_s: float) -> bool:  # noqa: N802 - Spark's name
         if self._story is not None:
             raise StreamingQueryException(self._story)
         return True
-
-    def stop(self) -> None:
-        self.is_stopped = True
 
 
 def kept(*queries: Query) -> KeptQuery:
@@ -50,8 +46,6 @@ def test_what_died_goes_on_and_each_micro_batch_is_told_once() -> None:
     assert ids(query) == [0, 1, 2]
     assert query.wait(0)
     assert ids(query) == []
-    query.stop()
-    assert last.is_stopped
 
 
 def test_micro_batches_without_rows_are_not_told() -> None:

@@ -45,7 +45,7 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "spark home"
     (home / "bin").mkdir(parents=True)
     monkeypatch.setenv("SPARK_HOME", str(home))
-    monkeypatch.setattr(jvm, "prepare_environment", lambda: None)
+    monkeypatch.setattr(jvm, "prepare_environment", lambda **_: None)
     return home
 
 
@@ -94,7 +94,7 @@ def test_half_of_a_way_is_none(children: Children, spark_home: Path, tmp_path: P
 def test_without_java_nothing_is_started(
     children: Children, spark_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def no_java() -> None:
+    def no_java(**_: object) -> None:
         raise UsageError("Spark needs a Java runtime")
 
     monkeypatch.setattr(jvm, "prepare_environment", no_java)

@@ -1,7 +1,7 @@
 """`pykraft bench raft`: repeatable measurements of pykraft, next to Kafka's.
 
 Prints the current run on a terminal's last line (elsewhere one line per run), and tables at the end. However it ends,
-also by Ctrl-C and SIGTERM, it stops the nodes and removes their files.
+also by a signal, it stops the nodes and removes their files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from rich.markup import escape
 from rich.status import Status
 
 from pykraft.cli.choice import OneOf
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.errors import UsageError
 from pykraft.text_table import terminal_width
@@ -99,12 +98,8 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     require_proc()
     contenders = _contenders(peer, kafka_libs)
     console = Console(stderr=True, highlight=False)
-    try:
-        with ended_by_sigterm(), console.status("") as status:
-            laps = Race(options, contenders, _Lines(console, status)).laps()
-    except (KeyboardInterrupt, SystemExit):
-        console.print("interrupted: all nodes were killed")
-        raise
+    with console.status("") as status:
+        laps = Race(options, contenders, _Lines(console, status)).laps()
     comparisons = compare(laps)
     if as_json:
         click.echo(json.dumps(document_of(options, comparisons, laps), indent=2, default=str))

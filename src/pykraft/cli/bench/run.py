@@ -1,6 +1,6 @@
 """Runs a measurement on a quorum of its own, cleans up however it ends, and prints its figures.
 
-Shared by `bench join` and `bench transfer`. Invariant: however the command ends, also by Ctrl-C and SIGTERM, it stops
+Shared by `bench join` and `bench transfer`. Invariant: however the command ends, also by a signal, it stops
 the nodes and removes their files.
 """
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import LocalQuorumError
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -42,17 +41,14 @@ def run_in(folder: Path, measure: Callable[[Children, Path], T]) -> T:
     Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
     """
     from pykraft.local.child import Children
+    from pykraft.local.keeper import temporary_folder
 
-    try:
-        with ended_by_sigterm(), tempfile.TemporaryDirectory(dir=folder) as home, Children() as children:
-            try:
-                return measure(children, Path(home))
-            except LocalQuorumError:
-                click.echo(children.log_ends(), err=True)
-                raise
-    except (KeyboardInterrupt, SystemExit):
-        click.echo("interrupted: all nodes were killed", err=True)
-        raise
+    with temporary_folder("pykraft-bench-", folder) as home, Children() as children:
+        try:
+            return measure(children, home)
+        except LocalQuorumError:
+            click.echo(children.log_ends(), err=True)
+            raise
 
 
 def tell(document: Mapping[str, Any], lines: Mapping[str, str], failures: Sequence[str], *, as_json: bool) -> None:

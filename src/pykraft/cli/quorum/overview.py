@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -44,7 +42,7 @@ def print_overview(found: Quorum, *, as_json: bool) -> None:
 
 
 def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> None:
-    """Look every ``watch_s`` seconds until Ctrl-C, or until nobody reads the output.
+    """Look every ``watch_s`` seconds until a signal, or until nobody reads the output.
 
     Errors: UsageError, ForeignClusterError.
     """
@@ -52,17 +50,11 @@ def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> 
     patience_ms = min(options.timeout_ms, max(PATIENCE_MS_MIN, round(watch_s * 1_000)))
     hasty = replace(options, timeout_ms=patience_ms, request_timeout_ms=min(patience_ms, options.request_timeout_ms))
     console = Console(highlight=False)
-    try:
-        if as_json or not console.is_terminal:
-            asyncio.run(_watch(hasty, watch_s, lambda *seen: _show_below(console, *seen, as_json=as_json, end="\n\n")))
-            return
-        with Live(console=console, auto_refresh=False) as live:
-            asyncio.run(_watch(hasty, watch_s, lambda *seen: live.update(_picture(console, *seen), refresh=True)))
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:
-        # The reader is gone; keep the interpreter from flushing standard output again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if as_json or not console.is_terminal:
+        asyncio.run(_watch(hasty, watch_s, lambda *seen: _show_below(console, *seen, as_json=as_json, end="\n\n")))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        asyncio.run(_watch(hasty, watch_s, lambda *seen: live.update(_picture(console, *seen), refresh=True)))
 
 
 async def _watch(options: ClientOptions, watch_s: float, show: Callable[[QuorumVerdict, Quorum | None], None]) -> None:

@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -78,8 +78,11 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError("--trace runs in one process: leave out --spark")
     began_s, totals = time.monotonic(), Totals()
     say = partial(click.echo, err=as_json)
-    with _results(out, Identity.of(choice.scenario), seeds, totals) as (left, keep):
-        rows = _rows(left, choice, workers=workers, spark=spark, tell=say if trace else None)
+    with ExitStack() as stack:
+        left, keep = stack.enter_context(_results(out, Identity.of(choice.scenario), seeds, totals))
+        rows = stack.enter_context(
+            closing(_rows(left, choice, workers=workers, spark=spark, tell=say if trace else None))
+        )
         for row, failure in _watched(rows, len(left), hidden=as_json or trace):
             totals.add(row)
             keep(row)
@@ -101,7 +104,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 
 def _rows(
     seeds: Sequence[int], choice: Choice, *, workers: int, spark: str | None, tell: Callable[[str], None] | None
-) -> Iterator[tuple[Row, Failure | None]]:
+) -> Generator[tuple[Row, Failure | None]]:
     """Each seed's row as it completes, and the whole failure if it happened in a process of ours."""
     if spark is not None:
         from pykraft.spark.session.master import session_at, settings_at

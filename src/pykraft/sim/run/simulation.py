@@ -8,27 +8,18 @@ Source: TigerBeetle's VOPR (seed replay); madsim.
 
 from __future__ import annotations
 
-import gc
-import os
-import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context, parent_process
 from shlex import quote
 
 from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.workers import call_in_workers
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
-
-SEEDS_A_TASK = 4
-GARBAGE_THRESHOLD = 20_000
-"""New objects before a worker collects garbage; Python's default is 700."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,29 +91,7 @@ def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEF
     if workers == 1:
         yield from map(live, seeds)
         return
-    pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
-    try:
-        yield from pool.map(live, seeds, chunksize=SEEDS_A_TASK)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _serve_the_parent() -> None:
-    """Set up a worker: it ignores Ctrl-C, which the parent handles, and it ends when the parent ends.
-
-    The objects of a world form one large cycle, so there is hardly any garbage until the world is over; looking for it
-    took a twelfth of the time.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(GARBAGE_THRESHOLD)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-
-
-def _end_with_the_parent() -> None:
-    parent = parent_process()
-    assert parent is not None, "a process of the pool has one"
-    parent.join()
-    os._exit(1)
+    yield from call_in_workers(live, seeds, workers=workers)
 
 
 def replay_command(seed: int, words: Sequence[str] = ()) -> str:

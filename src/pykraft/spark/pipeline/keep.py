@@ -54,10 +54,6 @@ class KeptQuery:
         told, self._told = self._told, []
         return told
 
-    def stop(self) -> None:
-        """Stop the query."""
-        self._query.stop()
-
     def _look(self) -> None:
         for progress in self._query.recentProgress:
             if progress["batchId"] > self._last_id and progress["numInputRows"]:

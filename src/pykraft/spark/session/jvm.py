@@ -1,10 +1,11 @@
 """Runs Spark's Java process as a child of ours: starts it early, connects later, and ends it with the block.
 
-PySpark can start it, too, but then nobody can end it before it is connected, and its messages go to our terminal. As a
-`Child` it has a log and ends with the other processes.
+PySpark can start it, too, but then nobody can end it before it is connected, its temporary files stay when it is
+killed, and Python processes below it print a traceback when a terminal sends Ctrl-C to all processes. As a `Child` it
+ends with the other processes.
 
 Invariant: it never outlives us: it reads from a pipe that only we can write to, and exits at the end of the input. It
-ignores Ctrl-C, which a terminal sends to all processes; we decide when it ends.
+has a process group of its own, which a terminal's Ctrl-C does not reach; we decide when it ends.
 
 Source: PySpark's ``launch_gateway``; the file in which the process reports its port (int32) and its secret (int32
 length, UTF-8), big-endian, comes from Spark's ``PythonGatewayServer``.
@@ -13,7 +14,10 @@ length, UTF-8), big-endian, comes from Spark's ``PythonGatewayServer``.
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import struct
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +30,6 @@ from pykraft.spark.session.local import open_session, prepare_environment
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
-IGNORING_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 START_TIMEOUT_S = 180.0
 _INT = struct.Struct(">i")
 
@@ -34,22 +37,26 @@ _INT = struct.Struct(">i")
 class Jvm:
     """Spark's process."""
 
-    def __init__(self, children: Children, folder: Path, settings: Mapping[str, str]) -> None:
-        """Start it with these session properties; ``folder`` gets all its files and its log.
+    def __init__(self, children: Children, folder: Path, settings: Mapping[str, str], *, is_quiet: bool = True) -> None:
+        """Start it with these session properties; ``folder`` gets all its temporary files.
+
+        Its messages go to a log in ``folder``, or to standard error unless ``is_quiet``.
 
         Errors: UsageError without a Java runtime.
         """
         from pyspark.find_spark_home import _find_spark_home
 
-        prepare_environment()
+        is_local = settings["spark.master"].startswith("local")
+        prepare_environment(is_local=is_local)
         folder.mkdir()
         java_options = f'{settings["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
-        self._settings = {
-            **settings,
-            "spark.local.dir": str(folder),
-            "spark.sql.warehouse.dir": str(folder),
-            "spark.driver.extraJavaOptions": java_options,
-        }
+        # The folders of a cluster's executors are the cluster's business.
+        folders = {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)} if is_local else {}
+        self._settings = {**folders, **settings, "spark.driver.extraJavaOptions": java_options}
+        environment = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway")}
+        if not is_local and "spark.local.dir" not in settings:
+            environment["SPARK_LOCAL_DIRS"] = os.environ.get("SPARK_LOCAL_DIRS", str(folder))
+        words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         self._way = folder / "gateway"
         confs = [word for key, value in self._settings.items() for word in ("--conf", f"{key}={value}")]
         submit = str(Path(_find_spark_home()) / "bin" / "spark-submit")
@@ -57,10 +64,11 @@ class Jvm:
         try:
             self.process: Child = children.start(
                 "Spark",
-                [*IGNORING_CTRL_C, submit, *confs, "pyspark-shell"],
-                folder / "spark.log",
-                environment={"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._way)},
+                [submit, *confs, *words],
+                folder / "spark.log" if is_quiet else None,
+                environment=environment,
                 stdin=reading,
+                has_group=True,  # the shell scripts that start Java have other processes of their own
             )
         finally:
             os.close(reading)
@@ -68,7 +76,8 @@ class Jvm:
     def session(self) -> SparkSession:
         """Wait until it serves, then open the session. Errors: LocalQuorumError if it has ended; errors of Spark."""
         port, secret = wait_until(self._read_way, "Spark to start", timeout_s=START_TIMEOUT_S, alive=[self.process])
-        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+        gateway = _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+        with gateway, _own_sigint_handler():
             spark = open_session(self._settings)
         spark.sparkContext._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001 - it would print a traceback
         return spark
@@ -92,6 +101,17 @@ class Jvm:
 
 def _say_nothing(request: object, address: object) -> None:
     """Suppress log lines about connections that break when the process ends."""
+
+
+@contextmanager
+def _own_sigint_handler() -> Iterator[None]:
+    """Put our handler back after the block: Spark's talks to the Java process before it raises."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

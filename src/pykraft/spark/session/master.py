@@ -15,8 +15,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pykraft.errors import PykraftError, UsageError
+from pykraft.local.child import Children
+from pykraft.local.keeper import temporary_folder
 from pykraft.spark.session.java import cache_folder
-from pykraft.spark.session.local import TASK_TRIES, open_session, prepare_environment, session_settings
+from pykraft.spark.session.jvm import Jvm
+from pykraft.spark.session.local import TASK_TRIES, session_settings
 from pykraft.spark.session.package import cached_package
 from pykraft.spark.session.quiet import without_lines
 
@@ -73,20 +76,35 @@ def settings_at(
 def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with these `settings_at` and the source registered; stopped at the end of the block.
 
+    If the block is interrupted, Spark's processes are killed instead, which is quick and safe at any moment.
+
     Errors: UsageError without a Java runtime; PykraftError if Spark's Java process ends before the block does.
     """
     from py4j.protocol import Py4JNetworkError
 
-    prepare_environment(is_local=_is_local(settings["spark.master"]))
-    with without_lines(NOISE):
-        spark = open_session(settings)
-    try:
-        yield spark
-    except (Py4JNetworkError, ConnectionError) as error:
-        raise PykraftError(GONE) from error
-    finally:
-        with suppress(Py4JNetworkError, ConnectionError):
-            spark.stop()
+    with temporary_folder("pykraft-spark-") as folder, Children() as children:
+        with without_lines(NOISE):
+            jvm = Jvm(children, folder / "driver", settings, is_quiet=False)
+        spark = jvm.session()
+        try:
+            yield spark
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise PykraftError(GONE) from error
+        except Exception:
+            _stop(spark)
+            raise
+        _stop(spark)
+        jvm.close()
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop the session, and forget its Java process, so that the next session gets a new one."""
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
+    with suppress(Py4JNetworkError, ConnectionError):
+        spark.stop()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - there is no other way
 
 
 def _is_local(master: str | None) -> bool:
