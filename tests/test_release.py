@@ -1,0 +1,154 @@
+"""`bin/release`: it refuses what is not ready, and a release has version, change log, commit, tag and distributions.
+
+The list of dependencies is made by a tool that only releases install; here it is a fake.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pykraft import __version__
+from tests.tidy.repository import ROOT
+
+AS_SOMEBODY = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", *AS_SOMEBODY, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module in bin, which is not a package; it commits as somebody and builds nothing that is slow."""
+    spec = importlib.util.spec_from_file_location("_release", ROOT / "bin" / "_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    real: Any = module.run
+
+    def run(command: list[str], root: Path) -> str:
+        if command[0] == "git":
+            return str(real(["git", *AS_SOMEBODY, *command[1:]], root))
+        if "cyclonedx_py" in command:
+            Path(command[command.index("-o") + 1]).write_text(
+                Path(command[command.index("--pyproject") + 1]).read_text()
+            )
+            return ""
+        return str(real(command, root))
+
+    monkeypatch.setattr(module, "run", run)
+    return module
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository with what a release reads, and two entries."""
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "src" / "pykraft").mkdir(parents=True)
+    shutil.copy(ROOT / "src" / "pykraft" / "__init__.py", tmp_path / "src" / "pykraft")
+    (tmp_path / "changelog.d").mkdir()
+    for name in ("README.md", "_template.md.jinja"):
+        shutil.copy(ROOT / "changelog.d" / name, tmp_path / "changelog.d")
+    (tmp_path / "changelog.d" / "speed.changed.md").write_text("It is quicker; see [why](../docs/why.md).\n")
+    (tmp_path / "changelog.d" / "light.added.md").write_text("It is lighter.\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "before")
+    return tmp_path
+
+
+def test_a_release_is_a_commit_with_a_tag_and_its_distributions(
+    release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release.main(["7.0.0"], clone) == 0
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "log", "-1", "--format=%s") == "pykraft 7.0.0"
+    assert git(clone, "describe") == "v7.0.0"
+    assert release.current_version(clone) == "7.0.0"
+    changes = (clone / "CHANGELOG.md").read_text()
+    assert "## 7.0.0 (20" in changes
+    assert "### Added\n\n- It is lighter.\n\n### Changed\n\n- It is quicker; see [why](docs/why.md).\n" in changes
+    assert sorted(path.name for path in (clone / "changelog.d").iterdir()) == ["README.md", "_template.md.jinja"]
+    names = {path.name for path in (clone / "dist").iterdir()}
+    assert names == {
+        "pykraft-7.0.0-py3-none-any.whl",
+        "pykraft-7.0.0.tar.gz",
+        "pykraft-7.0.0.cdx.json",
+        "pykraft-7.0.0-spark.cdx.json",
+    }
+    assert 'version = "7.0.0"' in (clone / "dist" / "pykraft-7.0.0.cdx.json").read_text()
+    said = capsys.readouterr().out
+    assert [name for name in names if name not in said] == []
+    assert "git push --follow-tags" in said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"), [("major", "2.0.0"), ("minor", "1.3.0"), ("patch", "1.2.4"), ("1.2.3", "1.2.3")]
+)
+def test_the_next_version_is_named_or_counted(wanted: str, found: str, release: ModuleType) -> None:
+    assert release.next_version("1.2.3", wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"), [("1.0.0", "not higher"), ("next", "give major, minor, patch or a version")]
+)
+def test_another_version_is_refused(wanted: str, says: str, release: ModuleType) -> None:
+    with pytest.raises(release.ReleaseError, match=says):
+        release.next_version("1.2.3", wanted)
+
+
+def test_what_is_not_ready_is_refused_and_left_alone(
+    release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clone / "README.md").write_text("changed")
+    assert release.main(["minor"], clone) == 2
+    assert "the working tree has changes; commit or remove them first:\nM README.md" in capsys.readouterr().err
+    git(clone, "checkout", "--quiet", ".")
+    git(clone, "tag", f"v{__version__}")
+    assert release.main([__version__], clone) == 2
+    assert f"there is a tag v{__version__} already" in capsys.readouterr().err
+    git(clone, "rm", "--quiet", "changelog.d/speed.changed.md", "changelog.d/light.added.md")
+    git(clone, "commit", "--quiet", "--message", "no entries")
+    assert release.main(["minor"], clone) == 2
+    assert "nothing to release" in capsys.readouterr().err
+    assert git(clone, "log", "-1", "--format=%s") == "no entries"
+
+
+def test_a_dry_run_changes_nothing(release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.main(["9.9.9", "--dry-run"], clone) == 0
+    assert "would commit version 9.9.9 with 2 entries in CHANGELOG.md, tag v9.9.9" in capsys.readouterr().out
+    assert (git(clone, "status", "--porcelain"), git(clone, "tag")) == ("", "")
+
+
+def test_the_notes_are_the_entries(release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.main(["--notes"], clone) == 0
+    assert "- It is lighter." in capsys.readouterr().out
+    assert git(clone, "status", "--porcelain") == ""
+
+
+def test_a_tool_that_fails_leaves_the_repository_as_it_was(
+    release: ModuleType, clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise release.ReleaseError("hatchling failed with status 1", status=1)
+
+    monkeypatch.setattr(release, "build", fails)
+    assert release.main(["minor"], clone) == 1
+    assert "hatchling failed" in capsys.readouterr().err
+    assert (git(clone, "status", "--porcelain"), git(clone, "tag")) == ("", "")
+    assert release.current_version(clone) == __version__
+
+
+def test_every_entry_has_a_kind_that_a_release_prints(release: ModuleType) -> None:
+    names = {path.name for path in (ROOT / "changelog.d").glob("*.md")} - {"README.md"}
+    assert names == set(release.fragments(ROOT))
