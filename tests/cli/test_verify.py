@@ -42,7 +42,9 @@ def test_damage_is_named_with_what_to_do(node: Path) -> None:
     first, advice, note, _ = result.stdout.splitlines()
     assert result.exit_code == 4
     assert first.startswith(f"{path}: at position {batch_size(path)}: expected CRC ")
-    assert advice.startswith("  what to do: check the disk; a pykraft node fetches the damaged part again")
+    assert advice.startswith(
+        "  what to do: this node is the only voter, so no other one has what is lost here. Do not empty"
+    )
     assert note.startswith(f"note: {node / 'quorum-state.tmp'}: is left over")
     assert result.stderr == f"pykraft verify: {node}: 1 place damaged\n"
 

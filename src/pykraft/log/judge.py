@@ -48,10 +48,11 @@ NO_ONE_KNOWS: Final = Offset(2**63 - 1)
 
 MISSING_START_REPAIR: Final = (
     "restore the missing segments, or a snapshot that reaches the log start, from another replica; empty the directory "
-    "only if the other voters still hold the whole log or a snapshot of its beginning"
+    "only if the other voters still hold the whole log or a snapshot of its beginning, and never that of an only voter"
 )
 SWAP_REPAIR: Final = (
-    "start Kafka once on this directory; or empty the directory, but only if the other voters still hold the whole log"
+    "start Kafka once on this directory; or empty the directory, but only if the other voters still hold the whole "
+    "log, and never that of an only voter"
 )
 
 

@@ -23,9 +23,9 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_
 CHUNK_SIZE_BYTES: Final = 4 * 1024 * 1024
 HEADERS_CHUNK_SIZE_BYTES: Final = 16 * 1024
 REPAIR: Final = (
-    "check the disk; a pykraft node fetches the damaged part again from the leader when it starts. If there is no "
-    "leader, copy intact segments from another replica. Empty the directory only if the other voters still hold the "
-    "whole log"
+    "check the disk, and start the node: it fetches the damaged part from the leader. If no other voter leads, copy "
+    "intact segments from another replica. Empty the directory only if the other voters still hold the whole log, and "
+    "never that of an only voter"
 )
 
 

@@ -24,16 +24,17 @@ from typing import Final
 from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.fs import Fs
-from pykraft.log.judge import SWAP_REPAIR
+from pykraft.log.offline.verify_advice import advise
 from pykraft.log.offline.verify_files import (
     check_by_dump,
     check_election,
     check_epochs,
+    check_odd_name,
     check_snapshot,
 )
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import LogCheck, LogSummary
-from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
 from pykraft.log.small_files import (
     epoch_checkpoint,
     meta,
@@ -65,8 +66,6 @@ _LOG_DIRECTORY_FILES: Final = frozenset(
     }
 )
 _PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
-_SET_ASIDE: Final = ".checkpoint.damaged"
-_LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Ve
         elif name == proof_file.FILE_NAME:
             check_by_dump(fs, path, findings, proof_file.REPAIR)
         elif name not in _LOG_DIRECTORY_FILES and path not in raft and path not in others:
-            _tell_of_odd_name(path, findings)
+            check_odd_name(path, findings)
     if meta.FILE_NAME not in names:
         findings.add_note(
             directory, f"has no {meta.FILE_NAME}: so its node and cluster are unknown (Kafka's test server writes none)"
@@ -204,6 +203,7 @@ def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[in
         check_election(fs, directory, LogSummary(), findings)
     for name in names:
         _check_other(fs, directory / name, log, set(base_offsets), findings, on_progress)
+    advise(fs, directory, findings)
     return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
 
 
@@ -235,23 +235,4 @@ def _check_other(
         check_by_dump(fs, path, findings, quarantine_file.REPAIR)
         findings.add_note(path, "says that the node lost part of its log, and does not vote until it has it again")
     elif path.name not in _PARTITION_FILES:
-        _tell_of_odd_name(path, findings)
-
-
-def _tell_of_odd_name(path: Path, findings: Findings) -> None:
-    if leftover_kind(path.name) == "swap":
-        findings.add_damage(
-            path,
-            0,
-            expected="no half-replaced segment, since Kafka never replaces one of a Raft log",
-            found="one",
-            advice=SWAP_REPAIR,
-        )
-    elif path.name.endswith(_SET_ASIDE):
-        findings.add_note(
-            path, "is a damaged snapshot that a start has set aside; it does not count, and may be removed"
-        )
-    elif _LEFTOVER.fullmatch(path.name):
-        findings.add_note(path, "is left over from unfinished work; nothing reads it")
-    else:
-        findings.add_note(path, "is not a file of Kafka's or pykraft's; nothing reads it")
+        check_odd_name(path, findings)

@@ -10,6 +10,7 @@ Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,11 +18,12 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.fs import Fs
+from pykraft.log.judge import SWAP_REPAIR
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import LogSummary
 from pykraft.log.offline.verify_walk import BadBytes, walk
-from pykraft.log.paths import parse_checkpoint
+from pykraft.log.paths import leftover_kind, parse_checkpoint
 from pykraft.log.small_files import epoch_checkpoint, quorum_state
 from pykraft.log.small_files.slots import parse_slots
 from pykraft.protocol.batch import BatchHeader
@@ -29,7 +31,9 @@ from pykraft.protocol.records import decode_control
 from pykraft.types import EpochStart, Offset, SnapshotFooter, SnapshotHeader
 
 READS_MAX: Final = 3
-_SNAPSHOT_ADVICE: Final = (
+_SET_ASIDE: Final = ".checkpoint.damaged"
+_LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
+SNAPSHOT_ADVICE: Final = (
     "replace it with the snapshot of this name from another replica, or add a later one of that replica"
 )
 
@@ -189,7 +193,7 @@ def _controls(batch: bytes, header: BatchHeader) -> set[type]:
 
 
 def _damaged_snapshot(findings: Findings, path: Path, position: int, expected: str, found: str) -> None:
-    findings.add_damage(path, position, expected=expected, found=found, advice=_SNAPSHOT_ADVICE)
+    findings.add_damage(path, position, expected=expected, found=found, advice=SNAPSHOT_ADVICE)
 
 
 def check_by_dump(fs: Fs, path: Path, findings: Findings, advice: str) -> None:
@@ -197,3 +201,23 @@ def check_by_dump(fs: Fs, path: Path, findings: Findings, advice: str) -> None:
     for fact in dump_file(fs, path, with_records=False):
         if fact.kind == "problem":
             findings.add_damage(path, **fact.fields, advice=advice)
+
+
+def check_odd_name(path: Path, findings: Findings) -> None:
+    """Report a file that is none of a partition's own."""
+    if leftover_kind(path.name) == "swap":
+        findings.add_damage(
+            path,
+            0,
+            expected="no half-replaced segment, since Kafka never replaces one of a Raft log",
+            found="one",
+            advice=SWAP_REPAIR,
+        )
+    elif path.name.endswith(_SET_ASIDE):
+        findings.add_note(
+            path, "is a damaged snapshot that a start has set aside; it does not count, and may be removed"
+        )
+    elif _LEFTOVER.fullmatch(path.name):
+        findings.add_note(path, "is left over from unfinished work; nothing reads it")
+    else:
+        findings.add_note(path, "is not a file of Kafka's or pykraft's; nothing reads it")

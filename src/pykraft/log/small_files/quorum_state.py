@@ -47,8 +47,8 @@ CHECK_NAME = "quorum-state.check"
 _NONE = -1
 _ID_MAX = 2**31 - 1
 REPAIR_FILE = (
-    "restore quorum-state from a copy of this replica, or remove the replica from the quorum and start it anew with "
-    "an empty directory: a replica that forgets its vote may vote twice"
+    "restore quorum-state from a copy of this replica; or, but never for an only voter, remove the replica from the "
+    "quorum and start it anew with an empty directory: a replica that forgets its vote may vote twice"
 )
 REPAIR_CHECK = (
     "if a Kafka node wrote quorum-state after pykraft did, remove quorum-state.check; "
