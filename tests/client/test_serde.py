@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import ChainMap
+from array import array
+from collections import ChainMap, UserString
 from typing import Any, NamedTuple
 
 import pytest
@@ -93,12 +94,18 @@ class Careless:
     [
         (text_serde, "hello", UsageError, r"\[record\], not a single str"),
         (bytes_serde, b"hello", UsageError, r"\[record\], not a single bytes"),
+        (bytes_serde, bytearray(b"hello"), UsageError, r"\[record\], not a single bytearray"),
+        (bytes_serde, memoryview(b"hello"), UsageError, r"\[record\], not a single memoryview"),
+        (int_serde, array("B", b"hello"), UsageError, r"\[record\], not a single array"),
+        (text_serde, UserString("hello"), UsageError, r"\[record\], not a single UserString"),
         (json_serde, {"op": "put", "key": "k"}, UsageError, r"\[record\], not a single dict"),
         (json_serde, ChainMap({"op": "put"}), UsageError, r"\[record\], not a single ChainMap"),
         (json_serde, Put("k", 1), UsageError, r"\[record\], not a single Put"),
         (text_serde, {"a", "b"}, UsageError, "a set has no order"),
         (text_serde, frozenset("ab"), UsageError, "a frozenset has no order"),
         (text_serde, iter(()), UsageError, "at least one record"),
+        (text_serde, (letter for letter in ""), UsageError, "at least one record"),
+        (text_serde, {}.values(), UsageError, "at least one record"),
         (text_serde, [], UsageError, "at least one record"),
         (text_serde, ["a", ""], UsageError, "at least one byte"),
         (Careless(), ["a"], TypeError, "serialized a record as str"),
@@ -115,3 +122,11 @@ def test_what_is_no_list_of_records_is_refused(
 def test_records_may_come_from_anything_that_can_be_iterated() -> None:
     assert serialized(text_serde, (letter for letter in "ab")) == [b"a", b"b"]
     assert serialized(text_serde, ("a", "b")) == [b"a", b"b"]
+    assert serialized(int_serde, array("q", [1, 2])) == [int_serde.serialize(1), int_serde.serialize(2)]
+
+
+def test_an_iterator_that_is_exhausted_appends_nothing_a_second_time() -> None:
+    records = iter(["a"])
+    assert serialized(text_serde, records) == [b"a"]
+    with pytest.raises(UsageError, match="at least one record"):
+        serialized(text_serde, records)

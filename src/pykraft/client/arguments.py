@@ -6,7 +6,7 @@ result is a plain int within its bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from pykraft.errors import UsageError
@@ -30,14 +30,3 @@ def whole_number(name: str, value: object, *, least: int, most: int = INT64_MAX)
 def epoch_number(value: object) -> int:
     """An epoch; a negative one is accepted, as older than all others. Errors: UsageError."""
     return whole_number("epoch", value, least=-INT32_MAX, most=INT32_MAX)
-
-
-def check_records(records: object) -> None:
-    """Refuse one record where several are expected, and what has no order. Errors: UsageError."""
-    kind = type(records).__name__
-    # Iterating over these would append each character, byte, key or field as a record of its own.
-    if isinstance(records, str | bytes | bytearray | memoryview | Mapping) or hasattr(records, "_fields"):
-        raise UsageError(f"give a list of records, even for one: [record], not a single {kind}")
-    # The replicas would agree on an order that nobody chose.
-    if isinstance(records, set | frozenset):
-        raise UsageError(f"a {kind} has no order: give a list of records, for instance sorted(records)")

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final, Protocol, TypeVar
 
-from pykraft.client.arguments import Records, check_records
+from pykraft.client.arguments import Records
 from pykraft.errors import UsageError
+from pykraft.record_list import check_records
 
 T = TypeVar("T")
 

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from pykraft.client.arguments import check_records, epoch_number, whole_number
+from pykraft.client.arguments import epoch_number, whole_number
 from pykraft.client.life import HostAccess, OnAnswer
 from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
 from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import NewSnapshot
+from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")

@@ -33,6 +33,7 @@ from pykraft.protocol.records import (
     encode_control_batch,
     records_size_bytes,
 )
+from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset
 
 UNDECIDED_PROPOSALS_MAX: Final = 100_000
@@ -123,8 +124,10 @@ class Producers:
     ) -> Proposed:
         """Step 1: keep the values under a new handle; pass the returned event to the core.
 
-        Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts.
+        Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts, and for a
+        single value instead of a list.
         """
+        check_records(values)
         kept = list(values)
         if not kept or not all(kept):
             raise UsageError("a proposal needs at least one value, and a value at least one byte")

@@ -21,6 +21,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from pykraft.errors import RecordBatchTooLargeError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, encode_batch, encode_control_batch
+from pykraft.record_list import check_records
 from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.raw_writer import SIZE_BYTES_MAX, RawWriter
 from pykraft.types import (
@@ -104,12 +105,14 @@ class SnapshotWriter(ContainsLog, Generic[T]):
     def append(self, records: Iterable[T]) -> None:
         """Add records, in the order in which a listener will get them.
 
-        Errors: UsageError for an empty value, above the size limit, and after `freeze` or `close`; TypeError for a
-        value that is not bytes; RecordBatchTooLargeError for a record above RECORD_SIZE_BYTES_MAX; StorageError; any
-        exception of the serializer. After an error the writer writes nothing more.
+        Errors: UsageError for a single record or a set, an empty value, above the size limit, and after `freeze` or
+        `close`; TypeError for a value that is not bytes; RecordBatchTooLargeError for a record above
+        RECORD_SIZE_BYTES_MAX; StorageError; any exception of the serializer. After an error the writer writes nothing
+        more.
         """
         self._raw.require_open()
         try:
+            check_records(records)
             for record in records:
                 self._append_one(self._serializer.serialize(record))
         except BaseException:
