@@ -53,12 +53,12 @@ def test_every_command_of_the_readme_exists() -> None:
             check_words(pykraft, words[1:])
 
 
-def test_every_command_of_the_page_on_the_command_line_exists() -> None:
-    started = list(commands((ROOT / "docs" / "cli.md").read_text()))
-    assert {words[1] for words in started} >= {"quorum", "tail"}
-    for words in started:
-        assert words[0] == "bin/pykraft"
-        check_words(pykraft, words[1:])
+def test_every_option_of_a_command_on_a_page_exists() -> None:
+    """`tests.documented` runs the commands, but some of them shortened, and a few not at all."""
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        for words in commands(path.read_text()):
+            if words and words[0] == "pykraft":
+                check_words(pykraft, words[1:])
 
 
 def check_words(command: click.Command, words: list[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.local.background_quorum import bring_up
 from pykraft.local.quorum_folder import FILE_NAME, QuorumFolder, locked, make_folder
 from pykraft.properties import node_config
 from pykraft.properties_format import parse_properties
@@ -31,6 +32,13 @@ def test_a_quorum_is_remembered(tmp_path: Path) -> None:
         assert parsed.config.node_id == node_id
         assert parsed.config.voters.ids == (1, 2)
         assert parsed.config.log_dir == folder.home(node_id) / "data"
+
+
+def test_the_ports_of_a_quorum_may_be_chosen(tmp_path: Path) -> None:
+    folder = QuorumFolder.create(tmp_path, node_count=3, first_port=9093)
+    assert folder.bootstrap == "127.0.0.1:9093,127.0.0.1:9094,127.0.0.1:9095"
+    with pytest.raises(UsageError, match=r"--port 9094: the quorum in \S+ has port 9093 and keeps it"):
+        bring_up(tmp_path, first_port=9094, tell=print)
 
 
 def test_a_changed_file_stays_and_a_moved_folder_takes_its_data_along(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # imported when a verb runs, so that --help is quick
 
 FOLDER: Final = "pykraft-local"
 EXIT_NOT_WHOLE: Final = 1
+PORT_MAX: Final = 65535 - 14
+"""So that the last of the most nodes has a port, too."""
 COLUMNS: Final = ("NODE", "STATE", "PID", "ROLE", "EPOCH", "LOG END", "ENDPOINT", "LOG FILE")
 
 _folder_option = click.option(
@@ -43,10 +45,16 @@ def local() -> None:
 
 @local.command()
 @click.option("--nodes", type=int, help="Voters of a new quorum.  [default: 3]")
+@click.option(
+    "--port",
+    "first_port",
+    type=click.IntRange(1, PORT_MAX),
+    help="Port of node 1 of a new quorum; the others take the next ones.  [default: free ports]",
+)
 @_folder_option
 @click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for a leader.")
 @json_option
-def up(*, nodes: int | None, path: Path, timeout: float, as_json: bool) -> None:
+def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float, as_json: bool) -> None:
     """Start the quorum in the folder, or a new one, and wait for its leader.
 
     After `down`, a crash or a reboot, `up` continues the same quorum on the same ports. If no node leads in time, `up`
@@ -56,7 +64,7 @@ def up(*, nodes: int | None, path: Path, timeout: float, as_json: bool) -> None:
 
     if timeout <= 0:
         raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
-    found = bring_up(path, node_count=nodes, timeout_s=timeout, tell=_warn)
+    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, tell=_warn)
     if as_json:
         click.echo(json.dumps(as_json_object(found)))
     else:

@@ -64,11 +64,17 @@ class LocalQuorum:
 
 
 def bring_up(
-    path: Path, *, node_count: int | None = None, timeout_s: float = UP_TIMEOUT_S, tell: Callable[[str], None]
+    path: Path,
+    *,
+    node_count: int | None = None,
+    first_port: int | None = None,
+    timeout_s: float = UP_TIMEOUT_S,
+    tell: Callable[[str], None],
 ) -> LocalQuorum:
     """Start what is down of the quorum in this folder, a new one if there is none, and wait for its leader.
 
-    ``tell`` gets a line about each node that ended meanwhile although the others found a leader.
+    Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones. ``tell`` gets
+    a line about each node that ended meanwhile although the others found a leader.
 
     Errors: UsageError, LocalQuorumError; then no node runs that this call started.
     """
@@ -83,8 +89,13 @@ def bring_up(
                     f"--nodes {node_count}: the quorum in {path} has {counted(len(folder.ports), 'node')}; "
                     "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
                 )
+            if first_port not in (None, folder.ports[1]):
+                raise UsageError(
+                    f"--port {first_port}: the quorum in {path} has port {folder.ports[1]} and keeps it; "
+                    "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
+                )
         else:
-            folder = QuorumFolder.create(path, node_count=node_count or NODES_COUNT)
+            folder = QuorumFolder.create(path, node_count=node_count or NODES_COUNT, first_port=first_port)
         folder.write_configs()
         nodes = _nodes(folder)
         started = [node for node in nodes if node.pid is None]

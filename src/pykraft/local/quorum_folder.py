@@ -73,12 +73,13 @@ class QuorumFolder:
         return cls(path=path.absolute(), cluster_id=cluster_id, ports=ports)
 
     @classmethod
-    def create(cls, path: Path, *, node_count: int) -> Self:
-        """Make the folder of a new quorum on free ports; the caller holds its lock.
+    def create(cls, path: Path, *, node_count: int, first_port: int | None = None) -> Self:
+        """Make the folder of a new quorum, on ``first_port`` and the next ones, or on free ones.
 
-        Errors: UsageError when the folder cannot be written.
+        The caller holds its lock. Errors: UsageError when the folder cannot be written.
         """
-        ports = dict(enumerate(free_ports(node_count), start=1))
+        chosen = free_ports(node_count) if first_port is None else range(first_port, first_port + node_count)
+        ports = dict(enumerate(chosen, start=1))
         folder = cls(path=path.absolute(), cluster_id=uuid_text(Uuid(os.urandom(16))), ports=ports)
         content = {"version": VERSION, "clusterId": folder.cluster_id, "ports": ports}
         draft = path / f"{FILE_NAME}.tmp"
