@@ -22,7 +22,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from pykraft.client import ClaimAdapter, Node, Reader, StateReader, configure, int_serde
+from pykraft.client import ClaimAdapter, Node, Reader, StateReader, configure, int_serde, until_signal
 from pykraft.config import LogSettings, RaftConfig
 from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, PykraftError
 
@@ -136,7 +136,7 @@ async def as_one_process(node_id: int, directory: Path, voters: dict[int, str], 
     """Run one node of a quorum; it serves the others until it is interrupted."""
     node = Node(configure(directory, node_id=node_id, voters=voters, raft=LIVELY, log=OFTEN), int_serde)
     counter = with_counter(node, target)
-    async with node:
+    async with until_signal(), node:
         await counter.reaches(target)
         print(f"node {node_id} has counted to {counter.committed}; it serves the others until Ctrl-C", flush=True)
         await node.wait_closed()

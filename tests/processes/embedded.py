@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pykraft.client import LeaderAndEpoch, Node, Reader, configure
+from pykraft.client import LeaderAndEpoch, Node, Reader, configure, until_signal
 from pykraft.config import RaftConfig
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, OutcomeUnknownError
 
@@ -81,19 +81,17 @@ async def propose(node: Node[bytes], descriptor: int, enough: asyncio.Event) -> 
 
 
 async def main(node_id: int, voters: dict[int, str], directory: Path, descriptor: int, from_offset: int) -> None:
-    loop = asyncio.get_running_loop()
-    enough, ending = asyncio.Event(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGUSR1, enough.set)
-    loop.add_signal_handler(signal.SIGTERM, ending.set)
+    enough = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, enough.set)
     node = Node(configure(directory, node_id=node_id, voters=voters, raft=QUICK), own_thread=node_id % 2 == 0)
     node.register(Teller("early", descriptor))
     node.register(SlowTeller("late", descriptor), from_offset=from_offset)
-    async with node:
+    async with until_signal(), node:
         tell(descriptor, "started")
         async with asyncio.TaskGroup() as group:
             for _ in range(PROPOSERS):
                 group.create_task(propose(node, descriptor, enough))
-        await ending.wait()
+        await asyncio.get_running_loop().create_future()
 
 
 if __name__ == "__main__":

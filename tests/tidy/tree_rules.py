@@ -34,6 +34,7 @@ SHARED_WORDS = frozenset(
 )
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (18, "the table of all commands"),
+    "pykraft.client": (13, "the names that a program with a node imports"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),

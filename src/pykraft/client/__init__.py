@@ -15,6 +15,7 @@ from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.remote.quorum import Quorum
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
 from pykraft.client.state_reader import StateReader
+from pykraft.client.until_signal import until_signal
 from pykraft.host.producers import Committed
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "json_serde",
     "parse_bootstrap",
     "text_serde",
+    "until_signal",
     "voter_set",
 ]
