@@ -77,15 +77,10 @@ class LoadedQuorum(Protocol):
 class Contender(Protocol):
     """Sets up quorums of one kind."""
 
-    @property
-    def name(self) -> str:
-        """Its name in results."""
-        ...
-
-    @property
-    def breaks_when_overloaded(self) -> bool:
-        """True if it needs a rate that it can sustain, which must be searched for."""
-        ...
+    name: str
+    """Its name in results."""
+    breaks_when_overloaded: bool
+    """True if it needs a rate that it can sustain, which must be searched for."""
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """A quorum with its files in ``folder`` and its processes among ``children``; not started yet."""

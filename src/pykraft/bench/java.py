@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
+from pykraft.bench.contender import LoadedQuorum, Task
 from pykraft.bench.ours import LINGER
 from pykraft.bench.running import Running
 from pykraft.local.child import Children
@@ -27,41 +27,28 @@ RATE_MAX = 2_000_000_000
 _PRINTED = re.compile(r"Latency \(ms\): ([\d.]+) p75 ([\d.]+) p99 ([\d.]+) p999")
 
 
-class KafkaQuorum:
+class KafkaQuorum(Running):
     """See `pykraft.bench.contender.LoadedQuorum`."""
 
     def __init__(self, kafka: Kafka, children: Children, folder: Path, task: Task) -> None:
-        self._ports = dict(enumerate(free_ports(task.nodes), start=1))
-        self._nodes = {
+        ports = dict(enumerate(free_ports(task.nodes), start=1))
+        nodes = {
             node_id: JavaNode(
                 kafka,
                 children,
                 folder / f"n{node_id}",
                 node_id=node_id,
-                ports=self._ports,
+                ports=ports,
                 throughput=RATE_MAX if task.records_per_s is None else task.records_per_s,
                 record_size_bytes=task.record_size_bytes,
                 properties={LINGER: str(task.linger_ms)},
                 log_level="WARN",
                 jvm=SERVER_JVM,
             )
-            for node_id in self._ports
+            for node_id in ports
         }
-        self._running: Running | None = None
-
-    def start(self) -> None:
-        """See `LoadedQuorum`."""
-        for node in self._nodes.values():
-            node.start()
-        self._running = Running(self._ports, {node_id: node.process for node_id, node in self._nodes.items()})
-
-    def watermark(self) -> Watermark:
-        """See `LoadedQuorum`."""
-        return self._started.watermark()
-
-    def usage(self) -> Mapping[int, Usage]:
-        """See `LoadedQuorum`."""
-        return self._started.usage()
+        super().__init__(nodes, ports)
+        self._log_paths = [node.log_path for node in nodes.values()]
 
     def failure(self) -> str | None:
         """See `LoadedQuorum`."""
@@ -70,7 +57,7 @@ class KafkaQuorum:
             return "its load thread died of overload"
         if OUT_OF_MEMORY in said:
             return "a node ran out of memory"
-        return self._started.ended()
+        return super().failure()
 
     def begin_window(self) -> None:
         """See `LoadedQuorum`; its lines have their own windows."""
@@ -80,18 +67,8 @@ class KafkaQuorum:
         lines = _PRINTED.findall(self._said())
         return dict(zip(("p75", "p99", "p999"), map(float, lines[-1]), strict=True)) if lines else {}
 
-    def close(self) -> None:
-        """See `LoadedQuorum`."""
-        if self._running is not None:
-            self._running.close()
-
     def _said(self) -> str:
-        return "".join(node.log_path.read_text(errors="replace") for node in self._nodes.values())
-
-    @property
-    def _started(self) -> Running:
-        assert self._running is not None, "the quorum was not started"
-        return self._running
+        return "".join(path.read_text(errors="replace") for path in self._log_paths)
 
 
 class Java:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pykraft.bench.contender import LoadedQuorum, Task, Usage, Watermark
+from pykraft.bench.contender import LoadedQuorum, Task
 from pykraft.bench.running import Running
 from pykraft.client.journal import Acknowledged
 from pykraft.local.child import Children
@@ -19,7 +19,7 @@ PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p99": 0.99, "p999"
 LINGER = "controller.quorum.append.linger.ms"
 
 
-class PykraftQuorum:
+class PykraftQuorum(Running):
     """See `pykraft.bench.contender.LoadedQuorum`."""
 
     def __init__(self, children: Children, folder: Path, task: Task) -> None:
@@ -31,30 +31,9 @@ class PykraftQuorum:
             record_size_bytes=task.record_size_bytes,
             properties={LINGER: str(task.linger_ms)},
         )
-        self._running: Running | None = None
-        self._mark = 0
-
-    def start(self) -> None:
-        """See `LoadedQuorum`."""
         nodes = self._cluster.nodes
-        for node in nodes.values():
-            node.start()
-        self._running = Running(
-            {node_id: node.port for node_id, node in nodes.items()},
-            {node_id: node.process for node_id, node in nodes.items()},
-        )
-
-    def watermark(self) -> Watermark:
-        """See `LoadedQuorum`."""
-        return self._started.watermark()
-
-    def usage(self) -> Mapping[int, Usage]:
-        """See `LoadedQuorum`."""
-        return self._started.usage()
-
-    def failure(self) -> str | None:
-        """See `LoadedQuorum`."""
-        return self._started.ended()
+        super().__init__(nodes, {node_id: node.port for node_id, node in nodes.items()})
+        self._mark = 0
 
     def begin_window(self) -> None:
         """See `LoadedQuorum`."""
@@ -63,16 +42,6 @@ class PykraftQuorum:
     def latency_ms(self) -> Mapping[str, float]:
         """See `LoadedQuorum`."""
         return percentiles(self._cluster.journal.acknowledgements(since=self._mark))
-
-    def close(self) -> None:
-        """See `LoadedQuorum`."""
-        if self._running is not None:
-            self._running.close()
-
-    @property
-    def _started(self) -> Running:
-        assert self._running is not None, "the quorum was not started"
-        return self._running
 
 
 class Ours:

@@ -12,6 +12,8 @@ from pykraft.bench.probe import Probe
 from pykraft.bench.usage import usage_of
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child
+from pykraft.local.cluster import PykraftNode
+from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.waiting import wait_until
 
 LEADER_TIMEOUT_S = 60.0
@@ -20,11 +22,16 @@ LAST_WORDS_SIZE_MAX = 300
 
 
 class Running:
-    """Started nodes by id, and the ports that they serve."""
+    """The nodes of a quorum by id, and the ports that they serve; see `pykraft.bench.contender.LoadedQuorum`."""
 
-    def __init__(self, ports: Mapping[int, int], processes: Mapping[int, Child]) -> None:
+    def __init__(self, nodes: Mapping[int, PykraftNode | JavaNode], ports: Mapping[int, int]) -> None:
+        self._nodes = nodes
         self._probe = Probe(ports)
-        self._processes = processes
+
+    def start(self) -> None:
+        """See `LoadedQuorum`."""
+        for node in self._nodes.values():
+            node.start()
 
     def watermark(self) -> Watermark:
         """Wait for the leader's answer. Errors: LocalQuorumError."""
@@ -32,11 +39,11 @@ class Running:
 
     def usage(self) -> Mapping[int, Usage]:
         """Errors: LocalQuorumError."""
-        return {node_id: usage_of(child.pid, child.name) for node_id, child in self._processes.items()}
+        return {node_id: usage_of(node.process.pid, node.process.name) for node_id, node in self._nodes.items()}
 
-    def ended(self) -> str | None:
+    def failure(self) -> str | None:
         """Which nodes have ended, with the end of the first one's log; None if all live."""
-        ended = [child for child in self._processes.values() if child.status is not None]
+        ended = [node.process for node in self._nodes.values() if node.process.status is not None]
         if not ended:
             return None
         return ", ".join(f"{child.name} ended with {child.status}" for child in ended) + _last_words(ended[0])
@@ -46,7 +53,7 @@ class Running:
         self._probe.close()
 
     def _ask(self) -> Watermark | None:
-        ended = self.ended()
+        ended = self.failure()
         if ended is not None:
             raise LocalQuorumError(ended)
         return self._probe.ask()

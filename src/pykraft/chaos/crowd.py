@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Self
 
 from pykraft.local.ports import HOST
@@ -40,9 +39,7 @@ class Crowd:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

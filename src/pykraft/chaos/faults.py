@@ -179,13 +179,11 @@ class FaultInjector:
             node.start()
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
 
-    def _kill(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _kill(self, _fault: Fault, node: ChaosNode) -> Undo:
         self._lose([node])
         return lambda: self._revive(node)
 
-    def _stop(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _stop(self, _fault: Fault, node: ChaosNode) -> Undo:
         self._down.add(node.node_id)
         node.process.terminate()
 
@@ -197,8 +195,7 @@ class FaultInjector:
 
         return undo
 
-    def _restart_all(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault, node
+    def _restart_all(self, _fault: Fault, _node: ChaosNode) -> Undo:
         nodes = list(self._cluster.replicas.values())
         self._lose(nodes)
 
@@ -208,13 +205,11 @@ class FaultInjector:
 
         return undo
 
-    def _freeze(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _freeze(self, _fault: Fault, node: ChaosNode) -> Undo:
         node.process.pause()
         return node.process.resume
 
-    def _fill_disk(self, fault: Fault, node: PykraftNode) -> Undo:
-        del fault
+    def _fill_disk(self, _fault: Fault, node: PykraftNode) -> Undo:
         assert self._ground.disks is not None
         self._was_full.add(node.node_id)
         self._ground.disks.fill(self._ground.disk_indexes[node.node_id], left_bytes=LEFT_BYTES)
@@ -236,8 +231,7 @@ class FaultInjector:
             wire.bandwidth, wire.latency_s = float(fault.bandwidth), fault.latency_ms / 1_000
         return _healing(wires)
 
-    def _reset(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _reset(self, _fault: Fault, node: ChaosNode) -> Undo:
         wires = self._network.wires_of(node.node_id)
         for wire in wires:
             wire.reset_share = RESET_SHARE
@@ -248,8 +242,7 @@ class FaultInjector:
         pairs = [(other, node.node_id) if fault.is_inbound else (node.node_id, other) for other in others]
         return self._cut([self._network.wire(*pair) for pair in pairs])
 
-    def _cut_off(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _cut_off(self, _fault: Fault, node: ChaosNode) -> Undo:
         return self._cut(self._network.wires_of(node.node_id))
 
     def _cut(self, wires: list[Wire]) -> Undo:
@@ -257,16 +250,15 @@ class FaultInjector:
             wire.is_cut = True
         return _healing(wires)
 
-    def _wipe(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _wipe(self, _fault: Fault, node: PykraftNode) -> Undo:
         """Wait until all others have every acknowledged record first: this fault destroys a copy for good."""
-        del fault
         self.wait_for_all()
         self._lose([node])
         self._empty(node)
         self._revive(node)
         return self.wait_for_all
 
-    def _wipe_beside_laggards(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _wipe_beside_laggards(self, _fault: Fault, node: PykraftNode) -> Undo:
         """Test that an emptied voter does not elect a leader together with voters that lack acknowledged records.
 
         1. All nodes have everything. Pause all but a majority; the majority acknowledges more records.
@@ -274,7 +266,6 @@ class FaultInjector:
         3. Resume the paused nodes and restart ``node``. They are a majority without those records.
         4. Restart the others. If a leader was elected in step 3, acknowledged records are gone.
         """
-        del fault
         # 1. Only the majority has the newest records.
         self.wait_for_all()
         nodes = list(self._cluster.replicas.values())
@@ -316,13 +307,11 @@ class FaultInjector:
         if self._ground.is_dynamic:  # without its directory id it is another voter of a dynamic quorum
             node.format("--no-initial-controllers")
 
-    def _read_nothing(self, fault: Fault, node: ChaosNode) -> Undo:
-        del fault
+    def _read_nothing(self, _fault: Fault, node: ChaosNode) -> Undo:
         return self._come(Crowd(self._ground.ports[node.node_id], READERS, greedy_words()))
 
-    def _limit_descriptors(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _limit_descriptors(self, _fault: Fault, node: PykraftNode) -> Undo:
         """The limit lasts until the node's next start, the connections until the fault ends."""
-        del fault
         if node.process.status is None and node.node_id not in self._down:
             self._down.add(node.node_id)
             node.process.resume()

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from threading import Thread
-from types import TracebackType
 from typing import Final, Self
 
 from pykraft.local.ports import HOST
@@ -86,9 +85,7 @@ class ProxyNetwork:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def wire(self, source: int, target: int) -> Wire:

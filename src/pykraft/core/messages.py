@@ -333,34 +333,3 @@ Response: TypeAlias = (
 )
 
 NONE = int(ErrorCode.NONE)
-
-__all__ = [
-    "NONE",
-    "AddVoterRequest",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "BeginQuorumEpochRequest",
-    "BeginQuorumEpochResponse",
-    "ChangeVoterResponse",
-    "DescribeQuorumRequest",
-    "DescribeQuorumResponse",
-    "DescribedReplica",
-    "EndQuorumEpochRequest",
-    "EndQuorumEpochResponse",
-    "FetchRequest",
-    "FetchResponse",
-    "FetchSnapshotRequest",
-    "FetchSnapshotResponse",
-    "FetchedBatch",
-    "RemoveVoterRequest",
-    "Request",
-    "Response",
-    "TopLevelError",
-    "TransferLeadershipRequest",
-    "TransferLeadershipResponse",
-    "UpdateFeaturesRequest",
-    "UpdateVoterRequest",
-    "UpdateVoterResponse",
-    "VoteRequest",
-    "VoteResponse",
-]

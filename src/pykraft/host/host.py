@@ -85,14 +85,12 @@ class Host:
         """Take the first step and start the timers. Errors: UsageError when the directory contradicts the node's id."""
         self._stepping.begin(self._opened.raft(self._rng, now), now)
 
-    def on_accepted(self, connection: ConnectionId, listener_name: str, now: Instant) -> None:
+    def on_accepted(self, connection: ConnectionId, listener_name: str, _now: Instant) -> None:
         """A peer or client connected to this listener."""
-        del now
         self._components.inbound.on_accepted(connection, listener_name)
 
-    def on_connected(self, connection: ConnectionId, now: Instant) -> None:
+    def on_connected(self, connection: ConnectionId, _now: Instant) -> None:
         """A dial succeeded."""
-        del now
         self._components.peers.on_connected(connection)
 
     def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False, reason: str = "") -> None:

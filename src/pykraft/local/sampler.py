@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from types import TracebackType
 from typing import Final, Self
 
 from pykraft.client.remote.admin import Admin, AdminLimits
@@ -70,9 +69,7 @@ class Sampler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def samples(self) -> tuple[QuorumSample, ...]:

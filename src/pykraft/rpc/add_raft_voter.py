@@ -11,9 +11,8 @@ from pykraft.rpc import parts
 from pykraft.rpc.context import Refusal, RpcContext
 
 
-def request_to_wire(message: AddVoterRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: AddVoterRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request. The codec rejects one for version 0 that asks for an answer before the commit."""
-    del version
     return {
         "cluster_id": context.cluster_id,
         "timeout_ms": message.timeout_ms,
@@ -34,13 +33,11 @@ def request_from_wire(body: Body, context: RpcContext) -> AddVoterRequest | Refu
     )
 
 
-def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: ChangeVoterResponse, _version: int, _context: RpcContext) -> Body:
     """The body of an answer."""
-    del version, context
     return {"error_code": message.error, "error_message": message.error_message}
 
 
-def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
+def response_from_wire(body: Body, _context: RpcContext) -> ChangeVoterResponse:
     """An answer for the core."""
-    del context
     return ChangeVoterResponse(error=body["error_code"], error_message=body["error_message"])

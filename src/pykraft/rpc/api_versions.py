@@ -30,15 +30,13 @@ def request_to_wire(software_version: str) -> Body:
     return {"client_software_name": SOFTWARE_NAME, "client_software_version": software_version}
 
 
-def question_to_wire(message: ApiVersionsRequest, version: int, context: RpcContext) -> Body:
+def question_to_wire(_message: ApiVersionsRequest, _version: int, _context: RpcContext) -> Body:
     """The body of the core's request."""
-    del message, version, context
     return request_to_wire(__version__)
 
 
-def answer_from_wire(body: Body, context: RpcContext) -> ApiVersionsResponse:
+def answer_from_wire(body: Body, _context: RpcContext) -> ApiVersionsResponse:
     """The levels of kraft.version that a peer supports, for the core."""
-    del context
     levels = (
         VersionRange(one["min_version"], one["max_version"])
         for one in body["supported_features"]

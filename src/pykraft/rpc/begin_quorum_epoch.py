@@ -14,9 +14,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, NodeId
 
 
-def request_to_wire(message: BeginQuorumEpochRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: BeginQuorumEpochRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     partition = {
         "voter_directory_id": parts.wire_directory(message.voter),
         "leader_id": message.leader_id,

@@ -18,9 +18,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
 
 
-def request_to_wire(message: DescribeQuorumRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: DescribeQuorumRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     return {"topics": _topics_of(context, message.asked_as, {})}
 
 
@@ -46,9 +45,8 @@ def request_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRequest 
     return Refusal(error, {"topics": answers})
 
 
-def response_to_wire(message: DescribeQuorumResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: DescribeQuorumResponse, _version: int, context: RpcContext) -> Body:
     """The body of an answer; the encoder drops what its version lacks."""
-    del version
     partition = {
         "error_code": message.error,
         "error_message": message.error_message or "",

@@ -15,9 +15,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, NodeId, ReplicaKey
 
 
-def request_to_wire(message: EndQuorumEpochRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: EndQuorumEpochRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     partition = {
         "leader_id": message.leader_id,
         "leader_epoch": message.epoch,

@@ -19,9 +19,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, Epoch
 
 
-def request_to_wire(message: FetchSnapshotRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: FetchSnapshotRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     partition = {
         "partition": context.partition_index,
         "current_leader_epoch": message.epoch,

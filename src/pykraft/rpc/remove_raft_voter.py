@@ -11,9 +11,8 @@ from pykraft.rpc import parts
 from pykraft.rpc.context import Refusal, RpcContext
 
 
-def request_to_wire(message: RemoveVoterRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: RemoveVoterRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     return {
         "cluster_id": context.cluster_id,
         "voter_id": message.voter.id,
@@ -27,13 +26,11 @@ def request_from_wire(body: Body, context: RpcContext) -> RemoveVoterRequest | R
     return parts.wrong_cluster(body, context) or RemoveVoterRequest(voter=voter)
 
 
-def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: ChangeVoterResponse, _version: int, _context: RpcContext) -> Body:
     """The body of an answer."""
-    del version, context
     return {"error_code": message.error, "error_message": message.error_message}
 
 
-def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
+def response_from_wire(body: Body, _context: RpcContext) -> ChangeVoterResponse:
     """An answer for the core."""
-    del context
     return ChangeVoterResponse(error=body["error_code"], error_message=body["error_message"])

@@ -12,9 +12,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, NodeId
 
 
-def request_to_wire(message: TransferLeadershipRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: TransferLeadershipRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     return {"cluster_id": context.cluster_id, "target_id": message.target_id, "timeout_ms": message.timeout_ms}
 
 
@@ -25,9 +24,8 @@ def request_from_wire(body: Body, context: RpcContext) -> TransferLeadershipRequ
     )
 
 
-def response_to_wire(message: TransferLeadershipResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: TransferLeadershipResponse, _version: int, _context: RpcContext) -> Body:
     """The body of an answer."""
-    del version, context
     return {
         "error_code": message.error,
         "error_message": message.error_message,
@@ -36,9 +34,8 @@ def response_to_wire(message: TransferLeadershipResponse, version: int, context:
     }
 
 
-def response_from_wire(body: Body, context: RpcContext) -> TransferLeadershipResponse:
+def response_from_wire(body: Body, _context: RpcContext) -> TransferLeadershipResponse:
     """An answer for the requester."""
-    del context
     return TransferLeadershipResponse(
         error=body["error_code"],
         error_message=body["error_message"],

@@ -23,16 +23,14 @@ UPGRADE: Final = 1
 RESULTS_VERSION_MAX: Final = 1
 
 
-def request_to_wire(message: UpdateFeaturesRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: UpdateFeaturesRequest, _version: int, _context: RpcContext) -> Body:
     """The body of a request; version 0 cannot express ``validate_only``."""
-    del version, context
     update = {"feature": KRAFT_VERSION_FEATURE, "max_version_level": message.kraft_version}
     return {"timeout_ms": TIMEOUT_MS, "feature_updates": [update], "validate_only": message.validate_only}
 
 
-def request_from_wire(body: Body, context: RpcContext) -> UpdateFeaturesRequest | Refusal:
+def request_from_wire(body: Body, _context: RpcContext) -> UpdateFeaturesRequest | Refusal:
     """A request for the core; INVALID_REQUEST unless it has one update, INVALID_UPDATE_VERSION for any other change."""
-    del context
     updates = body["feature_updates"]
     strange = next((update["feature"] for update in updates if update["feature"] != KRAFT_VERSION_FEATURE), None)
     if strange is not None:
@@ -49,9 +47,8 @@ def request_from_wire(body: Body, context: RpcContext) -> UpdateFeaturesRequest 
     )
 
 
-def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: ChangeVoterResponse, version: int, _context: RpcContext) -> Body:
     """The body of an answer."""
-    del context
     body: Body = {"error_code": message.error, "error_message": message.error_message}
     # Later versions have no results of single features.
     if version <= RESULTS_VERSION_MAX and not message.error:
@@ -59,9 +56,8 @@ def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcCon
     return body
 
 
-def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
+def response_from_wire(body: Body, _context: RpcContext) -> ChangeVoterResponse:
     """An answer for the requester: the first error in the answer or in its features."""
-    del context
     answers = (body, *body.get("results", ()))
     worst = next((answer for answer in answers if answer["error_code"]), body)
     return ChangeVoterResponse(error=worst["error_code"], error_message=worst["error_message"])

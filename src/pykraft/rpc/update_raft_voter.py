@@ -14,9 +14,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import NO_LISTENERS, Epoch, VersionRange
 
 
-def request_to_wire(message: UpdateVoterRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: UpdateVoterRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     return {
         "cluster_id": context.cluster_id,
         "current_leader_epoch": message.epoch,
@@ -41,9 +40,8 @@ def request_from_wire(body: Body, context: RpcContext) -> UpdateVoterRequest | R
     )
 
 
-def response_to_wire(message: UpdateVoterResponse, version: int, context: RpcContext) -> Body:
+def response_to_wire(message: UpdateVoterResponse, _version: int, _context: RpcContext) -> Body:
     """The body of an answer; host and port stay empty if the leader's endpoint is unknown."""
-    del version, context
     leader: Body = {"leader_id": parts.wire_id(message.leader_id), "leader_epoch": message.epoch}
     for endpoint in parts.node_endpoint_bodies(message.leader_id, message.listeners):
         leader["host"] = endpoint["host"]

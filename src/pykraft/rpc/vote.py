@@ -15,9 +15,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 
-def request_to_wire(message: VoteRequest, version: int, context: RpcContext) -> Body:
+def request_to_wire(message: VoteRequest, _version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del version
     partition = {
         "replica_epoch": message.epoch,
         "replica_id": message.candidate.id,

@@ -65,9 +65,8 @@ def on_end_quorum_epoch_response(
         replica.state = replace(state, unacknowledged=state.unacknowledged - {NodeId(event.peer_id)})
 
 
-def on_connection_lost(replica: Replica, event: ConnectionLost, now: Instant) -> None:
+def on_connection_lost(replica: Replica, event: ConnectionLost, _now: Instant) -> None:
     """Tell a voter again whose process may have ended after it acknowledged that this leader resigned."""
-    del now
     state = replica.state
     # If it has ended, it refuses the next connection, and a leader that nobody can succeed does not wait (ADR 045).
     if isinstance(state, Resigned) and event.peer_id in replica.voters.ids:

@@ -51,22 +51,20 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
 
 
-def on_appends_scheduled(replica: Replica, event: AppendsScheduled, now: Instant) -> None:
+def on_appends_scheduled(replica: Replica, _event: AppendsScheduled, _now: Instant) -> None:
     """Release the prepared appends; a replica that does not lead has none.
 
     Source: Kafka ``KafkaRaftClient.schedulePreparedAppend``.
     """
-    del event, now
     if isinstance(replica.state, Leader):
         replica.state.accumulation.schedule()
 
 
-def on_resign_requested(replica: Replica, event: ResignRequested, now: Instant) -> None:
+def on_resign_requested(replica: Replica, event: ResignRequested, _now: Instant) -> None:
     """Resign at the end of this step, if this node still leads that epoch.
 
     Source: Kafka ``RaftClient.resign``.
     """
-    del now
     if isinstance(replica.state, Leader) and replica.state.epoch == event.epoch:
         replica.state.resign_requested = True
 

@@ -17,12 +17,11 @@ from pykraft.core.state import Follower, Leader, Resigned
 from pykraft.types import Instant, Offset
 
 
-def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) -> None:
+def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, _now: Instant) -> None:
     """Remember a snapshot of records that the log holds, or install one that holds more.
 
     Effects: InstallSnapshot and NotifyHighWatermark, when the log is replaced.
     """
-    del now
     log, snapshot_id = replica.log, event.snapshot_id
     if log.holds(snapshot_id):
         log.add_snapshot(snapshot_id)
@@ -34,13 +33,12 @@ def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) ->
     _end_download(replica, event)
 
 
-def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, now: Instant) -> None:
+def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, _now: Instant) -> None:
     """Move the log start offset to the oldest snapshot that is kept, if that is higher.
 
     Effects: MoveLogStart.
     Source: KIP-630 §When to Delete Snapshots; KafkaRaftLog.deleteBeforeSnapshot.
     """
-    del now
     log, oldest = replica.log, event.oldest_kept
     if oldest not in log.snapshots or not log.start_offset < oldest.offset <= log.committed_end_offset:
         return

@@ -15,29 +15,18 @@ from pykraft.sim.machine.trace import Trace
 class Arena(Protocol):
     """A world as its faults see it."""
 
-    @property
-    def facts(self) -> Facts:
-        """The true state of the world."""
-        ...
-
-    @property
-    def watch(self) -> Watch:
-        """The oracles, which forget what a fault takes away from a node."""
-        ...
+    facts: Facts
+    """The true state of the world."""
+    watch: Watch
+    """The oracles, which forget what a fault takes away from a node."""
+    trace: Trace
+    """Faults write lines to it."""
+    recorder: Recorder | None
+    """Collects events for the page of the run, if there is one."""
 
     @property
     def witness(self) -> Witness:
         """Passed to the clients that a fault creates."""
-        ...
-
-    @property
-    def trace(self) -> Trace:
-        """Faults write lines to it."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """Collects events for the page of the run, if there is one."""
         ...
 
     def newcomer(self) -> SimulatedNode:

@@ -24,15 +24,13 @@ class ClockFaults:
     def _skew(self) -> bool:
         node, most = self._harm.any_node(), int(self._harm.pace.skew_max * TRUE_RATE_PPM)
         off_ppm = self._harm.rng.randint(-most, most)
-        self._harm.happened("clock skew", node)
-        self._harm.note(node, f"has a clock that is {off_ppm / 1e4:+.1f} % off")
+        self._harm.hit("clock skew", node, f"has a clock that is {off_ppm / 1e4:+.1f} % off")
         node.clock.go_at(TRUE_RATE_PPM + off_ppm)
         return True
 
     def _jump(self) -> bool:
         node = self._harm.any_node()
         jump_ms = self._harm.within(self._harm.pace.wall_jump_ms_max) * self._harm.rng.choice((-1, 1))
-        self._harm.happened("clock jump", node)
-        self._harm.note(node, f"has its wall clock set by {jump_ms:+} ms")
+        self._harm.hit("clock jump", node, f"has its wall clock set by {jump_ms:+} ms")
         node.clock.jump(jump_ms)
         return True

@@ -69,8 +69,7 @@ class DiskFaults:
     def _stall(self) -> bool:
         node = self._harm.any_node()
         duration_us = self._harm.within(self._harm.pace.stall_us_max)
-        self._harm.happened("disk stalled", node)
-        self._harm.note(node, f"has a disk that does nothing for {duration_us / 1e3:.0f} ms")
+        self._harm.hit("disk stalled", node, f"has a disk that does nothing for {duration_us / 1e3:.0f} ms")
         node.disk.io_errors.stalled_until_us = self._harm.facts.clock.now_us + duration_us
         return True
 

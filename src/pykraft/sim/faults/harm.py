@@ -60,6 +60,11 @@ class Harm:
             for node_id in node_ids or [None]:
                 recorder.fault(self.facts.clock.now_us, node_id, kind)
 
+    def hit(self, kind: str, node: SimulatedNode, text: str) -> None:
+        """Count a fault of this node, and add a line to the trace."""
+        self.happened(kind, node)
+        self.note(node, text)
+
     def note(self, node: SimulatedNode | None, text: str) -> None:
         """Add a line to the trace."""
         self.world.trace.note(node.node_id if node is not None else None, text)

@@ -84,8 +84,7 @@ class MembershipFaults:
         if not self._cuts_after_voters:
             return
         self._cuts_after_voters = False
-        self._harm.happened("cut after voters", leader)
-        self._harm.note(leader, "is cut off with a voter set that nobody else has")
+        self._harm.hit("cut after voters", leader, "is cut off with a voter set that nobody else has")
         for other in self._harm.facts.nodes:
             self._harm.facts.network.cut(int(leader.node_id), other)
             self._harm.facts.network.cut(other, int(leader.node_id))

@@ -64,8 +64,7 @@ class NetworkFaults:
         victim = self._harm.any_node()
         if len(self._nodes) == 1:
             return False
-        self._harm.happened("isolated", victim)
-        self._harm.note(victim, "is cut off")
+        self._harm.hit("isolated", victim, "is cut off")
         self._cut_off(int(victim.node_id), self._nodes)
         return True
 
@@ -78,8 +77,7 @@ class NetworkFaults:
         source, target = self._harm.any_node(), self._harm.any_node()
         if source is target:
             return False
-        self._harm.happened("one-way cut", source)
-        self._harm.note(source, f"cannot reach {target.node_id}")
+        self._harm.hit("one-way cut", source, f"cannot reach {target.node_id}")
         self._network.cut(source.node_id, target.node_id)
         return True
 
@@ -110,8 +108,7 @@ class NetworkFaults:
         source, target = self._harm.any_node(), self._harm.any_node()
         if source is target:
             return False
-        self._harm.happened("flapping", source)
-        self._harm.note(source, f"reaches {target.node_id} every now and then")
+        self._harm.hit("flapping", source, f"reaches {target.node_id} every now and then")
         until_us = self._harm.facts.clock.now_us + self._harm.within(self._harm.pace.network_us_max)
         self._flap_on((int(source.node_id), int(target.node_id)), self._harm.rng, until_us, is_cut=False)
         return True
@@ -140,8 +137,7 @@ class NetworkFaults:
         byte_us = self._harm.rng.choice(self._harm.pace.byte_us) if kind == "slow link" else 0
         if kind == "slow link":
             delay_us //= 10
-        self._harm.happened(kind, source)
-        self._harm.note(source, f"sends to {target.node_id} {delay_us / 1e3:.1f} ms slower, {byte_us} us a byte")
+        self._harm.hit(kind, source, f"sends to {target.node_id} {delay_us / 1e3:.1f} ms slower, {byte_us} us a byte")
         direction = int(source.node_id), int(target.node_id)
         self._network.slow(*direction, Slowness(delay_us=delay_us, byte_us=byte_us))
         duration_us = self._harm.within(self._harm.pace.network_us_max)
@@ -154,8 +150,7 @@ class NetworkFaults:
         target = self._harm.awake_node()
         if leader is None or target is None or leader.node_id == int(target.node_id):
             return False
-        self._harm.happened("trickle", target)
-        self._harm.note(target, f"gets {1_000_000 // TRICKLE_BYTE_US} bytes a second from {leader.node_id}")
+        self._harm.hit("trickle", target, f"gets {1_000_000 // TRICKLE_BYTE_US} bytes a second from {leader.node_id}")
         direction = leader.node_id, int(target.node_id)
         self._network.slow(*direction, Slowness(delay_us=0, byte_us=TRICKLE_BYTE_US))
         duration_us = self._harm.within(self._harm.pace.network_us_max)
@@ -175,8 +170,7 @@ class NetworkFaults:
             node = self._nodes.get(end.station.node_id)
             if node is None or end.is_dialed is not is_dialed:
                 return False
-            self._harm.happened(kind, node)
-            self._harm.note(node, f"loses a connection: {kind}")
+            self._harm.hit(kind, node, f"loses a connection: {kind}")
             self._network.sever(end)
             return True
 
@@ -200,8 +194,7 @@ class NetworkFaults:
 
     def _release(self, end: End, node: SimulatedNode) -> None:
         if end.outgoing and end.peer is not None and not end.peer.is_closed:
-            self._harm.happened("reordered frames", node)
-            self._harm.note(node, "has an old request arrive late")
+            self._harm.hit("reordered frames", node, "has an old request arrive late")
         self._network.release(end)
 
     def _make_old_fetch(self) -> bool:
@@ -232,6 +225,5 @@ class NetworkFaults:
             return
         if is_old and end.outgoing and end.peer is not None and not end.peer.is_closed:
             receiver = self._nodes[end.peer.station.node_id]
-            self._harm.happened("old fetch", receiver)
-            self._harm.note(receiver, f"is given a Fetch of {sender.node_id}, who has voted since")
+            self._harm.hit("old fetch", receiver, f"is given a Fetch of {sender.node_id}, who has voted since")
         self._network.release(end)

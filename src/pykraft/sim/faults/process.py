@@ -88,8 +88,7 @@ class ProcessFaults:
         return True
 
     def _end_chain(self, node: SimulatedNode) -> None:
-        self._harm.happened("kill then power loss", node)
-        self._harm.note(node, "loses power after a kill")
+        self._harm.hit("kill then power loss", node, "loses power after a kill")
         node.lose_power()
 
     def _storm(self) -> bool:
@@ -116,8 +115,7 @@ class ProcessFaults:
             return False
         assert node.process is not None
         duration_us = self._harm.within(self._harm.pace.pause_us_max)
-        self._harm.happened("pause", node)
-        self._harm.note(node, f"stands still for {duration_us / 1e3:.0f} ms")
+        self._harm.hit("pause", node, f"stands still for {duration_us / 1e3:.0f} ms")
         node.process.pause(duration_us)
         return True
 
@@ -151,8 +149,7 @@ class ProcessFaults:
         if node is None:
             return False
         assert node.process is not None
-        self._harm.happened("shutdown", node)
-        self._harm.note(node, "is asked to leave")
+        self._harm.hit("shutdown", node, "is asked to leave")
         self._harm.world.witness.touch(node)
         node.process.is_leaving = True
         node.process.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
@@ -195,6 +192,5 @@ class ProcessFaults:
         node = self._harm.any_node()
         if node.process is None:
             return None
-        self._harm.happened(kind, node)
-        self._harm.note(node, text)
+        self._harm.hit(kind, node, text)
         return node

@@ -80,8 +80,7 @@ class SilentFaults:
             return False
         is_tail = self._harm.rng.random() < TAIL_PROBABILITY
         page = pages[-1] if is_tail else self._harm.rng.choice(pages)
-        self._harm.happened("lost sector", node)
-        self._harm.note(node, f"cannot read page {page} of {name} any more")
+        self._harm.hit("lost sector", node, f"cannot read page {page} of {name} any more")
         inode.lose_page(page)
         return True
 
@@ -121,8 +120,7 @@ class SilentFaults:
         return True
 
     def _flip_bit(self, node: SimulatedNode, name: str, inode: Inode, position: int, bit: int) -> None:
-        self._harm.happened("bit flip", node)
-        self._harm.note(node, f"has a bit flipped in {name} at position {position}")
+        self._harm.hit("bit flip", node, f"has a bit flipped in {name} at position {position}")
         inode.rot(position, bytes([inode.synced[position] ^ bit]))
 
     def _may_harm(self, node: SimulatedNode, name: str, inode: Inode, position: int) -> bool:

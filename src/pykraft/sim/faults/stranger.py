@@ -169,8 +169,7 @@ class StrangerFaults:
             return False
         key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
         node = facts.nodes[leader.node_id]
-        self._harm.happened("forged fetch", node)
-        self._harm.note(node, f"is sent Fetches in the name of {key.id}, with another directory id")
+        self._harm.hit("forged fetch", node, f"is sent Fetches in the name of {key.id}, with another directory id")
         self._fetch_on(node, key, FORGED_FETCHES)
         return True
 
@@ -195,8 +194,7 @@ class StrangerFaults:
             message: Request = UpdateVoterRequest(
                 epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
             )
-            self._harm.happened("forged endpoint", node)
-            self._harm.note(node, f"is told that {voter.key.id} is at an invalid host")
+            self._harm.hit("forged endpoint", node, f"is told that {voter.key.id} is at an invalid host")
             self._present.ask(node.node_id, message)
             return True
         epoch = self._fresh_epoch()
@@ -212,8 +210,7 @@ class StrangerFaults:
         if leader is None or leader.host.raft is None:
             return False
         node = self._harm.facts.nodes[leader.node_id]
-        self._harm.happened("abandoned fetch", node)
-        self._harm.note(node, "is asked to wait by observers that go")
+        self._harm.hit("abandoned fetch", node, "is asked to wait by observers that go")
         epoch, end = leader.host.status.epoch, leader.host.raft.log.end
         self._harm.facts.claims.epochs.add(epoch)
         for _ in range(self.rng.randint(1, 20)):

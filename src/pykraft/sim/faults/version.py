@@ -31,8 +31,7 @@ class VersionFaults:
             node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
             if self._harm.facts.members.may_change:
                 node.dialect = KAFKA_3_9  # the first release that can have voters in the log
-            self._harm.happened("old version", node)
-            self._harm.note(node, f"is replaced by a program that speaks like {node.dialect.name}")
+            self._harm.hit("old version", node, f"is replaced by a program that speaks like {node.dialect.name}")
         else:
             self._harm.note(node, "is upgraded")
             node.dialect = None

@@ -59,8 +59,7 @@ class WipeFaults:
         world, node = self._harm.world, self._harm.any_node()
         if not world.facts.atlas.may_damage(node) or not world.facts.members.has_pre_votes:
             return False
-        self._harm.happened("emptied disk", node)
-        self._harm.note(node, "finds its disk empty")
+        self._harm.hit("emptied disk", node, "finds its disk empty")
         world.watch.emptied(node)
         world.facts.atlas.emptied(node)
         wipe_disk(node)

@@ -34,20 +34,15 @@ class DeltaTables:
     """See `pykraft.spark.tables.table.Tables`."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-
-    @property
-    def root(self) -> Path:
-        """See `Tables`."""
-        return self._root
+        self.root = root
 
     def has(self, name: str) -> bool:
         """See `Tables`."""
-        return DeltaTable.is_deltatable(str(self._root / name))
+        return DeltaTable.is_deltatable(str(self.root / name))
 
     def replace(self, name: str, frame: DataFrame) -> int:
         """See `Tables`; earlier versions of the table keep the former rows."""
-        folder = self._root / name
+        folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
             _check_columns(folder, table, frame)
@@ -55,7 +50,7 @@ class DeltaTables:
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
-        folder = self._root / name
+        folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is None:
             check_first(folder, commit)
@@ -71,13 +66,13 @@ class DeltaTables:
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
-        return _newest(DeltaTable(self._root / name)) if self.has(name) else None
+        return _newest(DeltaTable(self.root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`; reads the files of the newest version."""
         if not self.has(name):
-            raise no_table(self._root, name)
-        table = DeltaTable(self._root / name)
+            raise no_table(self.root, name)
+        table = DeltaTable(self.root / name)
         columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's type names are Spark's
         files = table.file_uris()
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)

@@ -43,23 +43,18 @@ class ParquetTables:
     """See `pykraft.spark.tables.table.Tables`."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-
-    @property
-    def root(self) -> Path:
-        """See `Tables`."""
-        return self._root
+        self.root = root
 
     def has(self, name: str) -> bool:
         """See `Tables`."""
-        return (self._root / name / COLUMNS).is_file()
+        return (self.root / name / COLUMNS).is_file()
 
     def replace(self, name: str, frame: DataFrame) -> int:
         """See `Tables`; between the two renames a reader finds no table, but never half of one."""
-        folder = self._root / name
+        folder = self.root / name
         if self.has(name):
             _check_columns(folder, frame)
-        fresh, former, tasks = (self._root / f".{name}-{what}" for what in ("fresh", "former", "tasks"))
+        fresh, former, tasks = (self.root / f".{name}-{what}" for what in ("fresh", "former", "tasks"))
         try:
             for left in (fresh, former, tasks):
                 shutil.rmtree(left, ignore_errors=True)
@@ -68,7 +63,7 @@ class ParquetTables:
             if folder.is_dir():
                 folder.rename(former)
             fresh.rename(folder)
-            _sync_folder(self._root)
+            _sync_folder(self.root)
             shutil.rmtree(former, ignore_errors=True)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
@@ -77,7 +72,7 @@ class ParquetTables:
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
         assert STREAM.fullmatch(commit.stream), f"{commit.stream} names a folder"
-        folder = self._root / name
+        folder = self.root / name
         done = folder / f"{commit.stream}-{commit.batch_id:010d}"
         number = 0
         if made := _appends(folder):
@@ -99,7 +94,7 @@ class ParquetTables:
             _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
             if not self.has(name):
                 _write_synced(folder / COLUMNS, frame.schema.json())
-                _sync_folder(self._root)
+                _sync_folder(self.root)
             # 4. A reader sees the whole append or nothing.
             _sync_folder(whole)
             whole.rename(done)
@@ -110,14 +105,14 @@ class ParquetTables:
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
-        found = _newest(_appends(self._root / name))
+        found = _newest(_appends(self.root / name))
         return None if found is None else found.commit
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`."""
         if not self.has(name):
-            raise no_table(self._root, name)
-        folder = self._root / name
+            raise no_table(self.root, name)
+        folder = self.root / name
         columns = StructType.fromJson(_columns(folder))
         files = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)

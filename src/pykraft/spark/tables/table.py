@@ -23,10 +23,8 @@ from pykraft.spark.tables.commit import Commit
 class Tables(Protocol):
     """Tables by name in one folder."""
 
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        ...
+    root: Path
+    """The folder."""
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """Append these rows, creating the table if needed; returns their number, or None if they are already there.

@@ -31,9 +31,8 @@ class DeliveredIsCommitted(Invariant):
         """Remember a loaded snapshot in the same way."""
         self._given[int(node.node_id)] = snapshot_id.offset
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: SimulatedNode, _now: View) -> None:
         """Compare the deliveries with what leaders have committed."""
-        del now
         given = self._given.pop(int(node.node_id), 0)
         committed = self.facts.committed.end_offset
         if given > committed:

@@ -26,9 +26,8 @@ class RejectedStaysOut(Invariant):
             self._rejected.update(operation.values)
             self._compare(operation.values)
 
-    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+    def committed(self, _base_offset: int, values: Sequence[bytes]) -> None:
         """Compare the delivered values with the rejected ones."""
-        del base_offset
         self._committed.update(values)
         self._compare(values)
 

@@ -74,9 +74,8 @@ class ClientsAreToldTheTruth(Invariant):
                 if error not in REFUSALS:
                     raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: SimulatedNode, _now: View) -> None:
         """Look for a question that has waited too long."""
-        del now
         now_us = self.facts.clock.now_us
         for visit in [each for each in self._asked if now_us - each.asked_us > ANSWER_US]:
             waited_us = now_us - max(visit.asked_us, node.disk.io_errors.stalled_until_us)

@@ -25,8 +25,7 @@ class DamagedTakesNoPart(Invariant):
             seen = f"node {node.node_id} gives {asked.candidate_id} its {what} in epoch {asked.epoch}"
             raise self.violated(f"{seen}, and part of its log is lost")
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """Check the role of the node."""
-        del was
         if node.is_damaged and (now.leads or now.is_prospective or now.role == "candidate"):
             raise self.violated(f"node {node.node_id} is {now.role} in epoch {now.epoch}, and part of its log is lost")

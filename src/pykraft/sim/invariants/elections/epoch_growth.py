@@ -23,9 +23,8 @@ class EpochsGrowWithinBudget(Invariant):
     def _begin(self) -> None:
         self._starts = 0
 
-    def started(self, node: SimulatedNode) -> None:
+    def started(self, _node: SimulatedNode) -> None:
         """A new process adds a budget."""
-        del node
         self._starts += 1
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

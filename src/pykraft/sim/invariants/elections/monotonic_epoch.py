@@ -26,9 +26,8 @@ class MonotonicEpoch(Invariant):
         """Its durable epoch is an earlier one."""
         self.wiped(node)
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """Compare the disk with its former state, and memory with the disk."""
-        del was
         durable, known = now.disk.epoch, self._durable.get(node.node_id, 0)
         if durable < known:
             raise self.violated(f"quorum-state of node {node.node_id} fell from epoch {known} to {durable}")

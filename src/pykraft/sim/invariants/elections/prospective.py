@@ -27,9 +27,8 @@ class NoLastingProspective(Invariant):
         """From now on time counts."""
         self._is_quiet = True
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """A node that has a leader, leads, or is a candidate is not stuck."""
-        del was
         if not now.is_up or not (now.is_prospective or now.role.startswith("unattached")):
             self._since_us.pop(int(node.node_id), None)
 

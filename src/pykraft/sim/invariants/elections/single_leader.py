@@ -17,9 +17,8 @@ class SingleLeader(Invariant):
     def _begin(self) -> None:
         self._leaders: dict[int, int] = {}
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, _node: SimulatedNode, _was: View, now: View) -> None:
         """Compare what the node knows with what was seen before."""
-        del node, was
         for epoch, leader_id in ((now.epoch, now.leader_id), (now.disk.epoch, now.disk.leader_id)):
             if leader_id is None:
                 continue

@@ -36,9 +36,8 @@ class CalmQuorumCommits(Invariant):
             timeouts_ms * US_PER_MS + transfer_us(self.facts.scenario, self.facts.network.byte_us) + 4 * work.period_us
         )
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, _node: SimulatedNode, _now: View) -> None:
         """Check whether anything was committed recently."""
-        del node, now
         if not self._calm.is_due():
             return
         now_us, end_offset = self.facts.clock.now_us, self.facts.committed.end_offset

@@ -17,9 +17,8 @@ class MonotonicHighWatermark(Invariant):
         self._highest = 0
         self._epoch = 0
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """Check only the newest leader so far: an older one may still run without knowing that it was replaced."""
-        del was
         if not now.leads or now.epoch < self._epoch or now.high_watermark is None:
             return
         self._epoch = now.epoch

@@ -41,9 +41,8 @@ class MajorityHoldsHighWatermark(Invariant):
         if spoken.fetched is not None:
             self._told[node.key] = (spoken.epoch, spoken.fetched.offset)
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """Check when a leader's high watermark rises above all former ones."""
-        del was
         high_watermark = now.high_watermark
         if not now.has_led or high_watermark is None or high_watermark <= self._checked:
             return

@@ -28,9 +28,8 @@ class NewVoterHasCaughtUp(Invariant):
             key = (node.key, spoken.epoch)
             self._asked[key] = max(self._asked.get(key, 0), spoken.fetched.offset)
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
         """Check the new voters."""
-        del committed_end
         epoch, before = record.entry.epoch, self.facts.members.voters_of(node)
         ledger = self.facts.ledger(node)
         begins = (each.base_offset for each in ledger.entries if each.epoch == epoch)

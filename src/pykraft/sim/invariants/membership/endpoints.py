@@ -15,9 +15,8 @@ from pykraft.sim.machine.node import SimulatedNode
 class VotersCanBeDialed(Invariant):
     """No leader writes a voter set with an invalid host name."""
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
         """Check its hosts."""
-        del committed_end
         for voter in record.voters.voters:
             for _, endpoint in voter.listeners:
                 if not endpoint.host.isprintable():

@@ -15,9 +15,8 @@ from pykraft.sim.machine.node import SimulatedNode
 class LevelBeforeVoters(Invariant):
     """A voter set follows level 1 in the log, in the same batch or before it."""
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
         """The first voter set in a log must come with the level."""
-        del committed_end
         is_first = self.facts.members.record_of(node) is None
         if is_first and not record.level:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"

@@ -18,9 +18,8 @@ from pykraft.types import VoterSet
 class VotersChangeByOne(Invariant):
     """A new voter set adds one voter, removes one, or changes the entries of the same voters."""
 
-    def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
+    def voters_written(self, node: SimulatedNode, record: VoterRecord, _committed_end: int) -> None:
         """Compare it with the set in force."""
-        del committed_end
         before, after = self.facts.members.voters_of(node), record.voters
         keys_before, keys_after = ({voter.key for voter in voters.voters} for voters in (before, after))
         is_upgrade = record.level is not None and not record.is_opening

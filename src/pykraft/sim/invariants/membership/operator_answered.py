@@ -34,9 +34,8 @@ class OperatorsAreAnswered(Invariant):
         """The request is answered."""
         self._asked.pop(asked, None)
 
-    def after_event(self, node: SimulatedNode, now: View) -> None:
+    def after_event(self, node: SimulatedNode, _now: View) -> None:
         """Look for a request to this node that has waited too long."""
-        del now
         if not self._asked:
             return
         bound_us = REQUEST_TIMEOUTS * node.config.raft.request_timeout_ms * US_PER_MS

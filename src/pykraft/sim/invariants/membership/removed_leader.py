@@ -16,9 +16,8 @@ from pykraft.sim.machine.node import SimulatedNode
 class RemovedLeaderResigns(Invariant):
     """No node stays leader when a voter set without it is committed."""
 
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+    def changed(self, node: SimulatedNode, _was: View, now: View) -> None:
         """Check the newest set in the log of a leader."""
-        del was
         if not now.leads or now.high_watermark is None:
             return
         newest = self.facts.members.record_of(node)

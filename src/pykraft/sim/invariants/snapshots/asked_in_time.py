@@ -47,9 +47,8 @@ class SaveIsAskedInTime(Invariant):
         """A new process has a new application."""
         self._given[int(node.node_id)] = _Given()
 
-    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
+    def loaded(self, node: SimulatedNode, _snapshot_id: OffsetAndEpoch) -> None:
         """The application has loaded a snapshot."""
-        del snapshot_id
         self._given[int(node.node_id)].begin_anew()
 
     def reported(self, node: SimulatedNode, text: str) -> None:
