@@ -25,7 +25,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_file_is_named_when_it_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"^--config {tmp_path}/absent: No such file or directory$"):
+    with pytest.raises(
+        UsageError, match=f"^--config {tmp_path}/absent: No such file or directory: give the path of a properties file$"
+    ):
         read_config(tmp_path / "absent")
     with pytest.raises(UsageError, match=f"^--config {tmp_path}: Is a directory$"):
         read_config(tmp_path)

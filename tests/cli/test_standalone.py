@@ -62,7 +62,10 @@ def test_a_wrong_command_line_prints_the_usage(words: list[str], says: str, caps
 
 def test_a_wrong_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(NAME, [str(tmp_path / "absent")]) == 1
-    assert capsys.readouterr().err == f"{NAME}: --config {tmp_path / 'absent'}: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == f"{NAME}: --config {tmp_path / 'absent'}: No such file or directory: give the path of a properties file\n"
+    )
 
 
 @pytest.mark.parametrize("error", [StorageError("disk", "full"), PermissionError(13, "Permission denied")])

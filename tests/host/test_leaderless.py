@@ -107,6 +107,13 @@ def test_bootstrap_servers_are_told_as_such() -> None:
     assert office.look(3_000) == ["no leader for 3 s: bootstrap server node-2:8998: connection refused, for 3 s"]
 
 
+def test_a_node_that_is_no_voter_needs_no_proof() -> None:
+    office = Office()
+    office.report = LeaderlessReport(office.desk.ports, office.config, ReplicaKey(NodeId(9)), office.desk.peers)
+    office.look(0, is_proven=False)
+    assert office.look(3_000, is_proven=False) == ["no leader for 3 s: no other node was asked yet"]
+
+
 def test_of_many_peers_some_are_told() -> None:
     office = Office(voters=13)
     office.look(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -11,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from pykraft.local.ports import HOST, free_ports
-from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, port_of, serve
+from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, port_of, serve, why_not_bound
 from pykraft.types import Endpoint
 from tests.server.station import turns
 
@@ -117,3 +118,32 @@ def test_a_crowd_waits_in_the_queue_and_is_accepted_a_few_in_each_turn() -> None
 
     with asyncio.Runner() as runner:
         runner.run(main())
+
+
+UNBOUND = {
+    "taken": (
+        OSError(errno.EADDRINUSE, "Address already in use (while attempting to bind on address ('127.0.0.1', 1))"),
+        "cannot be bound: address already in use: stop the process that listens there, or take another port",
+    ),
+    "elsewhere": (
+        OSError(errno.EADDRNOTAVAIL, "far has no address"),
+        (
+            "cannot be bound: cannot assign requested address: name an address of this machine, or leave the host "
+            "empty for every interface"
+        ),
+    ),
+    "not allowed": (
+        PermissionError(errno.EACCES, "Permission denied"),
+        "cannot be bound: permission denied: this user may not listen on a port below 1024, so take a higher one",
+    ),
+    "unknown": (
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        ("cannot be bound: name or service not known; correct the host name, or leave it empty for every interface"),
+    ),
+    "something else": (OSError("odd"), "cannot be bound: odd"),
+}
+
+
+@pytest.mark.parametrize(("error", "told"), UNBOUND.values(), ids=UNBOUND)
+def test_an_address_that_cannot_be_bound_is_told_with_what_to_do(error: OSError, told: str) -> None:
+    assert why_not_bound(error) == told

@@ -22,7 +22,7 @@ from pykraft.client.thread import NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.host import Host
-from pykraft.server.binding import listening_sockets, port_of
+from pykraft.server.binding import listening_sockets, port_of, why_not_bound
 from pykraft.types import VoterSet
 
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class Life:
                 self._sockets[name] = listening_sockets(endpoint)
             except OSError as error:
                 self._unbind()
-                raise ConfigError("listeners", f"{name}://{endpoint}", f"cannot be bound: {error}") from error
+                raise ConfigError("listeners", f"{name}://{endpoint}", why_not_bound(error)) from error
         self.config = with_ports(self.config, {name: port_of(sockets) for name, sockets in self._sockets.items()})
 
     async def begin(

@@ -74,7 +74,7 @@ class LeaderlessReport:
             if self._key is not None and status.voters.is_voter(self._key) and len(status.voters) == 1:
                 return [f"this node is the only voter, and {what}: stop it, and see what pykraft verify advises"]
             return [f"this node is {what}, and waits for another voter to lead"]
-        if not status.is_proven:
+        if not status.is_proven and self._key is not None and status.voters.is_voter(self._key):
             return ["this node's directory is unproven, so it does not vote until the other voters have answered"]
         return []
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from pykraft.server.names import in_words
 from pykraft.types import Endpoint
 
 BACKLOG: Final = 100
@@ -23,6 +24,11 @@ BACKLOG: Final = 100
 ACCEPTS_PER_TURN: Final = 10
 """Connections that one turn of asyncio's loop accepts, for each listening socket."""
 _TRIES_MAX: Final = 20
+_REMEDIES: Final = {
+    errno.EADDRINUSE: ": stop the process that listens there, or take another port",
+    errno.EADDRNOTAVAIL: ": name an address of this machine, or leave the host empty for every interface",
+    errno.EACCES: ": this user may not listen on a port below 1024, so take a higher one",
+}
 _ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -67,6 +73,14 @@ async def serve(
     server = await loop.create_server(protocol, sock=listening, ssl=tls, backlog=ACCEPTS_PER_TURN)
     listening.listen(BACKLOG)
     return server
+
+
+def why_not_bound(error: OSError) -> str:
+    """Why an address cannot be bound, and what to do."""
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    if isinstance(error, socket.gaierror):
+        remedy = "; correct the host name, or leave it empty for every interface"
+    return f"cannot be bound: {in_words(error).lower()}{remedy}"
 
 
 def port_of(listening: Sequence[socket.socket]) -> int:
