@@ -260,7 +260,9 @@ def test_a_wildcard_is_bound_but_not_told(host: str) -> None:
     parsed = read(listeners=f"PLAINTEXT://{host}:9092")
     assert parsed.config.listeners.get("PLAINTEXT") == Endpoint(host.strip("[]"), 9_092)
     assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
-    assert parsed.warnings == ("other nodes are told that PLAINTEXT is at localhost:9092; set advertised.listeners",)
+    assert parsed.warnings == (
+        "other nodes will dial localhost:9092 for PLAINTEXT; if that is wrong, set advertised.listeners",
+    )
     assert refused(advertised__listeners=f"PLAINTEXT://{host}:9092").key == "advertised.listeners"
 
 

@@ -45,7 +45,7 @@ from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _UNPROTECTED = "PLAINTEXT"
-_NOT_YET = "TLS, SASL and authorizers are not supported yet, and without them the node does not start"
+_NOT_YET = "TLS, SASL and authorizers are not supported yet, so the node does not start"
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
 _HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
 
@@ -168,7 +168,7 @@ class _Reader:
         return {number.field: self.number(number, getattr(defaults, number.field)) for number in numbers}
 
     def raft_config(self) -> RaftConfig:
-        """``controller.quorum.*``, and whether a leader sends what it has not flushed."""
+        """``controller.quorum.*``, and whether a leader sends records before it has flushed them."""
         send = self.one_of("pykraft.leader.send", ("written", "flushed"), "written")
         auto_join = self.one_of("controller.quorum.auto.join.enable", ("false", "true"), "false")
         defaults = replace(KAFKAS_RAFT, leader_send_flushed_only=send == "flushed", auto_join=auto_join == "true")
@@ -265,7 +265,9 @@ class _Reader:
             endpoint = own.get(name) or bound
             if endpoint.host in _WILDCARDS:
                 endpoint = replace(endpoint, host="localhost")
-                self._warnings.append(f"other nodes are told that {name} is at {endpoint}; set advertised.listeners")
+                self._warnings.append(
+                    f"other nodes will dial {endpoint} for {name}; if that is wrong, set advertised.listeners"
+                )
             told.append((name, endpoint))
         return Listeners(tuple(told))
 
@@ -275,7 +277,7 @@ class _Reader:
         for item in self._items(key):
             node_id, separator, address = item.partition("@")
             if not separator or not re.fullmatch("[0-9]{1,10}", node_id) or int(node_id) > INT32_MAX:
-                raise ConfigError(key, item, "voters are id@host:port with an id from 0 on, separated by commas")
+                raise ConfigError(key, item, "voters are id@host:port with an id of 0 or more, separated by commas")
             listeners = Listeners(((listener, _reachable(key, item, address)),))
             voters.append(Voter(key=ReplicaKey(NodeId(int(node_id))), listeners=listeners))
         return VoterSet.of(voters)

@@ -45,7 +45,7 @@ def test_a_passed_limit_is_a_failure() -> None:
     large = replace(GOOD, joiner_memory_mib=150.0, during_ms={"p50": 10.0, "p99": 61.0})
     assert failures(large) == [
         "the new node used 150 MiB",
-        "the slowest percent of commits took 3.05 times as long during the download",
+        "the p99 commit latency was 3.05 times as high during the download",
     ]
 
 

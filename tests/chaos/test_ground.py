@@ -20,7 +20,7 @@ from pykraft.properties_format import parse_properties
         ({"nodes": 2}, "--nodes 2: give 3 to 9"),
         ({"nodes": 10}, "--nodes 10: give 3 to 9"),
         ({"seconds": 0}, "--minutes: give more than 0"),
-        ({"kinds": ()}, "all kinds of faults are left out"),
+        ({"kinds": ()}, "--only and --without leave no kind of fault"),
     ],
 )
 def test_wrong_options_are_refused(wrong: Mapping[str, Any], problem: str) -> None:

@@ -39,7 +39,7 @@ def test_an_episode_is_done_told_and_checked(tmp_path: Path) -> None:
     assert {fault.kind for fault in heard.faults} == {"kill"}
     assert all(0 < fault.pause_ms < 60_000 for fault in heard.faults)
     assert heard.passed[0] == "starting the nodes"
-    assert heard.passed[-2:] == ["healing everything", "stopping the load, comparing the logs"]
+    assert heard.passed[-2:] == ["ending all faults", "stopping the load, comparing the logs"]
     assert outcome.elections >= 1
     assert outcome.memory_max_bytes > 10_000_000
 

@@ -168,7 +168,7 @@ def test_a_failure_keeps_the_files_and_says_how_to_do_it_again(
     assert (home / "journal.jsonl").exists()
     again = "pykraft chaos --seed 5 --minutes 1.5 --nodes 3 --quorum static --throughput 500 --record-size 100"
     assert said[1:] == [
-        f"to repeat the same faults, at other moments: {again} --episodes 9 --only kill,wipe",
+        f"to repeat the same faults, with different timing: {again} --episodes 9 --only kill,wipe",
         f"logs, journal and the nodes' output are in {home}",
         "pykraft: node 2 ended with 1",
     ]

@@ -106,5 +106,5 @@ def test_files_are_removed_only_after_a_yes(tmp_path: Path, monkeypatch: pytest.
     assert invoke(*where).stdout == f"no node was running; the files stay in {tmp_path}\n"
     done = invoke(*where, "--delete", "--yes")
     assert done.stdout == f"stopped 1 node; removed the files in {tmp_path}\n"
-    assert done.stderr == f"pykraft: kept what pykraft did not make: {tmp_path / 'mine'}\n"
+    assert done.stderr == f"pykraft: kept files that pykraft did not create: {tmp_path / 'mine'}\n"
     assert calls == [False, True]

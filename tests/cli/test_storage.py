@@ -76,9 +76,9 @@ def test_formatting_twice_is_refused_or_ignored(config: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--standalone"], "--standalone makes a dynamic quorum, but controller.quorum.voters names static voters"),
-        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers makes a dynamic quorum"),
-        (["-N"], "--no-initial-controllers makes a dynamic quorum"),
+        (["--standalone"], "--standalone starts a dynamic quorum, but controller.quorum.voters names static voters"),
+        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers starts a dynamic quorum"),
+        (["-N"], "--no-initial-controllers starts a dynamic quorum"),
         (["-s", "-N"], "--standalone and --no-initial-controllers: give one of them"),
         (["--replica-directory-id", "short"], "--replica-directory-id 'short' is not a Kafka UUID"),
         (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "the 100 lowest ids are reserved"),
@@ -160,7 +160,7 @@ def test_a_dynamic_quorum_is_formatted_with_its_first_voters(
         (f"1@:9093:{DIRECTORY_ID}", "does not have the form"),
         (f"1@::1:9093:{DIRECTORY_ID}", "does not have the form"),
         ("1@h:9093:short", "does not have the form"),
-        (f"1@h:99999:{DIRECTORY_ID}", "port that nobody can dial (1 to 65535)"),
+        (f"1@h:99999:{DIRECTORY_ID}", "port that cannot be dialed (ports are 1 to 65535)"),
         (f"9999999999@h:1:{DIRECTORY_ID}", "an id above"),
         ("1@h:9093:AAAAAAAAAAAAAAAAAAAAAQ", "Kafka reserves"),
         (f"1@h:1:{DIRECTORY_ID},1@h:2:{OTHER_ID}", "id 1 is given twice"),

@@ -293,7 +293,7 @@ def test_a_call_cannot_wait_for_what_comes_after_it(tmp_path: Path) -> None:
         node = Node(alone(tmp_path), text_serde)
 
         async def act(node: Node[str]) -> None:
-            with pytest.raises(UsageError, match="cannot wait for what this listener is given after it"):
+            with pytest.raises(UsageError, match="cannot wait for a later call of the same listener"):
                 await node.wait_applied(listener, 100)
 
         listener = Acting(node, act)

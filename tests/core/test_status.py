@@ -40,7 +40,7 @@ def test_a_leader_that_resigned_does_not_serve() -> None:
 def test_no_reader_sees_half_a_step() -> None:
     """Another thread may read at any call within a step: it sees the status before the step, or the one after it.
 
-    The state itself is half changed on the way: the replica leads already, and its log lacks the first batch.
+    The state itself is half changed on the way: the replica already leads, and its log lacks the first batch.
     """
     made = raft(voters=voter_set(1))
     read: list[Status] = []

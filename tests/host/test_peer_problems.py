@@ -47,7 +47,7 @@ PROBLEMS: dict[str, tuple[Response, str | None]] = {
     ),
     "another node": (
         voted(error=ErrorCode.INVALID_VOTER_KEY),
-        "it is not the voter that this node takes it for: its node.id or directory.id is another one",
+        "it is not the voter that this node expects: its node.id or directory.id is another one",
     ),
     "other voters": (
         voted(error=INCONSISTENT_VOTER_SET),

@@ -74,7 +74,11 @@ def test_a_dynamic_quorum_takes_further_nodes(children: Children, tmp_path: Path
     ("statuses", "problems", "told"),
     [
         ({1: 0, 2: 1, 3: 0}, (), r"a status other than 0: \{2: 1\}"),
-        ({1: 0, 2: 0, 3: 0}, ("a record is missing",), "the log is not what was acknowledged: .*a record is missing"),
+        (
+            {1: 0, 2: 0, 3: 0},
+            ("a record is missing",),
+            "the log differs from what was acknowledged: .*a record is missing",
+        ),
     ],
 )
 def test_a_quorum_finishes_well_or_says_why_not(

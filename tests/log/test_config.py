@@ -32,5 +32,5 @@ def test_the_defaults_are_kafkas() -> None:
     ],
 )
 def test_a_value_out_of_range_is_refused_by_its_key(field: str, value: int, key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"property {key} = {value}: allowed are"):
+    with pytest.raises(ConfigError, match=rf"property {key} = {value}: must be a whole number of "):
         LogConfig(**{field: value})

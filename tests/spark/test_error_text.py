@@ -28,7 +28,7 @@ DAMAGE = CorruptionError("n1/0.log", position=70, expected="a valid batch", foun
     [
         (DAMAGE, CorruptionError),
         (CorruptionError("a: b", position=0, expected="x", found="y"), CorruptionError),
-        (StorageError("n1", "has no segments any more"), StorageError),
+        (StorageError("n1", "no longer has any segments"), StorageError),
         (ForeignDirectoryError("n1", "is another's"), StorageError),
         (UsageError("the option rows = 'x'"), UsageError),
         (QuorumUnavailableError("nobody answers"), PykraftError),

@@ -108,7 +108,7 @@ def test_offsets_of_a_replica_that_is_not_there_are_refused(tmp_path: Path) -> N
 
 def test_other_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
-    with pytest.raises(PySparkException, match=r"columns of its own: leave \.schema"):
+    with pytest.raises(PySparkException, match=r"defines its own columns: leave out \.schema"):
         spark.read.format("pykraft").schema("a int").load(str(tmp_path)).count()
 
 

@@ -100,7 +100,7 @@ def failures(joined: Joined) -> list[str]:
     memory = {"the new node": joined.joiner_memory_mib, "the leader": joined.leader_memory_mib}
     found = [f"{who} used {mib:.0f} MiB" for who, mib in memory.items() if mib >= MEMORY_MIB_END]
     if joined.slowdown > SLOWDOWN_MAX:
-        found.append(f"the slowest percent of commits took {joined.slowdown:.2f} times as long during the download")
+        found.append(f"the p99 commit latency was {joined.slowdown:.2f} times as high during the download")
     return found
 
 

@@ -82,7 +82,7 @@ class Race:
                 continue
 
             def is_sustained(rate: int, contender: Contender = contender) -> bool:
-                return self._try(contender, folder, task, rate, "searching for its rate").sustains(rate)
+                return self._try(contender, folder, task, rate, "searching for its highest rate").sustains(rate)
 
             start = max(1, min(FIRST_RATE_MAX, FIRST_RATE_BYTES_PER_S // task.record_size_bytes))
             rate = highest_sustained(is_sustained, start)

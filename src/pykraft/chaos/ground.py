@@ -61,7 +61,7 @@ class ChaosOptions:
         if self.kafka is not None and self.is_dynamic:
             raise UsageError("--java: Kafka's TestRaftServer has static voters only")
         if not self.kinds:
-            raise UsageError("all kinds of faults are left out")
+            raise UsageError("--only and --without leave no kind of fault")
 
     def plan(self) -> Iterator[Episode]:
         """All episodes; the run takes as many as fit into its time."""

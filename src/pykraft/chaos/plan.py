@@ -37,18 +37,18 @@ class FaultKind(Enum):
 
 MEANINGS: Final = {
     FaultKind.KILL: "kill -9 a node and restart it later",
-    FaultKind.STOP: "SIGTERM to a node, and a restart once it has ended",
-    FaultKind.RESTART_ALL: "kill -9 all nodes at once and restart all at once",
+    FaultKind.STOP: "SIGTERM a node and restart it once it has ended",
+    FaultKind.RESTART_ALL: "kill -9 all nodes at once, then restart them all at once",
     FaultKind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
     FaultKind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
     FaultKind.FULL_DISK: "the node's file system is full (ENOSPC), and later has room again",
     FaultKind.SLOW_LINK: "all traffic of a node is throttled and delayed",
-    FaultKind.RESETS: "connections from and to a node are reset within frames",
+    FaultKind.RESETS: "connections of a node are reset in the middle of a frame",
     FaultKind.ONE_WAY_CUT: "what a node sends, or what others send to it, does not arrive",
     FaultKind.PARTITION: "a node is cut off in both directions",
     FaultKind.WIPE: "kill -9 a node and restart it at once with an empty directory",
-    FaultKind.WIPE_AND_LAG: "as wipe, while other nodes lag behind and those with everything are down",
-    FaultKind.SILENT_READER: "clients request the whole log again and again and read no answer",
+    FaultKind.WIPE_AND_LAG: "like wipe, while other nodes lag behind and those with the whole log are down",
+    FaultKind.SILENT_READER: "clients keep requesting the whole log and never read an answer",
     FaultKind.FEW_DESCRIPTORS: "restart the node with ulimit -n 256 and open 400 silent connections",
 }
 ALONE: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})

@@ -117,7 +117,7 @@ class _Run:
         for each in sorted(begun, key=lambda each: each.ends_s):
             self._pass_until(each.ends_s)
             each.undo()
-        self._tell("healing everything")
+        self._tell("ending all faults")
         self._note_memory()
         self._faults.heal()
         self._wait_until_it_works()

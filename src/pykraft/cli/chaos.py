@@ -146,7 +146,7 @@ def _run(options: ChaosOptions, folder: Path) -> ChaosOutcome:
         if not isinstance(error, Exception) or isinstance(error, UsageError):
             return False
         if isinstance(error, LocalQuorumError):
-            console.print(f"to repeat the same faults, at other moments: {_again(options)}", soft_wrap=True)
+            console.print(f"to repeat the same faults, with different timing: {_again(options)}", soft_wrap=True)
         console.print(f"logs, journal and the nodes' output are in {home}", markup=False, soft_wrap=True)
         return True
 

@@ -74,12 +74,12 @@ def initial_voters(
         raise UsageError(f"{' and '.join(named)}: give one of them")
     if len(config.voters):
         if named:
-            raise UsageError(f"{named[0]} makes a dynamic quorum, but controller.quorum.voters names static voters")
+            raise UsageError(f"{named[0]} starts a dynamic quorum, but controller.quorum.voters names static voters")
         return Initial(kraft_version=0, kind="metadata", voters=None, directory_id=directory_id)
     if not named:
         raise UsageError(
             "controller.quorum.voters is not given, so the quorum is dynamic: give --standalone, --initial-controllers "
-            "with the same list on each of its nodes, or --no-initial-controllers for a node that joins"
+            "with the same list on each node, or --no-initial-controllers for a node that joins later"
         )
     if not config.may_vote and not joins:
         raise UsageError(
@@ -99,7 +99,9 @@ def initial_voters(
     voters = parse_controllers(controllers, config.default_listener)
     listed = voters.get(config.node_id)
     if listed is None:
-        raise UsageError(f"--initial-controllers does not name node.id {config.node_id}; such a node joins later")
+        raise UsageError(
+            f"--initial-controllers does not name node.id {config.node_id}; to join later give --no-initial-controllers"
+        )
     if directory_id not in (None, listed.key.directory_id):
         raise UsageError("--replica-directory-id is not the one that --initial-controllers gives for this node")
     return Initial(kraft_version=1, kind="dynamic metadata voter", voters=voters, directory_id=listed.key.directory_id)
@@ -115,7 +117,7 @@ def parse_controllers(text: str, listener: str) -> VoterSet:
         node_id, port, directory = int(match[1]), int(match[3]), uuid_parse(match[4])
         endpoint = Endpoint(match[2].strip("[]"), port)
         if node_id > _ID_MAX or not endpoint.can_be_dialed:
-            problem = f"an id above {_ID_MAX}, or a host or port that nobody can dial (1 to {PORT_MAX})"
+            problem = f"an id above {_ID_MAX}, or a host or port that cannot be dialed (ports are 1 to {PORT_MAX})"
             raise UsageError(f"--initial-controllers: {entry!r} has {problem}")
         if is_reserved(directory):
             raise UsageError(f"--initial-controllers: {entry!r} has a directory id that Kafka reserves")

@@ -103,13 +103,13 @@ def down(*, path: Path, delete: bool, yes: bool) -> None:
     if delete and not yes:
         QuorumFolder.read(path)
         if not sys.stdin.isatty():
-            raise UsageError("--delete asks on a terminal: give --yes, too, where there is none")
+            raise UsageError("--delete asks for confirmation on a terminal: without one, give --yes, too")
         click.confirm(f"Stop the quorum in {path} and remove all its records?", abort=True)
     count, left = take_down(path, delete=delete, tell=_warn)
     stopped = f"stopped {counted(count, 'node')}" if count else "no node was running"
     click.echo(f"{stopped}; " + (f"removed the files in {path}" if delete else f"the files stay in {path}"))
     if left:
-        _warn(f"kept what pykraft did not make: {', '.join(map(str, left))}")
+        _warn(f"kept files that pykraft did not create: {', '.join(map(str, left))}")
 
 
 def headline(found: LocalQuorum) -> str:

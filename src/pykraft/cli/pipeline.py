@@ -194,7 +194,7 @@ def _print_report(found: PipelineReport) -> None:
         "offsets": f"{found.first_offset} to {found.last_offset}",
         "damaged places": f"{found.corrupt:,}",
         "seconds with records": f"{seconds:,}",
-        "records per such second": f"{found.records / max(1, seconds):,.0f}",
+        "records per second with records": f"{found.records / max(1, seconds):,.0f}",
     }
     print_table(name, ("what", "value"), list(totals.items()))
     heads = ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms")

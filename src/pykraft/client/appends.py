@@ -26,7 +26,7 @@ async def append_and_commit(life: Life, values: Sequence[bytes], epoch: Epoch | 
         own = host.status.epoch if epoch is None else epoch
         host.propose(values, epoch=own, now=now(), on_outcome=answer)
 
-    outcome: ProposalOutcome = await life.ask(act, doubt="the records may be in the log, or not")
+    outcome: ProposalOutcome = await life.ask(act, doubt="the records may or may not be in the log")
     match outcome:
         case Committed():
             return outcome

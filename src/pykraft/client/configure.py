@@ -110,7 +110,7 @@ def _mapping(addresses: object) -> dict[int, str]:
 
 def _node_id(key: str, node_id: int) -> NodeId:
     if type(node_id) is not int or not 0 <= node_id < 2**31:
-        raise ConfigError(key, node_id, "a node's id is a whole number from 0 on")
+        raise ConfigError(key, node_id, "a node id is a whole number of 0 or more")
     return NodeId(node_id)
 
 

@@ -195,7 +195,7 @@ class Node(Generic[T]):
         ``timeout_ms``, this node continues to lead.
 
         Errors: NotLeaderError; RefusedError says why it did not begin, or who leads instead; OutcomeUnknownError when
-        this node ended meanwhile: the voter may lead, or not; NotRunningError; UsageError.
+        this node ended meanwhile: the voter may or may not lead; NotRunningError; UsageError.
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
@@ -205,7 +205,7 @@ class Node(Generic[T]):
                 target_id, epoch=host.status.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer
             )
 
-        await self._life.ask(act, doubt=f"node {to} may lead, or not")
+        await self._life.ask(act, doubt=f"node {to} may or may not lead")
 
     async def create_snapshot(self, offset: int, epoch: int) -> Snapshot[T] | None:
         """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.

@@ -66,7 +66,7 @@ class Snapshot(Generic[T]):
 
         Errors: as `append`; OutcomeUnknownError when the node ended meanwhile: the snapshot may count.
         """
-        doubt = f"the snapshot at offset {self.snapshot_id.offset} may count, or not"
+        doubt = f"the snapshot at offset {self.snapshot_id.offset} may or may not count"
         size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer), doubt=doubt)
         self.is_frozen = True
         return size_bytes

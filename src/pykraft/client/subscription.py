@@ -166,7 +166,7 @@ class Subscription(Generic[T]):
         if self._applied_end_offset >= end_offset:
             return True
         if asyncio.current_task() is self.task:
-            raise UsageError("a call of a listener cannot wait for what this listener is given after it")
+            raise UsageError("a method of a listener cannot wait for a later call of the same listener")
         if self.task is None or self.task.done():
             return False
         reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -226,7 +226,7 @@ class RemoveVoterRequest:
     voter: ReplicaKey
 
 
-MAY_BE_MADE_YET: Final = "may be made yet"
+MAY_BE_MADE_YET: Final = "may still take effect"
 """Appears in error texts when the outcome is open: the change was started and may still commit."""
 
 

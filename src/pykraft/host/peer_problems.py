@@ -48,7 +48,7 @@ def problem_in(message: Response, context: RpcContext) -> str | None:
     if message.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
         return f"it belongs to another cluster than this node, whose cluster.id is {context.cluster_id}"
     if message.error == ErrorCode.INVALID_VOTER_KEY:
-        return "it is not the voter that this node takes it for: its node.id or directory.id is another one"
+        return "it is not the voter that this node expects: its node.id or directory.id is another one"
     if message.error == INCONSISTENT_VOTER_SET:
         return "this node is not among its voters (INCONSISTENT_VOTER_SET): compare controller.quorum.voters"
     if isinstance(message, FetchResponse) and message.error in _OF_ANOTHER_LEADER:

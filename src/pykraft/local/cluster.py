@@ -282,7 +282,7 @@ class Cluster:
             raise LocalQuorumError(f"nodes ended with a status other than 0: {failed}")
         verdict = self.check(caught_up_offset=end_offset)
         if not verdict.is_clean:
-            raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
+            raise LocalQuorumError(f"the log differs from what was acknowledged: {verdict}")
         return verdict
 
     def check(self, *, caught_up_offset: int) -> JournalVerdict:
@@ -292,7 +292,7 @@ class Cluster:
         for records that are too small to carry their identity.
         """
         if self._record_size_bytes < TELLING_SIZE_BYTES_MIN:
-            needs = f"records of at least {TELLING_SIZE_BYTES_MIN} bytes say which they are"
+            needs = f"records of at least {TELLING_SIZE_BYTES_MIN} bytes can be told apart"
             raise UsageError(f"a log of records of {self._record_size_bytes} bytes cannot be checked: {needs}")
         streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.replicas.items()}
         require_identical(streams, end_offset=caught_up_offset)

@@ -24,7 +24,7 @@ class LogConfig:
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
     """``metadata.log.segment.ms``: the log rolls when the batch timestamps of a segment span more than this."""
     index_interval_bytes: int = 4096
-    """``index.interval.bytes``: bytes of log between two index entries."""
+    """``index.interval.bytes``: bytes of the log between two index entries."""
     index_size_bytes_max: int = 10 * 1024 * 1024
     """``segment.index.bytes``: preallocated size of the active segment's index files; a full index rolls the log."""
 
@@ -36,4 +36,4 @@ class LogConfig:
             ("segment.index.bytes", self.index_size_bytes_max, 24),
         ):
             if not least <= value <= (2**63 - 1 if key.endswith(".ms") else INT32_MAX):
-                raise ConfigError(key, value, f"allowed are whole numbers from {least} on")
+                raise ConfigError(key, value, f"must be a whole number of {least} or more")

@@ -77,7 +77,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         Errors: UsageError for voters without kraft.version 1, because the configuration has them then; StorageError.
         """
         if kraft_version == 0 and voters is not None:
-            raise UsageError("a snapshot of kraft.version 0 holds no voters: they stand in the configuration")
+            raise UsageError("a snapshot of kraft.version 0 holds no voters: they are in the configuration")
         super().__init__(snapshot_id)
         self._serializer = serializer
         self._timestamp_ms = last_contained_log_timestamp

@@ -86,7 +86,7 @@ class PykraftDataSource(DataSource):
         wanted = BATCHES if options.rows == "batches" else RECORDS
         if schema.names != wanted.names:
             raise UsageError(
-                "the source pykraft has columns of its own: leave .schema(…) out, and .select(…) those that you want"
+                "the source pykraft defines its own columns: leave out .schema(…), and .select(…) what you want"
             )
         return options
 

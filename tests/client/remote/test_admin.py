@@ -293,8 +293,11 @@ def with_changes(script: Script, main: Callable[[Three], Awaitable[None]]) -> No
 IN_DOUBT: dict[str, Script] = {
     "the answer is lost": lambda _: HANG_UP,
     "no answer": lambda _: SILENCE,
-    "the leader resigned": lambda _: {"error_code": 6, "error_message": "leads no more; the change may be made yet"},
-    "not in time": lambda _: {"error_code": 7, "error_message": "not committed in time; it may be made yet"},
+    "the leader resigned": lambda _: {
+        "error_code": 6,
+        "error_message": "leads no more; the change may still take effect",
+    },
+    "not in time": lambda _: {"error_code": 7, "error_message": "not committed in time; it may still take effect"},
 }
 
 
@@ -302,7 +305,9 @@ IN_DOUBT: dict[str, Script] = {
 def test_a_change_that_may_be_made_yet_is_no_refusal(script: Script) -> None:
     async def main(three: Three) -> None:
         async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
-            with pytest.raises(OutcomeUnknownError, match="transferring the leadership to node 3 may be made yet"):
+            with pytest.raises(
+                OutcomeUnknownError, match="transferring the leadership to node 3 may still take effect"
+            ):
                 await admin.transfer_leadership(3, timeout_ms=0)
 
     with_changes(script, main)

@@ -121,8 +121,7 @@ def test_a_pause_is_told() -> None:
     rising(made, 9, FREE_RAISES)
     found = ask(made, vote(epoch=made.epoch + 1, candidate=9), now=later(9))
     assert (
-        "such as node 9, raised the epoch again, to 9, and did not win: not heard for 2000 ms"
-        in only(found, Report).text
+        "such as node 9, raised the epoch again, to 9, and did not win: ignored for 2000 ms" in only(found, Report).text
     )
     rising(made, 3, FREE_RAISES)
     found = ask(made, vote(epoch=made.epoch + 1), now=later(9))

@@ -152,7 +152,7 @@ def test_what_was_accepted_is_appended_whatever_it_waited_for() -> None:
 @pytest.mark.parametrize(
     ("message", "error", "text"),
     [
-        (request(1), ErrorCode.ELECTION_NOT_NEEDED, "node 1 leads already"),
+        (request(1), ErrorCode.ELECTION_NOT_NEEDED, "node 1 already leads"),
         (request(4), ErrorCode.VOTER_NOT_FOUND, "node 4 only observes; the voters are 1, 2, 3"),
         (request(9), ErrorCode.VOTER_NOT_FOUND, "node 9 is not known; the voters are 1, 2, 3"),
         (request(-1), ErrorCode.VOTER_NOT_FOUND, "node -1 is not known; the voters are 1, 2, 3"),
@@ -283,7 +283,7 @@ def test_nobody_in_time_is_an_answer_too() -> None:
     error, text = told(acted(made, outcome_ms))
     assert (error, text) == (
         ErrorCode.REQUEST_TIMED_OUT,
-        "this node has resigned and knows no new leader: the transfer may be made yet",
+        "this node has resigned and knows no new leader: the transfer may still take effect",
     )
 
 

@@ -51,7 +51,7 @@ def dirt_behind(path: Path) -> None:
         (".index", rewrite(OFFSET_ENTRY, lambda entries: entries.reverse()), "an entry above"),
         (".index", rewrite(OFFSET_ENTRY, shift(-1, 100, 1_000_000)), "below the end of the log"),
         (".index", cut, "whole entries of 8 bytes"),
-        (".index", dirt_behind, "zeros behind the last entry"),
+        (".index", dirt_behind, "zeros after the last entry"),
         (".timeindex", rewrite(TIME_ENTRY, shift(1, 0, 1)), "a batch that ends with offset"),
         (".timeindex", rewrite(TIME_ENTRY, shift(1, 1, 0)), "its largest timestamp"),
         (".timeindex", rewrite(TIME_ENTRY, lambda entries: entries.reverse()), "an entry above"),

@@ -238,7 +238,7 @@ def test_a_segment_that_was_not_read_yet_and_vanished_is_told(folder: Path) -> N
     write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
     old.unlink()
     for one in (made, reader(folder)):
-        with pytest.raises(UsageError, match="offset 2 is not there any more, the log begins at 6"):
+        with pytest.raises(UsageError, match="offset 2 is no longer there, the log begins at 6"):
             one.latestOffset(end, ReadAllAvailable())
 
 

@@ -59,7 +59,7 @@ def test_an_empty_log_is_nothing(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_segments_has_no_start(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="has no segments any more"):
+    with pytest.raises(StorageError, match="no longer has any segments"):
         replica(tmp_path).start()
     with pytest.raises(StorageError):
         replica(tmp_path / "absent" / "p-0" / "file").start()
@@ -150,7 +150,7 @@ def test_the_offset_index_leads_to_a_batch_only_when_it_is_right(tmp_path: Path)
 
 def test_an_offset_that_is_gone_is_refused_and_one_that_is_not_there_yet_is_the_end(tmp_path: Path) -> None:
     write_segment(tmp_path, BATCHES[2], base_offset=4)
-    with pytest.raises(UsageError, match="offset 3 is not there any more, the log begins at 4"):
+    with pytest.raises(UsageError, match="offset 3 is no longer there, the log begins at 4"):
         replica(tmp_path).seek(Offset(3))
     assert replica(tmp_path).seek(Offset(99)).offset == 6
 

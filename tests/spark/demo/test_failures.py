@@ -30,8 +30,8 @@ def test_a_full_disk_is_told_with_its_folder() -> None:
 
 def test_a_process_that_ended_is_told_with_what_it_said_last() -> None:
     error = ended(FOLDER, process("12:00 INFO it serves\npykraft: one\npykraft: the port is taken\n"))
-    assert str(error) == "node 2 ended by itself, with status 3: the port is taken"
-    assert str(ended(FOLDER, process("Killed"))) == "node 2 ended by itself, with status 3"
+    assert str(error) == "node 2 ended on its own with status 3: the port is taken"
+    assert str(ended(FOLDER, process("Killed"))) == "node 2 ended on its own with status 3"
 
 
 def test_a_process_that_had_no_room_is_a_full_disk() -> None:

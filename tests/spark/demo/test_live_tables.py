@@ -114,7 +114,7 @@ def test_a_session_that_does_not_come_is_told(
 def test_a_process_that_ended_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tables, jvm = made(monkeypatch, tmp_path, LocalQuorumError("later"))
     jvm.process.status = -9
-    with pytest.raises(LocalQuorumError, match="Spark ended by itself, with status -9"):
+    with pytest.raises(LocalQuorumError, match="Spark ended on its own with status -9"):
         tables.check()
 
 

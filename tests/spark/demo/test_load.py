@@ -26,7 +26,7 @@ def load(children: Children, folder: Path, options: DemoOptions, told: Lines) ->
 def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
     given, _ = load(children, tmp_path, ALONE, told)
     given.cluster.nodes[1].process.kill()
-    with pytest.raises(LocalQuorumError, match="node 1 ended by itself, with status -9"):
+    with pytest.raises(LocalQuorumError, match="node 1 ended on its own with status -9"):
         given.run()
 
 

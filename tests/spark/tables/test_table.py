@@ -132,7 +132,7 @@ def test_other_columns_are_refused(tables: Tables, spark: SparkSession) -> None:
 
 
 def test_a_table_that_is_not_there_is_told(tables: Tables, spark: SparkSession) -> None:
-    with pytest.raises(UsageError, match=r"there is no table t; pykraft pipeline run makes it"):
+    with pytest.raises(UsageError, match=r"there is no table t; pykraft pipeline run creates it"):
         tables.read(spark, "t")
 
 

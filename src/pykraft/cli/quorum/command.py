@@ -81,7 +81,7 @@ def describe(
     if human_readable and not replication:
         raise UsageError("--human-readable needs --replication")
     if human_readable and as_json:
-        raise UsageError("--human-readable is for people, --json for programs: give one of them")
+        raise UsageError("--human-readable and --json: give one of them")
     if watch_s is not None and (status or replication):
         raise UsageError("--watch shows all of the quorum: give it without --status and --replication")
     options = joined(before, after)

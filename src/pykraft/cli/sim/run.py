@@ -130,7 +130,7 @@ def _again(row: Row, choice: Choice) -> Failure:
     result = simulate(row["seed"], scenario=choice.scenario)
     if not isinstance(result, Failure):
         raise UsageError(
-            f"seed {row['seed']} failed elsewhere with {row['reason']}, but passes here: does the code differ?"
+            f"seed {row['seed']} failed elsewhere with {row['reason']}, but passes here: is it the same code?"
         )
     return result
 

@@ -118,7 +118,7 @@ class Admin:
         Errors: UsageError for an empty list.
         """
         if not bootstrap:
-            raise UsageError("a quorum is found by at least one of its nodes: the bootstrap list is empty")
+            raise UsageError("the bootstrap list is empty: give at least one node of the quorum")
         self._nodes = list(dict.fromkeys(bootstrap))
         self._kind = kind
         self._cluster_id = cluster_id
@@ -250,7 +250,7 @@ class Admin:
                     # Once our own time is over every request fails; do not overwrite the real problem with that.
                     if node not in problems or loop.time() < self._deadline_s:
                         problems[node] = (
-                            error.problem if error.endpoint == node else f"names a leader that fails: {error}"
+                            error.problem if error.endpoint == node else f"names a leader that does not work: {error}"
                         )
                     # 3. Ask this node last in the next round, also if only the leader that it named failed.
                     self._nodes.remove(node)
@@ -331,7 +331,7 @@ class Admin:
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
-                doubts.append(f"{leader}: it no longer leads, and had begun")
+                doubts.append(f"{leader}: it stopped leading after it had begun")
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")

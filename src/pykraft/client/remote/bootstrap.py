@@ -28,7 +28,7 @@ def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
     if not endpoints:
         raise UsageError(f"{option} {text!r}: give at least one host:port")
     if len(endpoints) > ENDPOINTS_MAX:
-        raise UsageError(f"{option}: {len(endpoints)} nodes, at most {ENDPOINTS_MAX} are asked; a few are enough")
+        raise UsageError(f"{option}: {len(endpoints)} nodes, at most {ENDPOINTS_MAX} are contacted; a few are enough")
     return tuple(dict.fromkeys(endpoints))
 
 

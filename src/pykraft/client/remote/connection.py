@@ -165,7 +165,7 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
             async with asyncio.timeout(share_s):
                 reader, writer = await asyncio.open_connection(address, endpoint.port)
         except TimeoutError:
-            problem = f"nothing accepts a connection there within {timeout_ms} ms"
+            problem = f"nothing accepted a connection within {timeout_ms} ms"
         except OSError as error:
             problem = f"cannot connect ({in_words(error)})"
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address

@@ -104,7 +104,7 @@ class Observer:
         Errors: UsageError for an empty list or a negative offset.
         """
         if not bootstrap or not topics:
-            raise UsageError("a quorum is found by at least one of its nodes and its topic: a list is empty")
+            raise UsageError("a list is empty: give at least one node of the quorum, and its topic")
         if not isinstance(start, Start) and start < 0:
             raise UsageError(f"offset {start}: offsets begin at 0")
         self._start = start

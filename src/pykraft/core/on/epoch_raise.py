@@ -40,7 +40,7 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
     budget.keep(replica.voters.ids)
     if wait_ms:
         who = f"voter {sender_id}" if is_voter else f"senders that are not voters, such as node {sender_id},"
-        text = f"{who} raised the epoch again, to {epoch}, and did not win: not heard for {wait_ms} ms"
+        text = f"{who} raised the epoch again, to {epoch}, and did not win: ignored for {wait_ms} ms"
         replica.outbox.add(Report(text=text))
     return True
 

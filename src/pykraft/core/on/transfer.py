@@ -151,7 +151,7 @@ def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant)
     if not 0 <= timeout_ms <= TRANSFER_TIMEOUT_MS_MAX:
         return ErrorCode.INVALID_REQUEST, f"a leader waits 0 to {TRANSFER_TIMEOUT_MS_MAX} ms, not {timeout_ms}"
     if target_id == replica.local.id:
-        return ErrorCode.ELECTION_NOT_NEEDED, f"node {target_id} leads already"
+        return ErrorCode.ELECTION_NOT_NEEDED, f"node {target_id} already leads"
     if replica.voters.get(target_id) is None:
         voters = ", ".join(map(str, replica.voters.ids))
         observes = any(seen.key.id == target_id for seen in leader.progress.observers(now))

@@ -60,7 +60,7 @@ def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:
             fetch(fresh)
             problem = _difference(expected, sums_of(fresh))
             if problem:
-                raise KafkaUnavailableError(f"Maven did not bring the jars that {locked.name} lists: {problem}")
+                raise KafkaUnavailableError(f"Maven did not download the jars that {locked.name} lists: {problem}")
             shutil.rmtree(folder, ignore_errors=True)
             fresh.rename(folder)
     return folder

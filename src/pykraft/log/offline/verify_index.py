@@ -96,7 +96,7 @@ class _IndexCheck:
             rest = self._file.pread(min(ZEROS_SIZE_BYTES, size_bytes - start), start).lstrip(b"\0")
             if rest:
                 self.at = min(start + ZEROS_SIZE_BYTES, size_bytes) - len(rest)
-                self.damage("zeros behind the last entry", f"{rest[:8].hex(' ')}")
+                self.damage("zeros after the last entry", f"{rest[:8].hex(' ')}")
                 return
 
     def damage(self, expected: str, found: str) -> None:

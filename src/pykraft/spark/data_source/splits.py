@@ -267,7 +267,7 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
 def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:
     return UsageError(
         f"{split.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
-        "was cut back and written anew. What a replica has not committed may go. Read a live quorum with the option "
+        "was cut back and rewritten. A replica may lose what it has not committed. Read a live quorum with the option "
         "bootstrap.controllers, or ask again; a stream needs another checkpoint"
     )
 

@@ -75,7 +75,7 @@ class ReplicaLog:
         """The current first batch. Errors: StorageError if there is no segment."""
         segments = self.segments()
         if not segments:
-            raise StorageError(self.directory, "has no segments any more")
+            raise StorageError(self.directory, "no longer has any segments")
         return Cursor(offset=base_offset_of(segments[0]), segment=segments[0])
 
     def seek(self, offset: Offset) -> Cursor:
@@ -86,7 +86,7 @@ class ReplicaLog:
         start = self.start()
         if offset < start.offset:
             begin = f"the log begins at {start.offset}"
-            raise UsageError(f"{self.directory}: offset {offset} is not there any more, {begin}")
+            raise UsageError(f"{self.directory}: offset {offset} is no longer there, {begin}")
         cursor = self._near(offset)
         for one in self.walk(cursor):
             if one.end_offset > offset:
@@ -119,9 +119,9 @@ class ReplicaLog:
     def cut_back(self, offset: Offset) -> UsageError:
         """The error for a log that no longer holds what was read of it up to this offset."""
         return UsageError(
-            f"{self.directory}: the log was cut back below offset {offset}, up to which it was read: what a "
-            "replica has not committed may go. Read a live quorum with the option bootstrap.controllers, or begin anew "
-            "with another checkpoint"
+            f"{self.directory}: the log was cut back below offset {offset}, up to which it was read. A "
+            "replica may lose what it has not committed. Read a live quorum with the option bootstrap.controllers, or "
+            "start over with another checkpoint"
         )
 
     def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[BatchSpan]:

@@ -35,5 +35,5 @@ def ended(folder: Path, process: Child) -> PykraftError:
     if NO_SPACE in log:
         return failed(folder, process.name, log)
     said = _OUR_LINE.findall(log)
-    text = f"{process.name} ended by itself, with status {process.status}"
+    text = f"{process.name} ended on its own with status {process.status}"
     return ExplainedError(f"{text}: {said[-1]}") if said else LocalQuorumError(text)

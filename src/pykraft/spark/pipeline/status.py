@@ -46,7 +46,7 @@ def pipeline_status(root: Path) -> PipelineStatus:
     """Inspect a folder. Errors: UsageError if no pipeline has written there."""
     is_delta = DeltaTable.is_deltatable(str(root / BRONZE))
     if not is_delta and not (root / CHECKPOINT).is_dir():
-        raise UsageError(f"{root}: no pipeline has written there; pykraft pipeline run --tables {root} begins one")
+        raise UsageError(f"{root}: no pipeline has written there; start one with pykraft pipeline run --tables {root}")
     look = _delta_table if is_delta else _parquet_table
     found = {name: look(root / name) for name in TABLES if (root / name).is_dir()}
     batch_id = last_batch_id(root / CHECKPOINT)

@@ -19,7 +19,7 @@ from pykraft.extras import install
 
 JAVA_VERSION_MIN = 17
 ADVICE = (
-    "Spark needs a Java runtime from version 17 on: install one (Debian: apt-get install openjdk-17-jre-headless) "
+    "Spark needs a Java runtime, version 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless) "
     f"or {install('java')}"
 )
 SCRIPT = """#!/bin/sh

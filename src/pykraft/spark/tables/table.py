@@ -56,4 +56,4 @@ class Tables(Protocol):
 
 def no_table(root: Path, name: str) -> UsageError:
     """The error for a table that does not exist."""
-    return UsageError(f"{root}: there is no table {name}; pykraft pipeline run makes it")
+    return UsageError(f"{root}: there is no table {name}; pykraft pipeline run creates it")

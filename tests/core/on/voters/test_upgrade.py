@@ -71,7 +71,7 @@ def test_level_and_voters_are_one_batch() -> None:
         (told(), 6, 1, UsageError, "has not begun"),
         (told(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
         (told(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
-        (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not told its directory id"),
+        (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not reported its directory id"),
         (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
         (dynamic(), 5, 0, UsageError, "cannot go back"),
         (dynamic(), 5, 2, UsageError, "the leader supports kraft.version up to 1, not 2"),

@@ -46,7 +46,7 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
         entry = f"id {voter_id} is already a voter, with directory id {uuid_text(known.key.directory_id or ZERO_UUID)}"
         error, text = ErrorCode.DUPLICATE_VOTER, f"{entry}; remove it first"
     if not error and not replica.connections.is_ready(voter_id):
-        error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be asked at the moment: try again"
+        error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be reached at the moment: try again"
     if error:
         reply(replica, event.request_id, ChangeVoterResponse(error=error, error_message=text))
         return
@@ -80,12 +80,12 @@ def on_api_versions_response(
     voter_id, supported = addition.voter.key.id, message.kraft_version
     if message.error:
         replica.connections.back_off(event.peer_id, now.mono_ms)
-        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to tell its versions")
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to report its versions")
     elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:
         text = f"node {voter_id} does not support kraft.version {replica.kraft_version}"
         answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
     elif not _has_caught_up(leader, addition.voter.key, now):
-        text = f"node {voter_id} has not caught up with the leader: let it fetch, and try again"
+        text = f"node {voter_id} has not caught up with the leader: wait until it has, and try again"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
     # A refusal is an error code with its message; code 0 refuses nothing.
     elif (behind := why_behind(leader))[0]:

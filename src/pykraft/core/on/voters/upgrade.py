@@ -85,7 +85,9 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
         return UsageError(f"kraft.version is {level} and cannot go back to {version}")
     for voter in leader.volatile_voters.voters:
         if voter.key.directory_id is None:
-            return UsageError(f"voter {voter.key.id} has not told its directory id yet: try again when it is running")
+            return UsageError(
+                f"voter {voter.key.id} has not reported its directory id yet: try again when it is running"
+            )
         low, high = voter.kraft_version.min_version, voter.kraft_version.max_version
         if not low <= version <= high:
             return UsageError(f"voter {voter.key.id} supports kraft.version {low} to {high}, not {version}")
