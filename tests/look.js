@@ -126,7 +126,10 @@
     const rect = canvas.getBoundingClientRect();
     if (rect.width < 20 || rect.height < 100) faults.add(`the picture #${canvas.id} has ${Math.round(rect.width)} x ${Math.round(rect.height)} px`);
     if (rect.width < 20 || rect.height < 100) continue;
-    const points = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+    const pen = copy.getContext("2d", { willReadFrequently: true });
+    pen.drawImage(canvas, 0, 0);
+    const points = new Uint32Array(pen.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
     if (points.every((each) => each === points[0])) faults.add(`the picture #${canvas.id} is empty`);
   }
 

@@ -4,8 +4,8 @@
 const byId = (id) => document.getElementById(id);
 let playing = null;
 
-/** Make an event the present one: texts follow, and the picture scrolls when it must. */
-function select(index) {
+/** Make an event the present one: texts follow, the picture scrolls when it must, and the address follows at rest. */
+function select(index, isWritten = true) {
   if (index === null || index < 0 || index >= run.events.length) return;
   view.selected = index;
   const top = view.rowOf[index] * ROW, bottom = top + ROW + LANE_TOP;
@@ -15,6 +15,7 @@ function select(index) {
   tell();
   draw();
   placeSight();
+  if (isWritten) restSoon();
 }
 
 function tell() {
@@ -51,8 +52,7 @@ function tellNode(nodeId, state, event) {
   card.classList.toggle("here", nodesOf(event).includes(nodeId) || blamed().includes(nodeId) && event[KIND] === "v");
   card.querySelector(".role").textContent = state ? state[ROLE] : "not started";
   card.querySelector(".damaged").hidden = !(state && state[DAMAGED]);
-  card.querySelector(".role").style.background = isDown ? "#e5e7eb" : COLORS[plainRole(state)] || COLORS.unattached;
-  card.querySelector(".role").style.color = isDown || ["prospective", "observer"].includes(plainRole(state)) ? "#222" : "#fff";
+  card.querySelector(".role").dataset.role = plainRole(state);
   card.querySelector(".epoch").textContent = state ? orNone(state[EPOCH]) : "–";
   const vote = !state ? "–" : state[VOTE] === null ? `– (epoch ${state[VOTE_EPOCH]})` : `${state[VOTE]} (epoch ${state[VOTE_EPOCH]})`;
   card.querySelector(".vote").textContent = vote;
@@ -92,12 +92,26 @@ function makeCards() {
   for (const node of run.nodes) {
     const card = byId("card").content.firstElementChild.cloneNode(true);
     card.id = `node-${node.id}`;
-    card.querySelector(".name").textContent = `node ${node.id}${node.votes ? "" : " (observer)"}`;
+    card.querySelector(".name").textContent = nameOf(node);
     card.querySelector(".only").addEventListener("click", () => step(1, node.id));
     cards.append(card);
   }
-  const heads = byId("heads");
-  run.nodes.forEach((node) => heads.append(element("span", `node ${node.id}${node.votes ? "" : " (observer)"}`)));
+  run.nodes.forEach((node) => byId("heads").append(element("span", "", { title: nameOf(node) })));
+}
+
+function nameOf(node) {
+  return `node ${node.id}${node.votes ? "" : " (observer)"}`;
+}
+
+/** The names over the lanes, as long as there is room for. */
+function placeHeads() {
+  layLanes(scroller.clientWidth);
+  byId("time").textContent = timeWidth === WIDE_TIME ? "time" : "ms";
+  byId("heads").querySelectorAll("span").forEach((head, place) => {
+    const node = run.nodes[place];
+    head.textContent = laneWidth > 140 ? nameOf(node) : laneWidth > 62 ? `node ${node.id}` : `${node.id}`;
+    head.style.left = `${laneX.get(node.id) - BAND / 2}px`;
+  });
 }
 
 function makeFilters() {
@@ -108,6 +122,13 @@ function makeFilters() {
   KIND_GROUPS.forEach((group) => {
     view.shownGroups.add(group.id);
     addFilter(group.label, `show-${group.id}`, view.shownGroups, group.id);
+  });
+}
+
+/** All filters on: nothing is hidden. */
+function showAll() {
+  byId("filters").querySelectorAll("input").forEach((box) => {
+    if (!box.checked) box.click();
   });
 }
 
@@ -126,10 +147,10 @@ function addFilter(label, id, shown, value) {
 }
 
 function makeLegend() {
-  for (const role of ["leader", "follower", "observer", "candidate", "prospective", "resigned", "unattached"]) {
+  for (const role of ROLES) {
     const item = element("li", role);
-    const swatch = element("i", "");
-    swatch.style.background = COLORS[role];
+    const swatch = element("i", "", { className: "role" });
+    swatch.dataset.role = role;
     item.prepend(swatch);
     byId("legend-roles").append(item);
   }
@@ -162,7 +183,7 @@ function step(direction, nodeId) {
 }
 
 function stepKind(direction, kinds) {
-  select(findFrom(view.selected, direction, (event) => kinds.includes(event[KIND])));
+  jumpTo(findFrom(view.selected, direction, (event) => kinds.includes(event[KIND])));
 }
 
 function stepHere(direction) {
@@ -171,7 +192,7 @@ function stepHere(direction) {
 }
 
 function jump() {
-  if (run.violation) select(run.violation.event);
+  if (run.violation) jumpTo(run.violation.event);
 }
 
 function play() {
@@ -194,24 +215,24 @@ const ACTIONS = {
   n: () => stepHere(1), p: () => stepHere(-1),
   f: () => stepKind(1, "f"), F: () => stepKind(-1, "f"),
   PageDown: () => leap(1), PageUp: () => leap(-1),
-  Home: () => select(view.rows[0] ?? null), End: () => select(view.rows.at(-1) ?? null),
-  v: jump, " ": play,
+  Home: () => jumpTo(view.rows[0] ?? null), End: () => jumpTo(view.rows.at(-1) ?? null),
+  v: jump, c: copyLink, " ": play,
 };
 
 function leap(direction) {
   const row = view.rowOf[view.selected] + direction * Math.max(1, Math.floor(scroller.clientHeight / ROW) - 2);
-  select(view.rows[Math.max(0, Math.min(view.rows.length - 1, row))] ?? null);
+  jumpTo(view.rows[Math.max(0, Math.min(view.rows.length - 1, row))] ?? null);
 }
 
 function listen() {
   for (const [id, act] of Object.entries({
     next: () => step(1), previous: () => step(-1), "next-here": () => stepHere(1), "previous-here": () => stepHere(-1),
-    "next-fault": () => stepKind(1, "f"), "previous-fault": () => stepKind(-1, "f"), jump, play,
+    "next-fault": () => stepKind(1, "f"), "previous-fault": () => stepKind(-1, "f"), jump, play, copy: copyLink,
   })) byId(id).addEventListener("click", act);
   document.addEventListener("keydown", (press) => {
     const act = ACTIONS[press.key];
-    const isTyping = press.target instanceof HTMLInputElement || press.target instanceof HTMLButtonElement && press.key === " ";
-    if (!act || press.ctrlKey || press.metaKey || press.altKey || isTyping && press.key === " ") return;
+    const isPressed = press.key === " " && press.target.closest("button, input, summary"); // space is theirs
+    if (!act || press.ctrlKey || press.metaKey || press.altKey || isPressed) return;
     press.preventDefault();
     act();
   });
@@ -221,19 +242,26 @@ function listen() {
   });
   diagram.addEventListener("click", (press) => {
     const row = Math.floor((press.offsetY + scroller.scrollTop - LANE_TOP) / ROW);
-    if (row >= 0 && row < view.rows.length) select(view.rows[row]);
+    if (row >= 0 && row < view.rows.length) jumpTo(view.rows[row]);
   });
   overview.addEventListener("click", (press) => {
-    select(view.rows[Math.min(view.rows.length - 1, Math.floor((press.offsetY / scroller.clientHeight) * view.rows.length))] ?? null);
+    jumpTo(view.rows[Math.min(view.rows.length - 1, Math.floor((press.offsetY / scroller.clientHeight) * view.rows.length))] ?? null);
   });
-  window.addEventListener("resize", () => {
-    layOut();
-    draw();
-  });
+  new ResizeObserver(drawAnew).observe(scroller);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", drawAnew);
+  for (const change of ["popstate", "hashchange"]) window.addEventListener(change, followAddress);
+}
+
+/** After the window or the colors have changed. */
+function drawAnew() {
+  readColors();
+  layOut();
+  draw();
 }
 
 /** Sizes that depend on how many rows there are. */
 function layOut() {
+  placeHeads();
   byId("rows").style.height = `${view.rows.length * ROW + 2 * LANE_TOP}px`;
   drawOverview();
   placeSight();
@@ -245,6 +273,8 @@ function placeSight() {
   byId("sight").style.height = `${Math.max(4, (scroller.clientHeight / whole) * scroller.clientHeight)}px`;
 }
 
+readColors();
+byId("show").open = matchMedia("(min-width: 601px)").matches;
 makeCards();
 makeFilters();
 makeLegend();
@@ -252,5 +282,5 @@ tellViolation();
 refilter();
 layOut();
 listen();
-select(run.violation ? run.violation.event : view.rows[0] ?? null);
+select(linked() ?? (run.violation ? run.violation.event : view.rows[0] ?? null), false);
 document.body.dataset.ready = "true";

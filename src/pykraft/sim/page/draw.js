@@ -2,17 +2,24 @@
 //
 // Owns the canvases; reads the model and changes nothing in it. Rows have one height, so that ten thousand of them
 // scroll as quickly as ten: each drawing looks at the rows in sight and at the messages that begin or end in them.
-const ROW = 24, LANE_TOP = 8, TIME_WIDTH = 92, BAND = 12, REACH = 400;
-const COLORS = {
-  leader: "#1a8f4a", follower: "#3f7fd0", observer: "#8fb4e3", candidate: "#e07b00", prospective: "#d9b300",
-  resigned: "#8a5bb5", unattached: "#9aa2ad", down: "#ffffff",
-};
-const MESSAGE_COLORS = { election: "#b45309", fetch: "#64748b", lost: "#c81e1e", lit: "#0b3d91" };
+const ROW = 24, LANE_TOP = 8, BAND = 12, REACH = 400, NARROW = 600, NARROW_TIME = 64, WIDE_TIME = 92;
+const ROLES = ["leader", "follower", "observer", "candidate", "prospective", "resigned", "unattached"];
 const diagram = document.getElementById("diagram");
 const scroller = document.getElementById("scroller");
 const overview = document.getElementById("overview");
 const laneX = new Map();
-let laneWidth = 0;
+let laneWidth = 0, timeWidth = WIDE_TIME;
+let colors = {};
+
+/** The colors of the style sheet, which knows whether the screen is light or dark. */
+function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  colors = new Proxy({}, { get: (known, name) => known[name] ??= style.getPropertyValue(`--${name}`).trim() });
+}
+
+function roleColor(role) {
+  return colors[ROLES.includes(role) ? role : "unattached"];
+}
 
 function fit(canvas, width, height) {
   const scale = window.devicePixelRatio || 1;
@@ -29,8 +36,10 @@ function fit(canvas, width, height) {
 }
 
 function layLanes(width) {
-  laneWidth = (width - TIME_WIDTH) / run.nodes.length;
-  run.nodes.forEach((node, place) => laneX.set(node.id, TIME_WIDTH + laneWidth * place + 26));
+  timeWidth = width < NARROW ? NARROW_TIME : WIDE_TIME;
+  laneWidth = (width - timeWidth) / run.nodes.length;
+  const begin = Math.min(26, laneWidth / 2);
+  run.nodes.forEach((node, place) => laneX.set(node.id, timeWidth + laneWidth * place + begin));
 }
 
 function rowY(row) {
@@ -39,6 +48,11 @@ function rowY(row) {
 
 function timeOf(event) {
   return `${(event[AT] / 1e3).toFixed(3)} ms`;
+}
+
+/** As exact as there is room for. */
+function shortTimeOf(event) {
+  return timeWidth === WIDE_TIME ? timeOf(event) : (event[AT] / 1e3).toFixed(1);
 }
 
 function draw() {
@@ -57,7 +71,7 @@ function draw() {
 function drawSelection(pen, width) {
   const row = view.rowOf[view.selected];
   if (row < 0) return;
-  pen.fillStyle = run.events[view.selected][KIND] === "v" ? "#ffd9d6" : "#fff3bf";
+  pen.fillStyle = run.events[view.selected][KIND] === "v" ? colors.violated : colors.selected;
   pen.fillRect(0, rowY(row) - ROW / 2, width, ROW);
 }
 
@@ -77,7 +91,7 @@ function drawLane(pen, nodeId, first, last) {
     const role = plainRole(state);
     pen.globalAlpha = view.shownNodes.has(nodeId) ? 1 : 0.25;
     if (role === "down") {
-      pen.strokeStyle = "#b3bac4";
+      pen.strokeStyle = colors.dash;
       pen.setLineDash([3, 4]);
       pen.beginPath();
       pen.moveTo(x, y);
@@ -85,7 +99,7 @@ function drawLane(pen, nodeId, first, last) {
       pen.stroke();
       pen.setLineDash([]);
     } else {
-      pen.fillStyle = COLORS[role] || COLORS.unattached;
+      pen.fillStyle = roleColor(role);
       pen.fillRect(x - BAND / 2, y, BAND, end - y);
     }
     pen.globalAlpha = 1;
@@ -116,8 +130,8 @@ function drawArrow(pen, message, from, to, isLit) {
   const endX = isLost ? x + side * Math.min(90, Math.abs(target - x) / 2) : target - side * (BAND / 2 + 1);
   const endY = isLost ? y + ROW * 0.6 : rowY(to);
   const isOnItsWay = message[ARRIVED_AT] === -1;
-  const color = isLit ? MESSAGE_COLORS.lit : isLost && !isOnItsWay ? MESSAGE_COLORS.lost
-    : message[NAME].startsWith("Fetch") ? MESSAGE_COLORS.fetch : MESSAGE_COLORS.election;
+  const color = isLit ? colors.lit : isLost && !isOnItsWay ? colors.lost
+    : message[NAME].startsWith("Fetch") ? colors.fetch : colors.election;
   pen.strokeStyle = pen.fillStyle = color;
   pen.globalAlpha = isLit ? 1 : 0.45;
   pen.lineWidth = isLit ? 2.5 : 1.2;
@@ -153,37 +167,37 @@ function drawRow(pen, row, width) {
   const index = view.rows[row], event = run.events[index], y = rowY(row);
   pen.textBaseline = "middle";
   pen.font = "12px ui-monospace, monospace";
-  pen.fillStyle = "#5b6673";
-  pen.fillText(timeOf(event), 6, y);
+  pen.fillStyle = colors.soft;
+  pen.fillText(shortTimeOf(event), 6, y);
   if (event[KIND] === "f" || event[KIND] === "v" || !event[NODE]) return drawAcross(pen, event, index, y, width);
   const x = laneX.get(event[NODE]);
-  pen.fillStyle = "#ffffff";
+  pen.fillStyle = colors.paper;
   pen.beginPath();
   pen.arc(x, y, event[KIND] === "n" ? 2 : 3, 0, 7);
   pen.fill();
   pen.font = event[KIND] === "c" ? "bold 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
-  pen.fillStyle = { a: "#7a8491", c: "#111827", n: "#7a8491" }[event[KIND]] || "#334155";
-  writeBeside(pen, lineOf(index), x, y, width, row === view.rowOf[view.selected] ? "#fff3bf" : "#ffffff");
+  pen.fillStyle = event[KIND] === "a" || event[KIND] === "n" ? colors.soft : colors.ink;
+  writeBeside(pen, lineOf(index), x, y, width, row === view.rowOf[view.selected] ? colors.selected : colors.paper);
 }
 
 /** Faults and what broke stand out; they, and what concerns all nodes, have the whole row. */
 function drawAcross(pen, event, index, y, width) {
   const isViolation = event[KIND] === "v", isFault = event[KIND] === "f";
-  const x = event[NODE] && !isViolation ? laneX.get(event[NODE]) - BAND / 2 : TIME_WIDTH + 4;
+  const x = event[NODE] && !isViolation ? laneX.get(event[NODE]) - BAND / 2 : timeWidth + 4;
   const text = isViolation ? `✖ ${lineOf(index)}` : isFault ? `⚡ ${event[PAYLOAD]}` : event[PAYLOAD];
   pen.font = isViolation || isFault ? "bold 12px system-ui, sans-serif" : "italic 12px system-ui, sans-serif";
   const room = Math.min(pen.measureText(text).width, width - x - 20);
   if (isViolation || isFault) {
-    pen.fillStyle = isViolation ? "#b42318" : "#fde3c8";
+    pen.fillStyle = isViolation ? colors.broken : colors.fault;
     pen.fillRect(x, y - 9, room + 12, 18);
   }
-  pen.fillStyle = isViolation ? "#ffffff" : isFault ? "#8a3c00" : "#7a8491";
-  write(pen, text, x + 6, y, room + 2, isViolation || isFault ? null : "#ffffff");
+  pen.fillStyle = isViolation ? colors["on-broken"] : isFault ? colors["on-fault"] : colors.soft;
+  write(pen, text, x + 6, y, room + 2, isViolation || isFault ? null : colors.paper);
 }
 
 /** To the right of the lane, over the lanes behind it, which have nothing to say in this row; or else to its left. */
 function writeBeside(pen, text, x, y, width, paper) {
-  const right = width - x - BAND - 6, left = x - BAND - TIME_WIDTH;
+  const right = width - x - BAND - 6, left = x - BAND - timeWidth;
   const needed = pen.measureText(text).width;
   if (needed <= right || right >= left / 2) return write(pen, text, x + BAND, y, right, paper);
   write(pen, text, x - BAND - Math.min(needed, left), y, left, paper);
@@ -219,13 +233,13 @@ function drawOverview() {
       if (role === "down") return;
       const from = lastNotAbove(view.rows, index);
       const to = change + 1 < known.at.length ? lastNotAbove(view.rows, known.at[change + 1]) : count;
-      pen.fillStyle = COLORS[role] || COLORS.unattached;
+      pen.fillStyle = roleColor(role);
       pen.fillRect(2 + place * column, (from / count) * height, Math.max(1, column - 1), ((to - from) / count) * height + 0.5);
     });
   });
   run.events.forEach((event, index) => {
     if ((event[KIND] !== "f" && event[KIND] !== "v") || view.rowOf[index] < 0) return;
-    pen.fillStyle = event[KIND] === "v" ? "#b42318" : "#e07b00";
+    pen.fillStyle = event[KIND] === "v" ? colors.broken : colors["fault-mark"];
     pen.fillRect(width - 12, (view.rowOf[index] / count) * height - 1, 12, event[KIND] === "v" ? 5 : 2);
   });
 }

@@ -27,7 +27,7 @@ from pykraft.sim.page.words import Words
 
 FOLDER = Path(__file__).parent
 UNDER_WAY, LOST = -1, -2
-SCRIPTS = ("model.js", "draw.js", "controls.js")
+SCRIPTS = ("model.js", "draw.js", "links.js", "controls.js")
 
 
 def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -> str:

@@ -1,0 +1,135 @@
+"""The page of a run on a phone, a tablet and a desk, light and dark; and the address of an event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pykraft.sim.machine.recorder import NodeState, Recorder
+from pykraft.sim.page.render import render
+from tests.browser import OpenPage
+from tests.look import WIDTHS, Scheme, faults_of, in_all_windows
+
+EVENTS = 60
+FAULT_EVERY = 20
+LEADER = NodeState(
+    role="leader", epoch=1, leader_id=1, vote=1, disk_epoch=1, log_end=9, flushed=8, high_watermark=7, is_damaged=False
+)
+ROLES = ("leader", "follower", "observer", "candidate", "prospective-voted", "resigned", "unattached", "down")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight nodes, one in each role, and a rule that broke; faults are the events 20, 40 and 60."""
+    recorder = Recorder()
+    recorder.nodes = {node_id: node_id < 8 for node_id in range(1, 9)}
+    for node_id, role in enumerate(ROLES, start=1):
+        recorder.state(node_id, node_id, replace(LEADER, role=role, is_damaged=role == "resigned"))
+    for at_us in range(len(ROLES) + 1, EVENTS + 1):
+        if at_us % FAULT_EVERY == 0:
+            recorder.fault(at_us, None, "split 1 2 | 3 4 5 6 7 8")
+        else:
+            number = recorder.sent(at_us, 1 + at_us % 8, 1 + (at_us + 3) % 8, b"")
+            recorder.under_way = frozenset({number})
+    path = tmp_path_factory.mktemp("look") / "run.html"
+    reason = "ViolationError: OneVote: node 2 votes for 1 and for 3 in epoch 4"
+    path.write_text(render(recorder, title="pykraft sim, seed 12", replay="bin/pykraft sim replay", reason=reason))
+    return path
+
+
+def selected(page: Page) -> int:
+    """Its number in the address: the first event is 1."""
+    return int(page.evaluate("document.body.dataset.selected")) + 1
+
+
+@in_all_windows
+def test_the_page_looks_right(open_page: OpenPage, written: Path, width: int, scheme: Scheme) -> None:
+    page = open_page(written, width=width, scheme=scheme)
+    picture = page.locator("#diagram").bounding_box()
+    assert picture is not None
+    assert picture["width"] > 0.5 * width
+    assert picture["height"] > 300
+    assert faults_of(page) == []
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.locator("aside").evaluate("(aside) => aside.scrollTo(0, aside.scrollHeight)")
+    assert faults_of(page) == []
+
+
+def test_the_picture_takes_the_colors_of_the_screen_when_they_change(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written)
+    # Queries of media are told before the callbacks of the next frame run.
+    drawn = "new Promise((tell) => requestAnimationFrame(() => tell(document.querySelector('#diagram').toDataURL())))"
+    light = page.evaluate(drawn)
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(drawn) != light
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(drawn) == light
+
+
+def test_an_address_opens_the_page_at_its_event(open_page: OpenPage, written: Path) -> None:
+    assert selected(open_page(written)) == EVENTS + 1
+    page = open_page(written, anchor="event-33", width=WIDTHS[0])
+    assert selected(page) == 33
+    assert page.inner_text("#position") == f"event 33 of {EVENTS + 1}"
+    for unknown in ("event-0", "event-62", "event-", "event-3x", "node-1"):
+        assert selected(open_page(written, anchor=unknown)) == EVENTS + 1
+
+
+def test_back_and_forward_go_from_jump_to_jump(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written, anchor="event-10")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("j")
+    page.keyboard.press("f")
+    assert (selected(page), page.evaluate("location.hash")) == (20, "#event-20")
+    page.keyboard.press("End")
+    page.keyboard.press("F")
+    assert selected(page) == 60
+    seen = []
+    for go in (page.go_back, page.go_back, page.go_back, page.go_forward):
+        go()
+        seen.append((selected(page), page.evaluate("location.hash")))
+    assert seen == [(61, "#event-61"), (20, "#event-20"), (12, "#event-12"), (20, "#event-20")]
+
+
+def test_the_address_follows_steps_when_the_reader_rests_and_adds_nothing_to_the_history(
+    open_page: OpenPage, written: Path
+) -> None:
+    page = open_page(written, anchor="event-1")
+    entries = page.evaluate("history.length")
+    for _ in range(30):
+        page.keyboard.press("ArrowDown")
+    page.wait_for_url("**#event-31")
+    assert page.evaluate("history.length") == entries
+    page.reload()
+    assert selected(page) == 31
+
+
+def test_an_address_typed_by_hand_shows_what_a_filter_hides(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written)
+    page.uncheck("#show-elections")
+    page.evaluate("location.hash = '#event-33'")
+    expect(page.locator("body")).to_have_attribute("data-selected", "32")
+    assert page.is_checked("#show-elections")
+
+
+def test_the_address_is_copied_with_the_keyboard(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written, anchor="event-5")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("c")
+    expect(page.locator("#copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == f"{written.resolve().as_uri()}#event-6"
+
+
+def test_space_presses_the_button_that_has_the_focus(open_page: OpenPage, written: Path) -> None:
+    page = open_page(written, anchor="event-5")
+    page.focus("#next")
+    page.keyboard.press("Space")
+    assert (selected(page), page.inner_text("#play")) == (6, "Play")
+    page.focus("aside summary")
+    page.keyboard.press("Space")
+    assert page.inner_text("#play") == "Play"
+    assert page.locator("aside details").get_attribute("open") is not None
