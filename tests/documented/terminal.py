@@ -1,7 +1,7 @@
 """One shell in which the commands of a page run in order, and the commands that stay, such as a server.
 
 Invariant: a command that stays runs in a process group of its own, as in a terminal with job control. At the end it is
-interrupted as with Ctrl-C, and must then end with status 0.
+interrupted as with Ctrl-C, and must then end as commands do.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Self
 from pykraft.local.waiting import wait_until
 
 INTERRUPTED_WITHIN_S = 30.0
+ENDED_BY_CTRL_C = ("0", "130")
+"""A server ends with 0; other commands as the shell reports SIGINT."""
 PAGE_S = 600.0
 """A bound for the waits of a page; the page itself has a shorter one."""
 
@@ -100,7 +102,7 @@ class Terminal:
             what = f"the end of {staying.command} after Ctrl-C"
             wait_until(partial(_has_ended, staying.process_id), what, timeout_s=INTERRUPTED_WITHIN_S)
             self._tell(f"wait {staying.process_id}; echo $? >&3")
-            if (status := self._answer()) != "0":
+            if (status := self._answer()) not in ENDED_BY_CTRL_C:
                 raise PageError(f"{staying.command}\nstatus {status} after Ctrl-C\n{staying.output.read_text()}")
         self.staying.clear()
 
