@@ -140,3 +140,17 @@ def test_what_cannot_be_interrupted_does_not_delay_the_end(program: str) -> None
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in {-signal.SIGTERM, EXIT_SIGNAL + signal.SIGTERM}
         assert process.stderr.read() == "pykraft: ended by SIGTERM\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_process_1_of_a_container_ends_by_a_signal_while_it_loads(number: signal.Signals) -> None:
+    # The kernel would not deliver a signal that process 1 does not handle; here the handler shows by the status.
+    program = f"import os; os.getpid, own = (lambda: 1), os.getpid(); import pykraft.__main__; os.kill(own, {number})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_SIGNAL + number, "", "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from pykraft import __version__
 from pykraft.cli.main import COMMANDS
 from pykraft.local.ports import free_ports
 from tests.install.fresh import Fresh, Published
-from tests.tidy.repository import ROOT
+from tests.tidy.repository import ROOT, tracked
 
 pytestmark = pytest.mark.processes
 
@@ -104,6 +103,17 @@ def test_a_node_serves_and_its_records_can_be_read(bare: Fresh) -> None:
     assert bare.run("pykraft", "verify", "plain").returncode == 0
 
 
+def test_a_local_quorum_comes_up_and_goes_down(bare: Fresh) -> None:
+    try:
+        up = bare.run("pykraft", "local", "up", "--nodes", "1")
+        assert up.returncode == 0, up
+        status = bare.run("pykraft", "local", "status")
+        assert status.returncode == 0, status
+    finally:
+        down = bare.run("pykraft", "local", "down")
+    assert down.returncode == 0, down
+
+
 @pytest.mark.parametrize(
     ("words", "what", "extra"),
     [
@@ -167,6 +177,5 @@ def test_the_source_distribution_holds_what_its_readme_starts(published: Publish
         assert (published.unpacked / name).stat().st_mode & 0o100, name
     linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", readme) if "://" not in link}
     assert [link for link in sorted(linked) if link and not (published.unpacked / link).exists()] == []
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    absent = [name for name in tracked.splitlines() if not (published.unpacked / name).exists()]
+    absent = [name for name in tracked() if not (published.unpacked / name).exists()]
     assert [name for name in absent if not name.startswith((".ci/", ".git"))] == []

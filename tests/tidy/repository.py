@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = "tests/golden/"
+LEFT = (".venv", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "__pycache__", "PKG-INFO", "dist")
+"""How the names of files and folders begin that tools leave in a source distribution."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,21 @@ def files() -> tuple[SourceFile, ...]:
     return tuple(_read())
 
 
-def _read() -> Iterator[SourceFile]:
+def tracked() -> list[str]:
+    """The paths of all files that belong to the repository."""
+    if not (ROOT / ".git").exists():  # an unpacked source distribution holds nothing else, but for what tools leave
+        return sorted(
+            str(path.relative_to(ROOT))
+            for path in ROOT.rglob("*")
+            if path.is_file() and not any(part.startswith(LEFT) for part in path.relative_to(ROOT).parts)
+        )
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for path in sorted(set(listed.rstrip("\0").split("\0"))):
+    return sorted(set(listed.rstrip("\0").split("\0")))
+
+
+def _read() -> Iterator[SourceFile]:
+    for path in tracked():
         if path.startswith(GOLDEN) or not (ROOT / path).is_file():
             continue
         try:
