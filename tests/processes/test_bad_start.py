@@ -83,7 +83,9 @@ def test_a_bad_property_is_named_with_its_value(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("options", [("--throughput", "many"), ("--record-size", "0"), ("--replica-directory-id", "x")])
+@pytest.mark.parametrize(
+    "options", [("--throughput", "many"), ("--record-size", "0", "--throughput", "1"), ("--replica-directory-id", "x")]
+)
 def test_a_bad_option_is_named(
     refusal: Callable[..., tuple[int, str]], tmp_path: Path, options: tuple[str, str]
 ) -> None:

@@ -51,7 +51,9 @@ def test_a_lonely_voter_says_why_and_describe_waits_until_another_comes(children
 
     wait_until(lambda: '"at risk"' in watched.log(), "a look with a leader", alive=[watched])
     watched.signal(signal.SIGINT)
-    assert watched.wait() == 0
-    looks = [json.loads(line) for line in watched.log().splitlines()]
+    assert watched.wait() == -signal.SIGINT
+    *lines, last = watched.log().splitlines()
+    assert last == "pykraft: interrupted"
+    looks = [json.loads(line) for line in lines]
     assert "it knows no leader" in looks[0]["detail"]
     assert looks[-1]["status"]["leaderId"] in {1, 2}
