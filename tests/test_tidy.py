@@ -92,6 +92,7 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
     "plain_words": [
         (CODE, f"a = 'x is no {'directory'}'", "a = 'x is not a directory'"),
         (CODE, "a = f'{n} other " + "entries'", "a = counted(n, 'other entry', 'other entries')"),
+        (CODE, "a = f'{n:,} more damaged " + "places'", "a = counted(n, 'more damaged place')"),
     ],
     "tests_in_test_files": [
         (TEST, "def helped(): ...", "def test_it(): ..."),

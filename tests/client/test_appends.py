@@ -29,7 +29,7 @@ def test_a_disk_that_fails_ends_the_node_and_every_call(
         await node.wait_for_leader()
         await node.propose(["a"])
         fs.fails = True
-        with pytest.raises(OutcomeUnknownError, match="the node ended before the 1 records at offset 2") as raised:
+        with pytest.raises(OutcomeUnknownError, match="the node ended before 1 record at offset 2") as raised:
             await node.propose(["b"])
         assert (raised.value.base_offset, raised.value.count) == (2, 1)
         assert isinstance(raised.value.__cause__, StorageError)

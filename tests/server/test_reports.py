@@ -14,7 +14,7 @@ def test_a_few_lines_pass_and_a_flood_is_cut_and_counted() -> None:
         reports.tell(BAD, 0.0)
     assert lines == [BAD] * BURST_MAX
     reports.tell(BAD, 1 / LINES_PER_S)
-    assert lines[-1] == f"{BAD} ({9 * BURST_MAX} lines about connections were left out before this one)"
+    assert lines[-1] == f"{BAD} (left out before this: {9 * BURST_MAX} lines about connections)"
     reports.tell(BAD, 1 / LINES_PER_S)
     assert len(lines) == BURST_MAX + 1
 

@@ -33,7 +33,10 @@ FORMER_NAMES = re.compile(r"\b([Ss]elf-[Mm]anage[d]|[Ee]ndors(?:e[sd]?|ing|ement
 
 NUMBERED_STEP = re.compile(r"^\s*([0-9]+)[.] ", re.MULTILINE)
 STEPS_MIN = 2
-STILTED = re.compile(r"\bis no directory\b|\{[^{}]*\} (?:other entries|micro-batches|episodes|elections|tries)\b")
+STILTED = re.compile(
+    r"\bis no directory\b|\{(?![A-Z_]+[:}])[^{}]*\} (?:(?:more|other|acknowledged|damaged) )*(?:entries|micro-batches"
+    r"|episodes|elections|tries|duplicates|files|lines|nodes|notes|places|problems|producers|rows|seeds|voters)\b(?!/)"
+)
 """Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")

@@ -13,6 +13,7 @@ from pykraft.bench.comparison import Comparison, Figures
 from pykraft.bench.machine import machine
 from pykraft.bench.options import BenchOptions
 from pykraft.bench.race import Lap
+from pykraft.plural import counted
 from pykraft.text_table import table_lines
 
 UNKNOWN = "-"
@@ -46,7 +47,7 @@ def failures(comparisons: Sequence[Comparison]) -> list[str]:
     """One line for each contender with failed runs."""
     return [
         f"{figures.contender}, {comparison.record_size_bytes} bytes, {comparison.folder}: "
-        f"{len(figures.failures)} of {figures.runs} runs: {'; '.join(dict.fromkeys(figures.failures))}"
+        f"{len(figures.failures)} of {counted(figures.runs, 'run')}: {'; '.join(dict.fromkeys(figures.failures))}"
         for comparison in comparisons
         for figures in comparison.figures
         if figures.failures

@@ -21,6 +21,7 @@ from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.plural import counted
+from pykraft.text_table import table_lines, terminal_width
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.keep import KeptQuery
@@ -229,9 +230,12 @@ def _print_lag(rows: list[dict[str, Any]]) -> None:
 
 def _told(found: PipelineStatus) -> str:
     lines = [f"{found.table_format} tables, last micro-batch {'none' if found.batch_id is None else found.batch_id}"]
-    for name, table in found.tables.items():
-        lines.append(f"{name:16} {table.rows:>14,} rows {table.files:>6,} files {table.size_bytes / 1e6:>10,.1f} MB")
-    lines.append(f"read up to       {json.dumps(found.source)}")
+    rows = [
+        (name, f"{table.rows:,}", f"{table.files:,}", f"{table.size_bytes / 1e6:,.1f}")
+        for name, table in found.tables.items()
+    ]
+    lines += table_lines(("table", "rows", "files", "MB"), rows, width=terminal_width())
+    lines.append(f"read up to {json.dumps(found.source)}")
     return "\n".join(lines)
 
 

@@ -86,11 +86,11 @@ def _lines(report: VerifyReport) -> Iterator[str]:
         yield f"{_text(damage.path)}: at position {damage.position}: expected {damage.expected}, found {damage.found}"
         yield f"  what to do: {damage.advice}"
     if findings.damage_count > len(findings.damage):
-        yield f"and {findings.damage_count - len(findings.damage)} more damaged places"
+        yield f"and {counted(findings.damage_count - len(findings.damage), 'more damaged place')}"
     for note in findings.notes:
         yield f"note: {_text(note.path)}: {note.text}"
     if findings.notes_count > len(findings.notes):
-        yield f"and {findings.notes_count - len(findings.notes)} more notes"
+        yield f"and {counted(findings.notes_count - len(findings.notes), 'more note')}"
     for partition in report.partitions:
         yield _summary(partition)
     if not findings.damage_count:

@@ -15,6 +15,7 @@ from pykraft.client.life import Life, OnAnswer
 from pykraft.errors import NotRunningError, OutcomeUnknownError
 from pykraft.host.host import Host
 from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
+from pykraft.plural import counted
 from pykraft.server.clock import now
 from pykraft.types import Epoch, Offset
 
@@ -67,8 +68,8 @@ async def _in_doubt(life: Life, outcome: OutcomeUnknown, count: int) -> OutcomeU
         await life.wait_over()
         lost = "the node ended"
     unknown = OutcomeUnknownError(
-        f"{lost} before the {count} records at offset {outcome.base_offset} were committed: they may be committed "
-        "by the next leader, or never",
+        f"{lost} before {counted(count, 'record')} at offset {outcome.base_offset} could commit: the next leader may "
+        "still commit them, or never",
         base_offset=outcome.base_offset,
         epoch=outcome.epoch,
         count=count,

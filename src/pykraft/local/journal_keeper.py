@@ -17,6 +17,7 @@ from typing import TypeVar
 from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, parse_event
 from pykraft.errors import LocalQuorumError, ProtocolError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child
+from pykraft.plural import counted
 
 T = TypeVar("T")
 
@@ -119,7 +120,7 @@ class JournalKeeper:
             said = [event for event in events if isinstance(event, Acknowledged) and event.node != except_by]
             return sum(event.count for event in said) >= count
 
-        self.wait_for(look, f"{count} more acknowledged records", since=since, timeout_s=timeout_s)
+        self.wait_for(look, counted(count, "more acknowledged record"), since=since, timeout_s=timeout_s)
 
     def wait_until_quiet(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Wait until nodes that write no more have reported everything. Errors: LocalQuorumError."""

@@ -15,6 +15,7 @@ import resource
 from typing import Final
 
 from pykraft.errors import UsageError
+from pykraft.plural import counted
 
 ACCEPTED_MAX: Final = 1_000
 """Most client connections at a time."""
@@ -36,7 +37,9 @@ def accepted_max() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     most = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
     if most <= OWN_DESCRIPTORS:
-        raise UsageError(f"the process may open {most} files only; ulimit -n must be more than {OWN_DESCRIPTORS}")
+        raise UsageError(
+            f"the process may open only {counted(most, 'file')}; ulimit -n must be more than {OWN_DESCRIPTORS}"
+        )
     return most - OWN_DESCRIPTORS
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pykraft.host.ports import ABOUT_CONNECTIONS
+from pykraft.plural import counted
 
 BURST_MAX: Final = 50
 """Lines about connections that may be written at once."""
@@ -40,4 +41,6 @@ class BoundedReports:
             return
         self._tokens -= 1
         left_out, self._left_out = self._left_out, 0
-        self._write(f"{text} ({left_out} lines about connections were left out before this one)" if left_out else text)
+        if left_out:
+            text += f" (left out before this: {counted(left_out, 'line')} about connections)"
+        self._write(text)

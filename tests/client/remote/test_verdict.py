@@ -89,7 +89,7 @@ def test_of_many_problems_a_few_are_told() -> None:
     verdict = verdict_on(quorum({1: LEADER, **dict.fromkeys(range(2, 10), (-1, -1, -1))}))
     assert verdict.health is Health.AT_RISK
     assert verdict.detail.count("has not fetched") == 5
-    assert "; 3 more voters have problems; " in verdict.detail
+    assert "; problems of 3 more voters; " in verdict.detail
 
 
 def test_an_answer_is_as_old_as_its_latest_row_if_the_leader_is_in_none() -> None:

@@ -155,7 +155,7 @@ def test_a_damaged_producer_snapshot(tmp_path: Path) -> None:
     assert shown.fields["isvalid"] is False
     assert what.fields["expected"] == "CRC 48674bc7"
     _, what = dumped(path, producer_snapshot(bytes(45), 1))
-    assert what == problem(10, "1 producers of 46 bytes", "45 bytes")
+    assert what == problem(10, "1 producer of 46 bytes", "45 bytes")
 
 
 def test_leader_epochs(tmp_path: Path) -> None:

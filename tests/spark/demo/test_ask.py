@@ -86,12 +86,12 @@ def test_clean_tables_have_no_problem(spark: SparkSession, finished: Path) -> No
 @pytest.mark.parametrize(
     ("plant", "counts", "problem"),
     [
-        (with_a_duplicate, {"duplicates": 1, "spark_rows": COUNT + 1}, "1 records are duplicated in the tables"),
-        (with_a_gap, {"missing": 1, "spark_rows": COUNT - 1}, "1 acknowledged records are missing from the tables"),
+        (with_a_duplicate, {"duplicates": 1, "spark_rows": COUNT + 1}, "1 record duplicated in the tables"),
+        (with_a_gap, {"missing": 1, "spark_rows": COUNT - 1}, "1 acknowledged record missing from the tables"),
         (
             with_a_swapped_pair,
             {"out_of_order": 1, "missing": 2, "strays": 2},
-            "1 records are out of order in the tables",
+            "1 record out of order in the tables",
         ),
     ],
 )

@@ -28,10 +28,10 @@ CLEAN = Result(
 
 PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"acknowledged": 0}, "no record was acknowledged"),
-    ({"duplicates": 2}, "2 records are duplicated in the tables"),
-    ({"missing": 3}, "3 acknowledged records are missing from the tables"),
-    ({"out_of_order": 1}, "1 records are out of order in the tables"),
-    ({"strays": 4}, "4 records in the tables differ from the log or are not in it"),
+    ({"duplicates": 2}, "2 records duplicated in the tables"),
+    ({"missing": 3}, "3 acknowledged records missing from the tables"),
+    ({"out_of_order": 1}, "1 record out of order in the tables"),
+    ({"strays": 4}, "4 records in the tables that are not so in the log"),
     ({"spark_rows": 94}, "the tables hold 94 records, the log 95"),
     ({"tables_agree": False}, "the tables do not hold the same records"),
     ({"leader_epochs": 1}, "the leader was killed, but no other node led"),

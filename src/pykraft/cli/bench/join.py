@@ -13,6 +13,7 @@ import click
 
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
+from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.join import Joined
@@ -60,5 +61,5 @@ def _lines(joined: Joined) -> dict[str, str]:
         "peak memory": f"{joined.joiner_memory_mib:.0f} MiB new node, {leader}",
         "commits before": before,
         "commits during": f"{during}: p99 × {joined.slowdown:.2f}",
-        "acknowledged": f"{joined.acknowledged:,} records, none missing",
+        "acknowledged": f"{counted(joined.acknowledged, 'record')}, none missing",
     }

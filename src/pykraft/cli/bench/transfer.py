@@ -15,6 +15,7 @@ import click
 
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
+from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.transfer import Transferred
@@ -46,7 +47,7 @@ def _lines(transferred: Transferred) -> dict[str, str]:
         "until it leads": _spread(transferred.took_ms),
         "nothing committed": _spread(transferred.pause_ms),
         "went elsewhere": f"{transferred.missed} of {transferred.missed + len(transferred.took_ms)}",
-        "acknowledged": f"{transferred.acknowledged:,} records, none missing",
+        "acknowledged": f"{counted(transferred.acknowledged, 'record')}, none missing",
     }
 
 

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from pykraft.errors import UsageError
+from pykraft.plural import counted
 from pykraft.types import PORT_MAX, Endpoint
 
 ENDPOINTS_MAX: Final = 100
@@ -28,7 +29,9 @@ def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
     if not endpoints:
         raise UsageError(f"{option} {text!r}: give at least one host:port")
     if len(endpoints) > ENDPOINTS_MAX:
-        raise UsageError(f"{option}: {len(endpoints)} nodes, at most {ENDPOINTS_MAX} are contacted; a few are enough")
+        raise UsageError(
+            f"{option}: {counted(len(endpoints), 'node')}, at most {ENDPOINTS_MAX} are contacted; a few are enough"
+        )
     return tuple(dict.fromkeys(endpoints))
 
 

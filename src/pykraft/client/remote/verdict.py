@@ -54,7 +54,7 @@ def verdict_on(found: Quorum) -> QuorumVerdict:
         problems.append(f"leader {found.leader_id} has not committed a record of its epoch yet")
     shown = problems[:PROBLEMS_MAX]
     if len(problems) > PROBLEMS_MAX:
-        shown.append(f"{len(problems) - PROBLEMS_MAX} more voters have problems")
+        shown.append(f"problems of {counted(len(problems) - PROBLEMS_MAX, 'more voter')}")
     told = f"{following} of {counted(count, 'voter')} follow{'s' if following == 1 else ''} {leads}"
     if count and following < majority_of(count):
         told += f", fewer than the majority of {majority_of(count)}: nothing commits"

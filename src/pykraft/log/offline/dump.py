@@ -43,6 +43,7 @@ from pykraft.log.small_files import (
     recovery_point,
 )
 from pykraft.log.small_files.slots import parse_slots
+from pykraft.plural import counted
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.types import Offset, uuid_text
 
@@ -172,7 +173,7 @@ def _producer_snapshot(content: bytes) -> Iterator[Fact]:
     if crc != found_crc:
         yield problem(2, f"CRC {crc:08x}", f"CRC {found_crc:08x}")
     elif not is_valid:
-        expected = f"{count} producers of {_PRODUCER_SIZE_BYTES} bytes"
+        expected = f"{counted(count, 'producer')} of {_PRODUCER_SIZE_BYTES} bytes"
         yield problem(_PRODUCER_HEAD.size, expected, f"{len(content) - _PRODUCER_HEAD.size} bytes")
 
 

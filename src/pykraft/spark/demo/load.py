@@ -14,6 +14,7 @@ from pathlib import Path
 from pykraft.client.journal import Acknowledged
 from pykraft.local.cluster import Cluster
 from pykraft.local.progress import ReportProgress
+from pykraft.plural import counted
 from pykraft.spark.demo.live_tables import LiveTables
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.start import look_after
@@ -104,7 +105,7 @@ class DemoLoad:
         events, batches = self.cluster.journal.events(since=self._seen), self.tables.batches
         self._seen += len(events)
         self._acknowledged += sum(event.count for event in events if isinstance(event, Acknowledged))
-        text = f"{self._acknowledged:,} records acknowledged"
+        text = f"{counted(self._acknowledged, 'record')} acknowledged"
         if batches:
             last = batches[-1]
             text += f", {last.end_offset:,} in the tables, micro-batch {last.batch_id} took {last.duration_ms:,} ms"

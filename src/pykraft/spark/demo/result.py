@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
+from pykraft.plural import counted
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.percentiles import percentiles
@@ -33,13 +34,13 @@ class Result:
     def problems(self) -> list[str]:
         """Everything that is wrong, as text."""
         found = self.audit
-        rows = f"the tables hold {found.spark_rows} records, the log {found.committed_records}"
+        rows = f"the tables hold {counted(found.spark_rows, 'record')}, the log {found.committed_records:,}"
         checks = {
             "no record was acknowledged": found.acknowledged == 0,
-            f"{found.duplicates} records are duplicated in the tables": found.duplicates > 0,
-            f"{found.missing} acknowledged records are missing from the tables": found.missing > 0,
-            f"{found.out_of_order} records are out of order in the tables": found.out_of_order > 0,
-            f"{found.strays} records in the tables differ from the log or are not in it": found.strays > 0,
+            f"{counted(found.duplicates, 'record')} duplicated in the tables": found.duplicates > 0,
+            f"{counted(found.missing, 'acknowledged record')} missing from the tables": found.missing > 0,
+            f"{counted(found.out_of_order, 'record')} out of order in the tables": found.out_of_order > 0,
+            f"{counted(found.strays, 'record')} in the tables that are not so in the log": found.strays > 0,
             rows: found.spark_rows != found.committed_records,
             "the tables do not hold the same records": not found.tables_agree,
             "the leader was killed, but no other node led": self.failover_ms is not None and found.leader_epochs < 2,

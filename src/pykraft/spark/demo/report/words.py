@@ -47,7 +47,7 @@ def verdict(story: Story) -> tuple[str, str]:
 def setting(story: Story) -> str:
     """The parameters of the run."""
     options = story.options
-    nodes = f"{options.nodes} nodes, each a process" if options.nodes > 1 else "One node"
+    nodes = f"{counted(options.nodes, 'node')}, each a process" if options.nodes > 1 else "One node"
     load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes per second"
     killed = "".join(f" {_killed(story, kill)}" for kill in story.kills)
     return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds.{killed} Spark read the log while it grew."
@@ -69,27 +69,27 @@ def checks(story: Story) -> Iterator[Check]:
     yield Check(
         claim="Nothing is lost",
         is_met=audit.missing == 0 and audit.acknowledged > 0,
-        found=f"{audit.missing:,} of {audit.acknowledged:,} acknowledged records are missing from the tables",
+        found=f"missing from the tables: {audit.missing:,} of {counted(audit.acknowledged, 'acknowledged record')}",
     )
     yield Check(
         claim="Nothing is duplicated",
         is_met=audit.duplicates == 0,
-        found=f"{audit.duplicates:,} duplicates among {audit.spark_rows:,} rows",
+        found=f"{counted(audit.duplicates, 'duplicate')} among {counted(audit.spark_rows, 'row')}",
     )
     yield Check(
         claim="Everything is in order",
         is_met=audit.out_of_order == 0,
-        found=f"{audit.out_of_order:,} records come before one that was written earlier",
+        found=f"{counted(audit.out_of_order, 'record')} placed before one that was written earlier",
     )
     yield Check(
         claim="Nothing is made up",
         is_met=audit.strays == 0,
-        found=f"{audit.strays:,} rows differ from the log, or are not in it",
+        found=f"{counted(audit.strays, 'row')} that are not so in the log",
     )
     yield Check(
         claim="The tables are complete",
         is_met=audit.spark_rows == audit.committed_records and audit.tables_agree,
-        found=f"{audit.spark_rows:,} rows for {audit.committed_records:,} committed records, "
+        found=f"{counted(audit.spark_rows, 'row')} for {audit.committed_records:,} committed records, "
         f"and the tables {'agree' if audit.tables_agree else 'do not agree'} with each other",
     )
     yield Check(
