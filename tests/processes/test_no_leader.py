@@ -13,6 +13,8 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
+from tests.processes.commands import run
+from tests.processes.test_corruption import RECORDS_BETWEEN, flip
 
 pytestmark = pytest.mark.processes
 
@@ -57,3 +59,25 @@ def test_a_lonely_voter_says_why_and_describe_waits_until_another_comes(children
     looks = [json.loads(line) for line in lines]
     assert "it knows no leader" in looks[0]["detail"]
     assert looks[-1]["status"]["leaderId"] in {1, 2}
+
+
+def test_an_only_node_with_a_damaged_log_and_a_joiner_without_a_quorum_say_why(
+    children: Children, tmp_path: Path
+) -> None:
+    cluster = Cluster(children, tmp_path, size=1, is_dynamic=True)
+    joiner = cluster.join(2)
+    only = cluster.nodes.pop(1)
+    only.start()
+    cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=0)
+    only.process.kill()
+    joiner.start()
+    flip(only)
+    refused = f"bootstrap server {HOST}:{only.port}: connection refused, for "
+    wait_until(lambda: refused in reasons(joiner), "the joiner's reason", alive=[joiner.process])
+    assert joiner.process.stop() == 0
+
+    only.start()
+    damaged = f"this node is the only voter, and in quarantine, since its log is damaged at {only.partition}/"
+    wait_until(lambda: damaged in reasons(only), "the only node's reason", alive=[only.process])
+    assert only.process.stop() == 0
+    assert "Do not empty the directory" in run("verify", str(only.partition)).stdout

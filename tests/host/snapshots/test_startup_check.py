@@ -135,7 +135,7 @@ def test_both_repairs_that_the_error_names_work(repair: str) -> None:
     away.leave()
     path = checkpoint_path(away.config.partition_directory, snapshot_id)
     away.fs.write(path, away.fs.read(path)[:-1])
-    with pytest.raises(CorruptionError, match="or remove the snapshots and the segments here, but not recovery-point"):
+    with pytest.raises(CorruptionError, match="never on an only voter, remove the snapshots and the segments"):
         away.start()
     if repair == "copied":
         away.fs.write(path, leader.fs.read(checkpoint_path(leader.config.partition_directory, snapshot_id)))

@@ -34,8 +34,8 @@ DAMAGED: Final = ".damaged"
 """Suffix for the name of a snapshot that was set aside."""
 COPY: Final = "replace it with the file of this name from another replica, or add a later snapshot of that replica"
 FETCH: Final = (
-    "; or remove the snapshots and the segments here, but not recovery-point: the node then fetches everything, and "
-    "does not vote before it has it"
+    "; or, but never on an only voter, remove the snapshots and the segments here, but not recovery-point: the node "
+    "then fetches everything from the leader, and does not vote before it has it"
 )
 """Without its log, a node that knows how far it was synced is in quarantine; see `pykraft.log.log_scan`."""
 
