@@ -115,6 +115,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> None:
     async def describe_quorum(admin: Admin) -> Quorum:
         asked.append(1)
         if len(asked) == 1:
+            admin._on_waiting("a:1: not yet")
+            admin._on_waiting(None)
             raise QuorumUnavailableError("no leader was found within 1000 ms", "a:1: it knows no leader")
         return next(given)
 
@@ -149,6 +151,7 @@ def test_watching_on_a_terminal_draws_over_the_last_picture(monkeypatch: pytest.
     assert "\x1b[1;31mno leader:\x1b[0m a:1: it knows no leader" in screen.getvalue()
     up_and_erase = "\x1b[1A\x1b[2K"
     assert up_and_erase in screen.getvalue() or "\r\x1b[2K" in screen.getvalue()
+    assert screen.getvalue().index("a:1: not yet") < screen.getvalue().index("a:1: it knows no leader")
     assert "at risk:" in screen.getvalue()
     show_cursor = "\x1b[?25h"
     assert screen.getvalue().rstrip().endswith(show_cursor)

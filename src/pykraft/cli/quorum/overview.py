@@ -24,7 +24,7 @@ from pykraft.cli.printable import printable
 from pykraft.cli.quorum.options import admin_of
 from pykraft.cli.quorum.views import LABEL_WIDTH, row_json, status_json
 from pykraft.client.remote.admin import Admin
-from pykraft.client.remote.leader_search import do_not_tell
+from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
 from pykraft.errors import QuorumUnavailableError
@@ -54,13 +54,27 @@ def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> 
         asyncio.run(_watch(hasty, watch_s, lambda *seen: _show_below(console, *seen, as_json=as_json, end="\n\n")))
         return
     with Live(console=console, auto_refresh=False) as live:
-        asyncio.run(_watch(hasty, watch_s, lambda *seen: live.update(_picture(console, *seen), refresh=True)))
+
+        def draw(verdict: QuorumVerdict, found: Quorum | None) -> None:
+            live.update(_picture(console, verdict, found), refresh=True)
+
+        def draw_wait(story: str | None) -> None:
+            # What is drawn over may be shown before the look is given up.
+            if story is not None:
+                draw(_no_leader(story), None)
+
+        asyncio.run(_watch(hasty, watch_s, draw, draw_wait))
 
 
-async def _watch(options: ClientOptions, watch_s: float, show: Callable[[QuorumVerdict, Quorum | None], None]) -> None:
+async def _watch(
+    options: ClientOptions,
+    watch_s: float,
+    show: Callable[[QuorumVerdict, Quorum | None], None],
+    on_waiting: OnWaiting = do_not_tell,
+) -> None:
     """Look and show for ever."""
     loop = asyncio.get_running_loop()
-    async with admin_of(options, do_not_tell) as admin:
+    async with admin_of(options, on_waiting) as admin:
         while True:
             begun_s = loop.time()
             show(*await _look(admin))
@@ -72,8 +86,12 @@ async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
     try:
         found = await admin.describe_quorum()
     except QuorumUnavailableError as error:
-        return QuorumVerdict(health=Health.NO_LEADER, detail=error.story or str(error)), None
+        return _no_leader(error.story or str(error)), None
     return verdict_on(found), found
+
+
+def _no_leader(story: str) -> QuorumVerdict:
+    return QuorumVerdict(health=Health.NO_LEADER, detail=story)
 
 
 def _show_below(

@@ -97,7 +97,8 @@ class LeaderFetch:
         self._was_heard = False
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; nothing is waited for any more."""
+        self._patience.on_waiting(None)
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
