@@ -5,11 +5,14 @@ Source: KIP-595, KIP-853.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pykraft.errors import ProtocolError
 from pykraft.log.judge import MISSING_START_REPAIR
+from pykraft.log.offline import verify_advice
 from pykraft.log.offline.verify_advice import OF_AN_ONLY_VOTER, is_only_voter
 from pykraft.log.os_fs import OsFs
 from pykraft.log.scan import REPAIR
@@ -98,3 +101,14 @@ def test_no_advice_for_an_only_voter_empties_anything() -> None:
         assert text.lower().count("empty the directory") == 1
     for text in OF_AN_ONLY_VOTER:
         assert "empty" not in text or "never" in text
+
+
+def test_a_control_batch_of_nobodys_format_does_not_count(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(batch: bytes) -> Iterator[tuple[Offset, KRaftVoters]]:
+        raise ProtocolError("an unknown control record")
+
+    hold(node, kraft_version=1)
+    put_voters(segments(node)[2], 1)
+    assert is_only_voter(OsFs(), node)
+    monkeypatch.setattr(verify_advice, "membership_records", unknown)
+    assert not is_only_voter(OsFs(), node)
