@@ -19,7 +19,7 @@ from pykraft.properties_format import parse_properties
     [
         ({"nodes": 2}, "--nodes 2: give 3 to 9"),
         ({"nodes": 10}, "--nodes 10: give 3 to 9"),
-        ({"seconds": 0}, "--minutes: give more than 0"),
+        ({"seconds": 0}, "--minutes 0: give more than 0"),
         ({"kinds": ()}, "--only and --without leave no kind of fault"),
     ],
 )

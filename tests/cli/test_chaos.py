@@ -61,7 +61,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
     ("arguments", "problem"),
     [
         (["--nodes", "2"], "--nodes 2: give 3 to 9"),
-        (["--minutes", "0"], "--minutes: give more than 0"),
+        (["--minutes", "0"], "--minutes 0: give more than 0"),
         (["--record-size", "19"], "--record-size 19: give at least 20"),
         (["--throughput", "0"], "--throughput 0: give at least 1"),
         (["--only", "kill", "--without", "stop"], "--only and --without: give one of them"),

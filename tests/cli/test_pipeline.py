@@ -36,7 +36,7 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["run", "--tables", "t"], "either --bootstrap-controller or --path"),
         (["run", "--tables", "t", "--path", "p", "--bootstrap-controller", "a:1"], "either --bootstrap-controller"),
-        (["run", "--tables", "t", "--path", "p", "--from", "first"], "the option startingOffsets = 'first'"),
+        (["run", "--tables", "t", "--path", "p", "--from", "first"], "--from 'first': it must be earliest"),
         (["run", "--tables", "t", "--bootstrap-controller", "a"], "host:port"),
         (["run", "--tables", "t", "--path", "p", "--master", "cluster"], "--master cluster: it must be local[CORES]"),
         (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),

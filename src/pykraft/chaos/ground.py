@@ -28,6 +28,7 @@ from pykraft.local.ports import free_ports
 
 NODES_MIN: Final = 3
 NODES_MAX: Final = 9
+SECONDS_MAX: Final = 7 * 86_400
 AUTO_JOIN: Final = {"controller.quorum.auto.join.enable": "true"}
 """A voter of a dynamic quorum whose directory was emptied joins again by itself, as another voter."""
 
@@ -56,8 +57,8 @@ class ChaosOptions:
     def __post_init__(self) -> None:
         if not NODES_MIN <= self.nodes <= NODES_MAX:
             raise UsageError(f"--nodes {self.nodes}: give {NODES_MIN} to {NODES_MAX}")
-        if self.seconds <= 0:
-            raise UsageError("--minutes: give more than 0")
+        if not 0 < self.seconds <= SECONDS_MAX:  # also false for NaN, with which no time would ever be over
+            raise UsageError(f"--minutes {self.seconds / 60:g}: give more than 0 and at most {SECONDS_MAX // 60:,}")
         if self.kafka is not None and self.is_dynamic:
             raise UsageError("--java: Kafka's TestRaftServer has static voters only")
         if not self.kinds:

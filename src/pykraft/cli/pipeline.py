@@ -8,7 +8,8 @@ work.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
+_OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller", "startingOffsets": "--from"}
+"""Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
 
@@ -117,7 +120,8 @@ def run(  # noqa: PLR0913 - one argument for each option
         source["maxBytesPerTrigger"] = str(max_bytes_per_trigger)
     if bool(paths) == (bootstrap_controller is not None):
         raise UsageError("give either --bootstrap-controller or --path")
-    patterns = parse_options(source).patterns
+    with _options_named():
+        patterns = parse_options(source).patterns
     options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
@@ -155,7 +159,7 @@ def status(*, root: Path, as_json: bool) -> None:
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option(
     "--journal",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Journal of acknowledgements; its rows are kept in a table.",
 )
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
@@ -226,6 +230,18 @@ def _print_lag(rows: list[dict[str, Any]]) -> None:
         own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
         cells.append((str(node_id), f"{max(own, default=0):,}", f"{len(own):,}"))
     print_table("lag of the replicas", ("node", "records behind, max", "samples"), cells)
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Within this block, an error about an option of the data source names the command's option. Errors: UsageError."""
+    try:
+        yield
+    except UsageError as error:
+        text = str(error)
+        for name, option in _OPTIONS.items():
+            text = text.replace(f"the option {name} = ", f"{option} ")
+        raise UsageError(text) from error
 
 
 def _told(found: PipelineStatus) -> str:

@@ -94,7 +94,7 @@ def remove_controller(
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
     """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
     with naming(path):
-        config = node_config(parse_properties(read_text(path))).config
+        config = node_config(parse_properties(read_text(path, "--command-config"))).config
     file = config.log_dir / FILE_NAME
     fs = OsFs()
     if not fs.exists(file):

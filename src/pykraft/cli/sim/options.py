@@ -105,6 +105,15 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
+def require_folder(folder: Path | None) -> None:
+    """Create the folder for pages before the run that may need it. Errors: UsageError that names --html."""
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--html: {folder}: {error.strerror}") from error
+
+
 def told_row(row: Row, choice: Choice) -> Row:
     """A row with its oracles and, for a failure, the replay command: what ``--json`` prints of a seed."""
     replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}

@@ -19,7 +19,7 @@ import click
 
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
-from pykraft.cli.sim.options import ORACLES, Choice, scenario_options, seed_options, told_row
+from pykraft.cli.sim.options import ORACLES, Choice, require_folder, scenario_options, seed_options, told_row
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -76,6 +76,7 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError(f"--workers {workers}: give at least 1")
     if spark is not None and trace:
         raise UsageError("--trace runs in one process: leave out --spark")
+    require_folder(folder)
     began_s, totals = time.monotonic(), Totals()
     say = partial(click.echo, err=as_json)
     with ExitStack() as stack:
@@ -147,7 +148,11 @@ def _results(
     if out is None:
         yield seeds, _keep_nothing
         return
-    with closing(Results(out, identity)) as results:
+    try:
+        opened = Results(out, identity)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from error
+    with closing(opened) as results:
         for seed in seeds:
             if seed in results.rows:
                 totals.add(results.rows[seed])

@@ -1,0 +1,121 @@
+"""Wrong values, in process: one line that names the option or the file, the documented status, and no traceback.
+
+`tests/processes/test_wrong_input.py` has the cases in which the process itself matters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.cli.errors import run_with_exit_codes
+from pykraft.cli.main import pykraft
+
+NODE = "localhost:9"
+ZERO_ID = "A" * 22
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files that are none of those that a command expects."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("hello\n")
+    (tmp_path / "garbage").write_bytes(bytes(range(256)) * 9)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Command line, and what standard error says; the status is 2.
+USAGE: list[tuple[str, str]] = [
+    ("tail", "--bootstrap-controller"),
+    ("tail --bootstrap-controller localhost", "'localhost': a node is host:port"),
+    ("tail --bootstrap-controller localhost:0", "a port from 1 to 65535"),
+    ("tail --bootstrap-controller localhost:99999", "a port from 1 to 65535"),
+    ("tail --bootstrap-controller :9092", "':9092': a node is host:port"),
+    ("tail --bootstrap-controller ,", "give at least one host:port"),
+    (f"tail --bootstrap-controller {NODE} --timeout -1", "--timeout -1: give more than 0"),
+    (f"tail --bootstrap-controller {NODE} --timeout nan", "--timeout nan: give more than 0"),
+    (f"tail --bootstrap-controller {NODE} --timeout 1e99", "--timeout 1e+99: give more than 0 and at most 86400"),
+    (f"tail --bootstrap-controller {NODE} --from -5", "--from -5: give earliest, latest or an offset"),
+    (f"tail --bootstrap-controller {NODE} --from {'9' * 30}", "give earliest, latest or an offset"),
+    (f"tail --bootstrap-controller {NODE} --max-records 0", "--max-records"),
+    (f"tail --bootstrap-controller {NODE} --command-config absent", "--command-config absent: No such file"),
+    (f"tail --bootstrap-controller {NODE} --command-config dir", "--command-config dir: Is a directory"),
+    (f"tail --bootstrap-controller {NODE} --command-config garbage", "garbage: a properties file is text"),
+    ("quorum describe", "--bootstrap-controller, --bootstrap-server: give one of them"),
+    (f"quorum --bootstrap-controller {NODE} decribe", "'describe'"),
+    (f"quorum --bootstrap-controller {NODE} transfer --to -1", "--to"),
+    (f"quorum --bootstrap-controller {NODE} transfer --to 99999999999", "--to"),
+    (f"quorum --bootstrap-controller {NODE} transfer --to 2 --catch-up nan", "--catch-up nan: give 0 to 60"),
+    (f"quorum --bootstrap-controller {NODE} remove-controller -i 1 -d xyz", "'xyz' is not a Kafka UUID"),
+    (f"quorum --bootstrap-controller {NODE} remove-controller -i 1 -d {ZERO_ID}", "reserved by Kafka; give another"),
+    (f"quorum --bootstrap-controller {NODE} add-controller", "give --command-config"),
+    (
+        f"quorum --bootstrap-controller {NODE} add-controller --command-config absent",
+        "--command-config absent: No such",
+    ),
+    (f"quorum --bootstrap-controller {NODE} upgrade --feature kraft.version=x", "give NAME=LEVEL"),
+    (f"quorum --bootstrap-controller {NODE} upgrade --feature metadata.version=1", "only the feature kraft.version"),
+    ("storage format -c text -t bad!id", "--cluster-id 'bad!id': give 1 to 255 letters"),
+    ("storage info -c dir", "--config dir: Is a directory"),
+    ("sim run --seeds 5:1", "--seeds 5:1: this range has no seeds"),
+    ("sim run --seeds x", "--seeds x: give N or A:B"),
+    (f"sim run --seeds {'9' * 20}", "at most 18 digits"),
+    ("sim run --seeds 99999999999", "at most 10,000,000 seeds"),
+    ("sim run --seed -1", "--seed -1: give a whole number"),
+    ("sim run --workers 0", "--workers 0: give at least 1"),
+    ("sim run --seeds 1 --faults quit", "there is no scenario 'quit'"),
+    ("sim run --seeds 1 --scenario absent", "absent: cannot be read: No such file"),
+    ("sim run --seeds 1 --scenario dir", "dir: cannot be read: Is a directory"),
+    ("sim run --seeds 1 --scenario garbage", "garbage: is not UTF-8 text"),
+    ("sim run --seeds 1 --scenario text", "text: is not TOML"),
+    ("sim run --seeds 1 --out absent/rows", "--out absent/rows: No such file or directory"),
+    ("sim run --seeds 1 --out garbage", "garbage, line 1: this is no result of"),
+    ("sim run --seeds 1 --html text/pages", "--html: text/pages: Not a directory"),
+    ("sim replay", "--seed"),
+    ("sim replay --seed x", "--seed x: give a whole number"),
+    ("sim replay --seed 1 --html text/page.html", "--html: text: File exists"),
+    ("sim report absent", "absent"),
+    ("sim report text", "text, line 1: this is no result of"),
+    ("sim mutants votes_are_given_twic", "did you mean votes_are_given_twice?"),
+    ("sim mutants --oracle OneVot", "did you mean OneVote?"),
+    ("chaos --minutes 0", "--minutes 0: give more than 0"),
+    ("chaos --minutes nan", "--minutes nan: give more than 0"),
+    ("chaos --minutes inf", "--minutes inf: give more than 0"),
+    ("chaos --nodes 99", "--nodes 99: give 3 to 9"),
+    ("chaos --only kil", "did you mean kill?"),
+    ("chaos --only kill --without wipe", "--only and --without: give one of them"),
+    ("chaos --dir absent", "--dir absent: there is no such folder"),
+    ("chaos --throughput 0", "--throughput 0: give at least 1"),
+    ("bench raft --record-size x", "--record-size x: give whole numbers"),
+    ("bench raft --throughput x", "--throughput x: give a number"),
+    ("bench raft --dir absent --peer none", "--dir absent: there is no such folder"),
+    ("bench join --dir absent", "--dir absent: there is no such folder"),
+    ("bench join --snapshot-mib -1", "--snapshot-mib -1: give 1 to"),
+    ("bench transfer --runs 0", "--runs 0: give 1 to 100"),
+    ("local up --nodes 0", "--nodes 0: give 1 to"),
+    ("local up --dir text", "text is not a directory"),
+    ("local status --dir absent", "there is no local quorum in absent"),
+    ("completion bsh", "did you mean bash?"),
+    ("verify empty", "empty"),
+    ("dump", "FILE"),
+    ("pipeline report --tables dir --journal absent", "--journal"),
+]
+
+
+@pytest.mark.parametrize(("line", "named"), USAGE, ids=[line for line, _ in USAGE])
+def test_a_wrong_value_is_named_with_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, named: str
+) -> None:
+    del folder
+    monkeypatch.setattr("sys.argv", ["pykraft", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        run_with_exit_codes(pykraft)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2, err
+    assert named in err
+    assert out == ""
+    told = [text for text in err.splitlines() if text and not text.startswith(("Usage: ", "Try "))]
+    assert len(told) == 1, told
