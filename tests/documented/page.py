@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.documented.blocks import FILES, Block, blocks
 from tests.documented.table import Table, table
-from tests.documented.terminal import PageError, Terminal
+from tests.documented.terminal import OutOfTimeError, PageError, Terminal
 from tests.tidy.repository import ROOT
 
 Say = Callable[[str], None]
@@ -49,7 +49,7 @@ def run_page(path: str, output: Path, say: Say, rows: Table | None = None) -> No
         for block in blocks(path):
             try:
                 page.block(block)
-            except PageError as error:
+            except (PageError, OutOfTimeError) as error:
                 raise PageError(f"{block.place}: {error}") from None
         terminal.interrupt()
 
@@ -57,7 +57,7 @@ def run_page(path: str, output: Path, say: Say, rows: Table | None = None) -> No
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
     def give_up(*_: object) -> None:
-        raise PageError(f"the page is not done after {seconds:.0f} s")
+        raise OutOfTimeError(f"the page is not done after {seconds:.0f} s")
 
     signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,10 @@ PAGE_S = 600.0
 
 class PageError(Exception):
     """What a page says is not so."""
+
+
+class OutOfTimeError(Exception):
+    """The time of the page is over. It interrupts whatever waits."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ class Terminal:
         self._shell.wait()
         for pipe in (self._shell.stdin, self._shell.stdout):
             assert pipe is not None
-            pipe.close()  # not read to its end: commands that still run have it open, too
+            with suppress(BrokenPipeError):  # words that it did not read before it was killed
+                pipe.close()  # not read to its end: commands that still run have it open, too
 
     def run(self, command: str) -> str:
         """Run to the end; returns what it printed. The status must be 0."""
@@ -69,13 +75,19 @@ class Terminal:
     def repeat(self, command: str) -> str:
         """Run it again and again until its status is 0."""
 
+        last: list[PageError] = []
+
         def tried() -> str | None:
             try:
                 return self.run(command)
-            except PageError:
+            except PageError as error:
+                last[:] = [error]
                 return None
 
-        return wait_until(tried, f"success of {command}", timeout_s=PAGE_S)
+        try:
+            return wait_until(tried, f"success of {command}", timeout_s=PAGE_S)
+        except OutOfTimeError:
+            raise PageError(f"again and again: {last}") from None
 
     def start(self, command: str, ready: str) -> str:
         """Start a command that stays; returns what it has printed when ``ready`` is in it."""

@@ -106,3 +106,12 @@ def test_rows_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_numbers_times_and_ids_are_masked() -> None:
     assert masked("1   of 3,000 at 12:30:01.5 by sqxZm1Px7K4CHlguwlypgQ") == "0 of 0 at 0 by ID"
+
+
+def test_what_never_succeeds_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(
+        eventually=(Eventually("page.md", "ls", "it never comes"),),
+        by_path={"page.md": Page("page.md", timeout_s=0.5)},
+    )
+    with pytest.raises(PageError, match="again and again: .*cannot access"):
+        run(tmp_path, monkeypatch, "'''sh\nls nothing\n'''", table)
