@@ -74,7 +74,6 @@ class Terminal:
 
     def repeat(self, command: str) -> str:
         """Run it again and again until its status is 0."""
-
         last: list[PageError] = []
 
         def tried() -> str | None:

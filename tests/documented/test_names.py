@@ -91,7 +91,8 @@ def test_the_page_of_names_has_every_public_name(request: pytest.FixtureRequest)
 def test_every_import_of_a_program_on_a_page_is_a_public_name() -> None:
     public = {module: set(names or exceptions()) for module, names in MODULES.items()}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for module, names in re.findall(r"^from (pykraft\.\S+) import (.+)$", path.read_text(encoding="utf-8"), re.M):
+        text = path.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (pykraft\.\S+) import (.+)$", text, re.MULTILINE):
             assert set(names.split(", ")) <= public.get(module, set()), f"{path.name}: {module}"
 
 

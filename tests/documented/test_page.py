@@ -113,5 +113,5 @@ def test_what_never_succeeds_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         eventually=(Eventually("page.md", "ls", "it never comes"),),
         by_path={"page.md": Page("page.md", timeout_s=0.5)},
     )
-    with pytest.raises(PageError, match="again and again: .*cannot access"):
+    with pytest.raises(PageError, match=r"again and again: .*cannot access"):
         run(tmp_path, monkeypatch, "'''sh\nls nothing\n'''", table)
