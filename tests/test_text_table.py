@@ -24,6 +24,17 @@ def test_a_table_that_does_not_fit_is_a_block_for_each_row() -> None:
     assert list(table_lines(HEADS, ROWS, width=20)) == blocks
 
 
+def test_a_last_column_of_text_is_folded_below_itself() -> None:
+    rows = [("kill", "7", "leader 4, observer 3, follower 2, unattached 2"), ("split", "1", "")]
+    assert list(table_lines(("fault", "times", "happened to"), rows, width=40)) == [
+        "fault  times  happened to",
+        "kill       7  leader 4, observer 3,",
+        "              follower 2, unattached 2",
+        "split      1",
+    ]
+    assert next(table_lines(("fault", "times", "happened to"), rows, width=37)) == "fault: kill"
+
+
 def test_name_and_value_are_one_line() -> None:
     assert list(block_lines(("what", "value"), [("records", "5"), ("bytes", "60")])) == ["records: 5", "bytes: 60"]
 

@@ -9,9 +9,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Final
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
+FOLDED_WIDTH_MIN: Final = 24
+"""Least width to which the last column is folded."""
 _NOTHING: Final = ("", "-")
 
 
@@ -27,19 +30,29 @@ def is_numeric(cells: Sequence[str]) -> bool:
 
 
 def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
-    """A line for the heads and for each row; or, if one of them is longer than ``width``, `block_lines`."""
+    """A line for the heads and for each row.
+
+    If one of them is longer than ``width``, a last column of text is folded, if enough room is left for it; otherwise
+    the table is printed as `block_lines`.
+    """
     rows = [tuple(row) for row in rows]
     columns = list(zip(heads, *rows, strict=True))
     sizes = [max(map(len, column)) for column in columns]
     are_numbers = [is_numeric(column[1:]) for column in columns]
-    lines = []
-    for row in (heads, *rows):
-        cells = zip(row, sizes, are_numbers, strict=True)
-        lines.append("  ".join(cell.rjust(size) if right else cell.ljust(size) for cell, size, right in cells).rstrip())
-    if width is not None and max(map(len, lines)) > width:
+    whole = sum(sizes) + 2 * (len(sizes) - 1)
+    room = sizes[-1] if width is None or whole <= width else width - (whole - sizes[-1])
+    if room < sizes[-1] and (are_numbers[-1] or room < FOLDED_WIDTH_MIN):
         yield from block_lines(heads, rows)
-    else:
-        yield from lines
+        return
+    for row in (heads, *rows):
+        cells = list(zip(row, sizes, are_numbers, strict=True))
+        start = "".join((cell.rjust(size) if right else cell.ljust(size)) + "  " for cell, size, right in cells[:-1])
+        last, size, right = cells[-1]
+        for part in wrap(last, room) if room < size else [last.rjust(size) if right else last]:
+            yield (start + part).rstrip()
+            start = " " * len(start)
+        if room < size and not last:
+            yield start.rstrip()
 
 
 def block_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
