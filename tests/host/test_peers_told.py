@@ -80,3 +80,15 @@ def test_what_is_remembered_is_bounded() -> None:
         desk.connect()
         desk.peers.close(2, f"two leaders in epoch {number}")
     assert len(desk.ports.reports) == COMPLAINTS_MAX + 2
+
+
+def test_a_stream_that_is_no_kafka_s_is_told_once_however_often_it_is_dialed() -> None:
+    desk = Desk()
+    for _ in range(3):
+        desk.send()
+        connection = desk.ports.dialed[-1][0]
+        desk.peers.on_connected(connection)
+        desk.peers.on_closed(connection, reason="the peer seems to speak SSH")
+    desk.send()
+    desk.peers.on_closed(desk.ports.dialed[-1][0], reason="no route to host")
+    assert desk.ports.reports == ["closing the connection to peer 2 at node2:9002: the peer seems to speak SSH"]

@@ -96,7 +96,7 @@ class Host:
     def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False, reason: str = "") -> None:
         """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there.
 
-        ``reason`` says why a dial failed, for the operator.
+        ``is_refused`` means that each address of the peer did. ``reason`` is for the operator.
         """
         if self._components.peers.owns(connection):
             self._components.peers.on_closed(connection, is_refused=is_refused, reason=reason)

@@ -149,6 +149,9 @@ class Peers:
             return
         is_negotiated = contact.link is not None and contact.link.wire.is_negotiated
         contact.problem = reason or (HUNG_UP if is_negotiated else HUNG_UP_AT_ONCE)
+        # Closed on this side, because of what the peer sent.
+        if reason and contact.is_connected:
+            self._tell_closed(contact, reason)
         contact.link = None
         if contact.wanted is not None:
             self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
@@ -316,7 +319,7 @@ class Peers:
         """Log one line, close the connection, and fail the request."""
         self.violations += 1
         contact.problem = reason
-        self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
+        self._tell_closed(contact, reason)
         self._hang_up(contact)
         self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
 
@@ -329,6 +332,9 @@ class Peers:
         elif error == ErrorCode.INVALID_REQUEST and is_above:
             own = self._context.topic_name
             self._tell(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
+
+    def _tell_closed(self, contact: _Contact, reason: str) -> None:
+        self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
 
     def _tell(self, contact: _Contact, text: str) -> None:
         """Log one line unless it was logged already."""

@@ -54,10 +54,7 @@ class LinksUser(Protocol):
         ...
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
-        """A connection ended, or a dial failed; ``is_refused`` when each address refused it: nobody listens there.
-
-        ``reason`` is for the operator; empty when the other end closed the connection.
-        """
+        """See `Host.on_closed`; the reason is empty when the other end closed the connection."""
         ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
@@ -325,12 +322,14 @@ class Links:
             self._tell_end(slowest, reason)
 
     def _end(self, link: Link, reason: str) -> None:
-        """Close a link because of what its peer did: report one line and tell the user."""
+        """Close a link because of what its peer did: tell the user, with one line for the operator about a client."""
         self.close(link.connection)
         self._tell_end(link, reason)
 
     def _tell_end(self, link: Link, reason: str) -> None:
-        self._user.report(f"closing connection {link.connection} on {link.listener or 'a dialed address'}: {reason}")
+        # The user knows whom it dialed and asks again every few milliseconds: it reports that once.
+        if link.listener is not None:
+            self._user.report(f"closing connection {link.connection} on {link.listener}: {reason}")
         self._user.link_closed(link.connection, reason=reason)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
