@@ -118,7 +118,7 @@ def test_the_image_runs_a_quorum_of_one_as_a_user_without_rights(caplog: pytest.
     config = read_config(PROPERTIES)
     check_node(config, "localhost")
     image = final_stage()
-    assert int(image["USER"]) > 0
+    assert all(int(number) > 0 for number in image["USER"].split(":"))
     assert image["STOPSIGNAL"] == "SIGTERM"
     assert Path(image["VOLUME"]) == config.log_dir
     assert exposed_ports(config) == {int(port) for port in image["EXPOSE"].split()}
@@ -200,7 +200,8 @@ def test_the_objects_of_kubernetes_name_each_other() -> None:
     assert spec["podManagementPolicy"] == "Parallel"
     assert objects["Service"]["spec"]["publishNotReadyAddresses"] is True
     assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > HAND_OVER_S
-    assert spec["template"]["spec"]["securityContext"]["runAsUser"] == int(final_stage()["USER"])
+    rights = spec["template"]["spec"]["securityContext"]
+    assert f"{rights['runAsUser']}:{rights['runAsGroup']}" == final_stage()["USER"]
 
 
 def test_a_probe_waits_longer_than_the_command_that_it_runs() -> None:
