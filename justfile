@@ -28,3 +28,7 @@ docs:
 # Write requirements/ anew from pyproject.toml; `just lock --upgrade` also takes newer versions.
 lock *OPTIONS:
     bin/_lock {{OPTIONS}}
+
+# A release; `just release minor --dry-run` only tells, `just release --notes` prints what it will say.
+release *WORDS:
+    bin/release {{WORDS}}

@@ -160,7 +160,7 @@ def test_the_metadata_is_what_an_index_shows(published: Published) -> None:
     [own] = Distribution.discover(path=[str(folder)])
     metadata = own.metadata
     text = metadata["Description"]
-    links = re.findall(r"\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)", text)
+    links = re.findall(r"\]\(([^)\s]+)\)|\b(?:src|srcset|href)=\"([^\"]+)", text)
     assert links
     relative = [link for pair in links for link in pair if link and not link.startswith(("https://", "#"))]
     assert relative == [], "an index cannot follow these"
