@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from pykraft.chaos.plan import ALONE, LASTS_S, MEANINGS, Fault, FaultKind, FaultTarget, episodes
+from pykraft.chaos.plan import ALONE, Fault, FaultKind, FaultTarget, episodes
 
 EVERY = tuple(FaultKind)
 
@@ -42,13 +42,14 @@ def test_faults_overlap_but_for_those_that_no_quorum_survives_together() -> None
         assert early.begins_s == 0.0 <= late.begins_s <= early.lasts_s
         assert late.ends_s == late.begins_s + late.lasts_s
     for fault in (fault for episode in drawn for fault in episode):
-        least, most = LASTS_S[fault.kind]
+        least, most = fault.kind.lasts_s
         assert least <= fault.lasts_s <= most
         assert 0 <= fault.nth < 2
 
 
 def test_every_kind_has_its_meaning_and_its_time() -> None:
-    assert set(MEANINGS) == set(LASTS_S) == set(FaultKind)
+    assert all(kind.meaning and kind.lasts_s[0] <= kind.lasts_s[1] for kind in FaultKind)
+    assert FaultKind.KILL.value == "kill"
 
 
 @pytest.mark.parametrize(

@@ -47,31 +47,24 @@ class LoadedQuorum(Protocol):
 
     def start(self) -> None:
         """Start all nodes."""
-        ...
 
     def watermark(self) -> Watermark:
         """The current high watermark, once there is a leader. Errors: LocalQuorumError."""
-        ...
 
     def usage(self) -> Mapping[int, Usage]:
         """The usage of each node so far. Errors: LocalQuorumError if one has ended."""
-        ...
 
     def failure(self) -> str | None:
         """Why this quorum will write no more records; None if it still works."""
-        ...
 
     def begin_window(self) -> None:
         """Latencies count from now on."""
-        ...
 
     def latency_ms(self) -> Mapping[str, float]:
         """Percentiles (p50, p75, p99, p999) in milliseconds, those that this quorum reports."""
-        ...
 
     def close(self) -> None:
         """Stop asking; whoever holds the processes ends them."""
-        ...
 
 
 class Contender(Protocol):
@@ -84,4 +77,3 @@ class Contender(Protocol):
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """A quorum with its files in ``folder`` and its processes among ``children``; not started yet."""
-        ...

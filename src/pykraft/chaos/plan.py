@@ -13,44 +13,46 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Final
+from typing import Final, Self
 
 
 class FaultKind(Enum):
-    """The kinds of faults; the value is the name in options and tables."""
+    """The kinds of faults: name in options and tables, meaning, and how many seconds a fault lasts."""
 
-    KILL = "kill"
-    STOP = "stop"
-    RESTART_ALL = "restart-all"
-    PAUSE = "pause"
-    FREEZE = "freeze"
-    FULL_DISK = "full-disk"
-    SLOW_LINK = "slow-link"
-    RESETS = "resets"
-    ONE_WAY_CUT = "one-way-cut"
-    PARTITION = "partition"
-    WIPE = "wipe"
-    WIPE_AND_LAG = "wipe-and-lag"
-    SILENT_READER = "silent-reader"
-    FEW_DESCRIPTORS = "few-descriptors"
+    def __new__(cls, name: str, meaning: str, lasts_s: tuple[float, float]) -> Self:
+        """The value is the name."""
+        kind = object.__new__(cls)
+        kind._value_ = name
+        kind.meaning, kind.lasts_s = meaning, lasts_s
+        return kind
+
+    meaning: str
+    lasts_s: tuple[float, float]
+
+    KILL = "kill", "kill -9 a node and restart it later", (0.1, 4.0)
+    STOP = "stop", "SIGTERM a node and restart it once it has ended", (0.1, 3.0)
+    RESTART_ALL = "restart-all", "kill -9 all nodes at once, then restart them all at once", (0.0, 0.0)
+    PAUSE = "pause", "SIGSTOP and SIGCONT, shorter than any timeout of the quorum", (0.05, 0.4)
+    FREEZE = "freeze", "SIGSTOP and SIGCONT, longer than elections take", (1.5, 6.0)
+    FULL_DISK = "full-disk", "the node's file system is full (ENOSPC), and later has room again", (1.0, 4.0)
+    SLOW_LINK = "slow-link", "all traffic of a node is throttled and delayed", (3.0, 8.0)
+    RESETS = "resets", "connections of a node are reset in the middle of a frame", (2.0, 5.0)
+    ONE_WAY_CUT = "one-way-cut", "what a node sends, or what others send to it, does not arrive", (2.0, 6.0)
+    PARTITION = "partition", "a node is cut off in both directions", (2.0, 6.0)
+    WIPE = "wipe", "kill -9 a node and restart it at once with an empty directory", (0.0, 0.0)
+    WIPE_AND_LAG = (
+        "wipe-and-lag",
+        "like wipe, while other nodes lag behind and those with the whole log are down",
+        (2.0, 4.0),
+    )
+    SILENT_READER = "silent-reader", "clients keep requesting the whole log and never read an answer", (2.0, 5.0)
+    FEW_DESCRIPTORS = (
+        "few-descriptors",
+        "restart the node with ulimit -n 256 and open 400 silent connections",
+        (2.0, 4.0),
+    )
 
 
-MEANINGS: Final = {
-    FaultKind.KILL: "kill -9 a node and restart it later",
-    FaultKind.STOP: "SIGTERM a node and restart it once it has ended",
-    FaultKind.RESTART_ALL: "kill -9 all nodes at once, then restart them all at once",
-    FaultKind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
-    FaultKind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
-    FaultKind.FULL_DISK: "the node's file system is full (ENOSPC), and later has room again",
-    FaultKind.SLOW_LINK: "all traffic of a node is throttled and delayed",
-    FaultKind.RESETS: "connections of a node are reset in the middle of a frame",
-    FaultKind.ONE_WAY_CUT: "what a node sends, or what others send to it, does not arrive",
-    FaultKind.PARTITION: "a node is cut off in both directions",
-    FaultKind.WIPE: "kill -9 a node and restart it at once with an empty directory",
-    FaultKind.WIPE_AND_LAG: "like wipe, while other nodes lag behind and those with the whole log are down",
-    FaultKind.SILENT_READER: "clients keep requesting the whole log and never read an answer",
-    FaultKind.FEW_DESCRIPTORS: "restart the node with ulimit -n 256 and open 400 silent connections",
-}
 ALONE: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
 """Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no
 majority with the acknowledged records might be left, which no quorum survives.
@@ -102,23 +104,6 @@ class Fault:
 Episode = tuple[Fault, ...]
 """Faults that overlap, in the order of their start."""
 
-LASTS_S: Final = {
-    FaultKind.KILL: (0.1, 4.0),
-    FaultKind.STOP: (0.1, 3.0),
-    FaultKind.RESTART_ALL: (0.0, 0.0),
-    FaultKind.PAUSE: (0.05, 0.4),
-    FaultKind.FREEZE: (1.5, 6.0),
-    FaultKind.FULL_DISK: (1.0, 4.0),
-    FaultKind.SLOW_LINK: (3.0, 8.0),
-    FaultKind.RESETS: (2.0, 5.0),
-    FaultKind.ONE_WAY_CUT: (2.0, 6.0),
-    FaultKind.PARTITION: (2.0, 6.0),
-    FaultKind.WIPE: (0.0, 0.0),
-    FaultKind.WIPE_AND_LAG: (2.0, 4.0),
-    FaultKind.SILENT_READER: (2.0, 5.0),
-    FaultKind.FEW_DESCRIPTORS: (2.0, 4.0),
-}
-"""Shortest and longest duration."""
 BANDWIDTH: Final = (100_000, 1_000_000)
 LATENCY_MS: Final = (0, 60)
 
@@ -146,7 +131,7 @@ def _fault(rng: Random, kind: FaultKind, nodes: int, *, begins_s: float) -> Faul
         role=FaultTarget.LEADER if is_for_leader else FaultTarget.FOLLOWER,
         nth=rng.randrange(nodes - 1),
         begins_s=begins_s,
-        lasts_s=round(rng.uniform(*LASTS_S[kind]), 2),
+        lasts_s=round(rng.uniform(*kind.lasts_s), 2),
         bandwidth=rng.randrange(*BANDWIDTH) if kind is FaultKind.SLOW_LINK else 0,
         latency_ms=rng.randrange(*LATENCY_MS) if kind is FaultKind.SLOW_LINK else 0,
         is_inbound=kind is FaultKind.ONE_WAY_CUT and rng.random() < 0.5,

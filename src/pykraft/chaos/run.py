@@ -35,11 +35,9 @@ class Watcher(Protocol):
 
     def passing(self, text: str, elapsed_s: float) -> None:
         """The current activity."""
-        ...
 
     def done(self, fault: Done) -> None:
         """A fault is over, and the quorum works again."""
-        ...
 
 
 def run_chaos(options: ChaosOptions, folder: Path, watcher: Watcher) -> ChaosOutcome:

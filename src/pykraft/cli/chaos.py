@@ -205,11 +205,9 @@ def _again(options: ChaosOptions) -> str:
 
 def _print_plan(options: ChaosOptions) -> None:
     """Print the kinds, and as many episodes as fit into the time if each takes its minimum."""
-    from pykraft.chaos.plan import MEANINGS
-
     click.echo(_heading(options))
     for kind in options.kinds:
-        click.echo(f"  {kind.value:<16} {MEANINGS[kind]}")
+        click.echo(f"  {kind.value:<16} {kind.meaning}")
     left_s = options.seconds
     for number, episode in enumerate(options.plan(), start=1):
         click.echo(f"{number:>4}  " + "; then ".join(map(str, episode)))

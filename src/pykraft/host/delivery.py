@@ -73,11 +73,9 @@ class HostListener(Protocol):
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """The next committed batches, at least one."""
-        ...
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """The epoch rose (``leader_id`` None: its leader is unknown yet), or its leader became known."""
-        ...
 
 
 class Registration:

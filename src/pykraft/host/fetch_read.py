@@ -46,7 +46,6 @@ class ReadableLog(Protocol):
 
         Errors: UsageError outside of the log, CorruptionError for a damaged first batch.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,16 +35,12 @@ class Inbox:
 
     def __init__(self) -> None:
         self._arrivals: deque[Arrival] = deque()
-        self._is_closed = False
-
-    @property
-    def is_closed(self) -> bool:
+        self.is_closed = False
         """True once the core takes no more steps."""
-        return self._is_closed
 
     def put(self, event: Event, fetched: Sequence[HeaderAndBytes] = NO_BATCHES, slice_data: Buffer = b"") -> None:
         """Add an event for a later step; ignored once closed."""
-        if not self._is_closed:
+        if not self.is_closed:
             self._arrivals.append(Arrival(event, fetched, slice_data))
 
     def take(self) -> Arrival | None:
@@ -53,5 +49,5 @@ class Inbox:
 
     def close(self) -> None:
         """The core takes no more steps: drop waiting and later events."""
-        self._is_closed = True
+        self.is_closed = True
         self._arrivals.clear()

@@ -27,43 +27,33 @@ class Ports(Protocol):
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect; `Host.on_connected` or `Host.on_closed` follows."""
-        ...
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         """Write one whole frame, its length included; ignored when the connection is already closed."""
-        ...
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
         """How much of an incomplete frame has arrived, and its full size; (0, 0) when there is none."""
-        ...
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
         """Bytes passed to `send` that the other machine has not acknowledged, as far as is known."""
-        ...
 
     def close(self, connection: ConnectionId) -> None:
         """Close at once; no `Host.on_closed` follows."""
-        ...
 
     def submit(self, job: Job) -> None:
         """Queue a job of the ordered lane; `Host.on_io` follows when it and all earlier ones are durable."""
-        ...
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run ``read`` on the bulk lane, then ``then`` with its result on the host's thread.
 
         An exception of ``read`` stops the node like a failed write.
         """
-        ...
 
     def wake_at(self, mono_ms: int | None) -> None:
         """Call `Host.on_tick` at this time; replaces the previous request. None: no call needed."""
-        ...
 
     def report(self, text: str, *, is_alarm: bool = False) -> None:
         """Log one line for the operator; an alarm calls for action."""
-        ...
 
     def stop(self, error: Exception | None) -> None:
         """The host has ended: gracefully (None), or because of an error that makes it unsafe to continue."""
-        ...

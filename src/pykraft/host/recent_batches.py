@@ -29,9 +29,11 @@ class RecentBatches:
     """A window of the log that ends at the log end."""
 
     def __init__(self, *, end_offset: Offset, size_bytes_max: int = RECENT_SIZE_BYTES_MAX) -> None:
-        self._end_offset = end_offset
+        self.end_offset = end_offset
+        """The log end (exclusive)."""
         self._size_bytes_max = size_bytes_max
-        self._size_bytes = 0
+        self.size_bytes = 0
+        """Bytes of all batches in memory."""
         self._batches: list[HeaderAndBytes] = []
         self._base_offsets: list[Offset] = []
         self._first = 0
@@ -39,55 +41,45 @@ class RecentBatches:
     @property
     def start_offset(self) -> Offset:
         """Offset of the first batch in memory; the log end when there is none."""
-        return self._base_offsets[self._first] if self._first < len(self._base_offsets) else self._end_offset
-
-    @property
-    def end_offset(self) -> Offset:
-        """The log end (exclusive)."""
-        return self._end_offset
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all batches in memory."""
-        return self._size_bytes
+        return self._base_offsets[self._first] if self._first < len(self._base_offsets) else self.end_offset
 
     def append(self, batches: Sequence[HeaderAndBytes]) -> None:
         """The log grew by these batches."""
         for batch in batches:
             header, data = batch
-            assert header.base_offset == self._end_offset, "batches follow each other"
+            assert header.base_offset == self.end_offset, "batches follow each other"
             self._batches.append(batch)
             self._base_offsets.append(header.base_offset)
-            self._size_bytes += len(data)
-            self._end_offset = header.end_offset
+            self.size_bytes += len(data)
+            self.end_offset = header.end_offset
 
     def truncate_to(self, end_offset: Offset) -> None:
         """The log was truncated: drop every batch that reaches beyond its new end."""
         at = bisect_left(self._base_offsets, end_offset, self._first)
         if at > self._first and self._batches[at - 1][0].end_offset > end_offset:
             at -= 1
-        self._size_bytes -= sum(len(data) for _, data in self._batches[at:])
+        self.size_bytes -= sum(len(data) for _, data in self._batches[at:])
         del self._batches[at:]
         del self._base_offsets[at:]
-        self._end_offset = end_offset
+        self.end_offset = end_offset
 
     def begin_anew_at(self, offset: Offset) -> None:
         """The log continues, empty, at this offset: drop everything."""
         self._batches.clear()
         self._base_offsets.clear()
-        self._first = self._size_bytes = 0
-        self._end_offset = offset
+        self._first = self.size_bytes = 0
+        self.end_offset = offset
 
     def evict(self, flushed_end_offset: Offset) -> None:
         """Evict the oldest durable batches while there are too many bytes."""
-        while self._size_bytes > self._size_bytes_max:
+        while self.size_bytes > self._size_bytes_max:
             header, data = self._batches[self._first]
             # Not durable yet, so readers find it only here.
             if header.end_offset > flushed_end_offset:
                 break
             self._batches[self._first] = (header, b"")
             self._first += 1
-            self._size_bytes -= len(data)
+            self.size_bytes -= len(data)
         # Compact rarely: deleting at the front of a list moves the rest of it.
         if self._first >= _SPENT_MIN and self._first * 2 > len(self._batches):
             del self._batches[: self._first]
@@ -100,7 +92,7 @@ class RecentBatches:
         At least one, however large, if there is any; more while all fit into ``size_bytes_max``.
         """
         assert self.start_offset <= offset
-        if offset >= self._end_offset:
+        if offset >= self.end_offset:
             return []
         taken: list[HeaderAndBytes] = []
         size_bytes = 0

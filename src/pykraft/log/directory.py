@@ -33,7 +33,6 @@ class OnOwned(Protocol):
 
     def __call__(self, *, is_formatted: bool) -> None:
         """``is_formatted``: the directory has a ``meta.properties``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Protocol
 
@@ -38,34 +38,27 @@ class File(Protocol):
 
         Errors: ReadError when the disk lost some of them; other bytes may still be readable. StorageError.
         """
-        ...
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         """Write all parts one after the other at ``position``, growing the file; not durable yet.
 
         Returns the number of bytes written, which is always all of them: a short write is a StorageError (disk full).
         """
-        ...
 
     def size(self) -> int:
         """Size of the file in bytes."""
-        ...
 
     def is_at(self, path: Path) -> bool:
         """True when this path names this file, False when it names another file or nothing."""
-        ...
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or grow it with zeros that use no disk space; not durable yet."""
-        ...
 
     def sync(self) -> None:
         """Make content and size durable (fdatasync). Never call it again after it failed."""
-        ...
 
     def close(self) -> None:
         """Close without syncing; closing twice does nothing."""
-        ...
 
 
 class Lock(Protocol):
@@ -73,7 +66,6 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Give the lock up; releasing twice does nothing."""
-        ...
 
 
 class Fs(Protocol):
@@ -84,23 +76,18 @@ class Fs(Protocol):
 
         Errors: StorageError, also when the file is absent and ``create`` is not set.
         """
-        ...
 
     def exists(self, path: Path) -> bool:
         """True when the path names a file or a directory."""
-        ...
 
     def listdir(self, path: Path) -> list[str]:
         """Names of the entries of a directory, sorted."""
-        ...
 
     def mkdir(self, path: Path) -> None:
         """Create a directory whose parent exists, unless it is there; durable after `sync_dir` of the parent."""
-        ...
 
     def rename(self, old: Path, new: Path) -> None:
         """Rename within one directory, replacing ``new`` atomically; durable after `sync_dir`."""
-        ...
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
         """Remove a file; durable after `sync_dir`.
@@ -109,22 +96,18 @@ class Fs(Protocol):
 
         Errors: StorageError, also when the file is absent, unless ``missing_ok``.
         """
-        ...
 
     def sync_dir(self, path: Path) -> None:
         """Make the entries of a directory durable."""
-        ...
 
     def read(self, path: Path) -> bytes:
         """The whole content of a small file. Errors: StorageError when absent or above SMALL_FILE_SIZE_BYTES_MAX."""
-        ...
 
     def lock(self, path: Path) -> Lock:
         """Take the exclusive lock on a file, created if absent, without waiting.
 
         Errors: StorageError when somebody else holds it.
         """
-        ...
 
     def mutex(self) -> AbstractContextManager[object]:
         """A new mutex between the threads that use these files. It is not reentrant.
@@ -132,7 +115,6 @@ class Fs(Protocol):
         The file system provides it because the log does not know threads; where there is only one thread, it does
         nothing.
         """
-        ...
 
 
 def make_directory(fs: Fs, path: Path) -> None:
@@ -166,13 +148,10 @@ def write_atomically(fs: Fs, path: Path, content: bytes) -> None:
     """
     # 1. A crash here leaves only the temporary file, and the next call truncates that.
     temporary = path.with_name(path.name + ".tmp")
-    file = fs.open(temporary, create=True)
-    try:
+    with closing(fs.open(temporary, create=True)) as file:
         file.truncate(0)
         file.pwrite([content], 0)
         file.sync()
-    finally:
-        file.close()
     # 2. Atomic: the name shows the old content or the new.
     fs.rename(temporary, path)
     # 3. Until this sync a power loss may undo the rename.

@@ -71,65 +71,53 @@ class OrderedLane:
         self._quarantine = quarantine
         self._proof = proof
         self._last_io = NO_IO
-        self._failure: BaseException | None = None
-
-    @property
-    def failure(self) -> BaseException | None:
+        self.failure: BaseException | None = None
         """The error that made the lane unusable; None while it works."""
-        return self._failure
 
     def perform(self, jobs: Sequence[Job]) -> Io:
         """Run the jobs in order; all are durable when it returns the last one's io.
 
         Errors: StorageError from the disk; every later call raises it, too.
         """
-        self._refuse_failed()
-        with self._failing():
+        with self._working():
             self._perform(jobs)
         return self._last_io
 
     def settle(self) -> None:
         """Make the recovery point durable while the lane is idle; nothing waits for it. Errors: StorageError."""
-        self._refuse_failed()
-        with self._failing():
+        with self._working():
             self._log.settle()
 
     def look(self) -> None:
         """Check between two jobs that nobody deleted or renamed the files. Errors: StorageError."""
-        self._refuse_failed()
-        with self._failing():
+        with self._working():
             self._log.look()
 
     def _perform(self, jobs: Sequence[Job]) -> None:
         appends: list[tuple[BatchHeader, Buffer]] = []
         for job in jobs:
             assert job.io > self._last_io, "jobs are numbered in order"
+            if not isinstance(job, AppendBytes):
+                # Each other job first makes the appends before it durable.
+                self._append(appends)
             match job:
                 case AppendBytes():
                     # Group commit: appends wait for the next job of another kind, or the end, and share one write and
                     # one sync.
                     appends.extend(job.batches)
-                # Each of the following jobs first makes the appends before it durable.
                 case WriteElectionState():
-                    self._append(appends)
                     self._elections.write(job.election, voters=job.voters, kraft_version=job.kraft_version)
                 case TruncateTo():
-                    self._append(appends)
                     self._log.truncate_to(job.end_offset)
                 case EnterQuarantine():
-                    self._append(appends)
                     self._quarantine.write(job.quarantine)
                 case LeaveQuarantine():
-                    self._append(appends)
                     self._quarantine.remove()
                 case NoteProof():
-                    self._append(appends)
                     self._proof.write(Proof(is_complete=True, votes_above=job.votes_above))
                 case InstallSnapshot():
-                    self._append(appends)
                     self._log.begin_anew_at(job.snapshot_id.offset)
                 case MoveLogStart():
-                    self._append(appends)
                     self._log.delete_before(job.snapshot_id.offset)
                 case _:
                     assert_never(job)
@@ -144,19 +132,17 @@ class OrderedLane:
             appends.clear()
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Any exception makes the lane unusable."""
+    def _working(self) -> Iterator[None]:
+        """Refuse to work after a failure; any exception within makes the lane unusable."""
+        # A repeated fsync would report success for pages that the kernel has dropped.
+        if self.failure is not None:
+            raise StorageError(
+                self._log.path,
+                f"nothing more is written after a failure: {self.failure}",
+                repair="restart the node once the disk works; it recovers what was durable",
+            ) from self.failure
         try:
             yield
         except BaseException as error:
-            self._failure = error
+            self.failure = error
             raise
-
-    def _refuse_failed(self) -> None:
-        # A repeated fsync would report success for pages that the kernel has dropped.
-        if self._failure is not None:
-            raise StorageError(
-                self._log.path,
-                f"nothing more is written after a failure: {self._failure}",
-                repair="restart the node once the disk works; it recovers what was durable",
-            ) from self._failure

@@ -56,10 +56,13 @@ class Log:
         self._unsynced: list[Segment] = []
         self._is_directory_dirty = False
         self._presence = Presence(fs, directory)
-        self._generation = 0
+        self.generation = 0
+        """Counts removals at either end: if it changed, an earlier read may have returned batches that are gone."""
         self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
-        self._start_offset = self._views[0].base_offset
-        self._flushed_offset = self.end_offset
+        self.start_offset = self._views[0].base_offset
+        """First offset that counts; after a start, the base offset of the first segment."""
+        self.flushed_offset = self.end_offset
+        """Everything below this offset (exclusive) is durable."""
 
     @classmethod
     def open(
@@ -78,19 +81,9 @@ class Log:
         return cls(fs, directory, config, recovered), recovered.report
 
     @property
-    def start_offset(self) -> Offset:
-        """First offset that counts; after a start, the base offset of the first segment."""
-        return self._start_offset
-
-    @property
     def end_offset(self) -> Offset:
         """Offset of the next batch to append."""
         return self._views[-1].end_offset
-
-    @property
-    def flushed_offset(self) -> Offset:
-        """Everything below this offset (exclusive) is durable."""
-        return self._flushed_offset
 
     @property
     def last_epoch(self) -> Epoch:
@@ -102,11 +95,6 @@ class Log:
     def epochs(self) -> list[EpochStart]:
         """The start of each epoch, ascending. For the writer's thread only."""
         return list(self._epochs.entries)
-
-    @property
-    def generation(self) -> int:
-        """Counts removals at either end: if it changed, an earlier read may have returned batches that are gone."""
-        return self._generation
 
     @property
     def size_bytes(self) -> int:
@@ -146,10 +134,10 @@ class Log:
         if self._is_directory_dirty:
             self._fs.sync_dir(self.path)
             self._is_directory_dirty = False
-        self._flushed_offset = self.end_offset
+        self.flushed_offset = self.end_offset
         if self._point is not None:
             # Only now: the recovery point must never be above what is durable, or a torn tail would look like damage.
-            self._point.raise_to(self._flushed_offset)
+            self._point.raise_to(self.flushed_offset)
 
     def settle(self) -> None:
         """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
@@ -187,7 +175,7 @@ class Log:
         # 1. The new generation tells a reader that still has the old view why it finds other bytes.
         cut = replace(self._views[kept - 1], size_bytes=position, end_offset=end_offset)
         self._views = (*self._views[: kept - 1], cut)
-        self._generation += 1
+        self.generation += 1
         # 2. If it fell after the cut, a crash in between would make the missing tail look like damage.
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(end_offset)
@@ -202,7 +190,7 @@ class Log:
         active.truncate_to(position, end_offset)
         active.sync()
         self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
-        self._flushed_offset = min(self._flushed_offset, end_offset)
+        self.flushed_offset = min(self.flushed_offset, end_offset)
         self._publish()
         self._epochs.truncate_to(end_offset)
         write_epochs(self._fs, self.path, self._epochs.entries)
@@ -216,12 +204,12 @@ class Log:
         Errors: StorageError.
         """
         assert not self._is_damaged, "damage is cut off before the log is cleaned"
-        assert self._start_offset <= offset <= self.end_offset
-        self._start_offset = offset
+        assert self.start_offset <= offset <= self.end_offset
+        self.start_offset = offset
         gone = bisect_right([segment.end_offset for segment in self._segments[:-1]], offset)
         # Readers lose sight of the segments before their files disappear.
         self._views = self._views[gone:]
-        self._generation += 1
+        self.generation += 1
         # Oldest first: a crash in between leaves a log that begins later, and no gap.
         for segment in self._segments[:gone]:
             segment.retire()
@@ -251,7 +239,7 @@ class Log:
         assert self._point is not None, "only a damaged log has no recovery point"
         # 1. Readers must not see the segments while the files disappear: a missing file counts as damage.
         self._views = (replace(self._views[-1], base_offset=offset, end_offset=offset, size_bytes=0),)
-        self._generation += 1
+        self.generation += 1
         # 2. From here on a missing segment is not damage.
         self._point.lower_to(Offset(0))
         # 3. Newest first, as in `truncate_to`.
@@ -268,7 +256,7 @@ class Log:
         self._segments, self._unsynced, self._is_directory_dirty = [segment], [], False
         # 5. Publish the new segment, then let the recovery point rise to it.
         self._views = (segment.view(self._epochs.entries),)
-        self._start_offset = self._flushed_offset = offset
+        self.start_offset = self.flushed_offset = offset
         self._point.raise_to(offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
@@ -281,7 +269,7 @@ class Log:
         Errors: UsageError outside ``start_offset`` to ``end_offset``; CorruptionError for a damaged first batch.
         """
         while True:
-            generation, views = self._generation, self._views
+            generation, views = self.generation, self._views
             if not views[0].base_offset <= offset <= views[-1].end_offset:
                 ends = f"{views[0].base_offset} to {views[-1].end_offset}"
                 raise UsageError(f"offset {offset} is not in this log, which goes from {ends}")
@@ -293,7 +281,7 @@ class Log:
             except CorruptionError:
                 # If the generation changed, a truncation moved the bytes under the old view: read again with the new
                 # one.
-                if generation == self._generation:
+                if generation == self.generation:
                     raise
 
     def views(self) -> Sequence[SegmentView]:

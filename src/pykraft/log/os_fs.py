@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -274,11 +274,8 @@ class OsFs:
 
     def read(self, path: Path) -> bytes:
         """See `Fs.read`."""
-        file = self.open(path)
-        try:
+        with closing(self.open(path)) as file:
             data = file.pread(SMALL_FILE_SIZE_BYTES_MAX + 1, 0)
-        finally:
-            file.close()
         if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
             raise StorageError(
                 path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, which is too large for a file of this name"

@@ -26,6 +26,7 @@ ATC 2020).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -258,8 +259,5 @@ def _raise_point(fs: Fs, directory: Path, point: RecoveryPoint | None, end_offse
 
 
 def _size_of(fs: Fs, path: Path) -> int:
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         return file.size()
-    finally:
-        file.close()

@@ -38,11 +38,9 @@ class ScrubbableLog(Protocol):
     @property
     def generation(self) -> int:
         """Counts truncations."""
-        ...
 
     def views(self) -> Sequence[SegmentView]:
         """All segments as readers see them now, ascending."""
-        ...
 
 
 class Scrub:

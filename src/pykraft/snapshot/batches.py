@@ -52,13 +52,9 @@ class BatchStream:
         self._epoch = epoch
         self._rest = bytearray()
         self._offset = Offset(0)
-        self._position = 0
-        self._has_footer = False
-
-    @property
-    def position(self) -> int:
+        self.position = 0
         """End of the last whole batch."""
-        return self._position
+        self._has_footer = False
 
     @property
     def is_whole(self) -> bool:
@@ -119,12 +115,12 @@ class BatchStream:
         if crc != header.crc:
             raise self._corruption(f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}")
         controls = self._controls(data) if header.is_control else ()
-        is_first = self._position == 0
+        is_first = self.position == 0
         if is_first and not (controls and isinstance(controls[0], SnapshotHeader)):
             raise self._corruption("a batch with the SnapshotHeader", "another one")
         self._has_footer = any(isinstance(record, SnapshotFooter) for record in controls)
-        placed = PlacedBatch(self._position, header, data, controls)
-        self._position += header.size_bytes
+        placed = PlacedBatch(self.position, header, data, controls)
+        self.position += header.size_bytes
         self._offset = header.end_offset
         return placed
 
@@ -135,7 +131,7 @@ class BatchStream:
             raise self._corruption("a batch of control records", str(error)) from error
 
     def _corruption(self, expected: str, found: str) -> CorruptionError:
-        return CorruptionError(self._path, position=self._position, expected=expected, found=found, repair=REPAIR)
+        return CorruptionError(self._path, position=self.position, expected=expected, found=found, repair=REPAIR)
 
 
 def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:

@@ -43,11 +43,13 @@ class RawWriter:
         self.path = path
         self.snapshot_id = snapshot_id
         self._file: File = fs.open(path, create=True)
-        self._size_bytes = self._file.size()
-        self._unsynced_bytes = self._size_bytes
+        self.size_bytes = self._file.size()
+        """Bytes written so far, which is the position of the next byte."""
+        self._unsynced_bytes = self.size_bytes
         self._size_bytes_max = size_bytes_max
         self._is_open = True
-        self._is_frozen = False
+        self.is_frozen = False
+        """True once the snapshot is complete and durable."""
 
     @classmethod
     def create(
@@ -58,16 +60,6 @@ class RawWriter:
         writer.cut(0)
         return writer
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes written so far, which is the position of the next byte."""
-        return self._size_bytes
-
-    @property
-    def is_frozen(self) -> bool:
-        """True once the snapshot is complete and durable."""
-        return self._is_frozen
-
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write these parts at the end; durable when frozen.
 
@@ -77,10 +69,10 @@ class RawWriter:
         self.require_open()
         # An exception below leaves the writer closed: nobody knows what the file holds then.
         self._is_open = False
-        if self._size_bytes + sum(map(len, parts)) > self._size_bytes_max:
+        if self.size_bytes + sum(map(len, parts)) > self._size_bytes_max:
             raise SnapshotTooLargeError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes")
-        added_bytes = self._file.pwrite(parts, self._size_bytes)
-        self._size_bytes += added_bytes
+        added_bytes = self._file.pwrite(parts, self.size_bytes)
+        self.size_bytes += added_bytes
         self._unsynced_bytes += added_bytes
         if self._unsynced_bytes >= SYNC_INTERVAL_BYTES:
             self._file.sync()
@@ -108,10 +100,10 @@ class RawWriter:
     def cut(self, size_bytes: int) -> None:
         """Drop the bytes after this position. Errors: as `append`."""
         self.require_open()
-        assert size_bytes <= self._size_bytes
+        assert size_bytes <= self.size_bytes
         self._is_open = False
         self._file.truncate(size_bytes)
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self._is_open = True
 
     def freeze(self) -> None:
@@ -133,7 +125,7 @@ class RawWriter:
             self._fs.rename(self.path, final)
         # 3. Until this sync a power loss may undo the rename.
         self._fs.sync_dir(directory)
-        self._is_frozen = True
+        self.is_frozen = True
 
     def close(self) -> None:
         """Close the file and leave the part as it is; closing twice does nothing."""
@@ -143,11 +135,11 @@ class RawWriter:
     def abandon(self) -> None:
         """Close, and remove the part; does nothing when the snapshot is frozen. Errors: StorageError."""
         self.close()
-        if not self._is_frozen and self._fs.exists(self.path):
+        if not self.is_frozen and self._fs.exists(self.path):
             self._fs.remove(self.path)
 
     def require_open(self) -> None:
         """Check that the writer still accepts bytes. Errors: UsageError when it does not."""
         if not self._is_open:
-            state = "is frozen" if self._is_frozen else "was closed, or failed"
+            state = "is frozen" if self.is_frozen else "was closed, or failed"
             raise UsageError(f"the snapshot writer of {self.path.name} {state}: nothing more is written with it")

@@ -41,7 +41,6 @@ class Deserializer(Protocol[T_co]):
 
     def deserialize(self, data: bytes) -> T_co:
         """The record."""
-        ...
 
 
 class RawReader:

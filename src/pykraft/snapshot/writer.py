@@ -51,7 +51,6 @@ class Serializer(Protocol[T_contra]):
 
     def serialize(self, record: T_contra) -> bytes:
         """The bytes of the record."""
-        ...
 
 
 class SnapshotWriter(ContainsLog, Generic[T]):
@@ -80,7 +79,8 @@ class SnapshotWriter(ContainsLog, Generic[T]):
             raise UsageError("a snapshot of kraft.version 0 holds no voters: they are in the configuration")
         super().__init__(snapshot_id)
         self._serializer = serializer
-        self._timestamp_ms = last_contained_log_timestamp
+        self.last_contained_log_timestamp = last_contained_log_timestamp
+        """Wall ms of the record at `last_contained_log_offset`."""
         self._offset = Offset(0)
         self._values: list[bytes] = []
         self._open_size_bytes = 0
@@ -91,11 +91,6 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         if voters is not None:
             head.append(KRaftVoters(voters))
         self._write_controls(head)
-
-    @property
-    def last_contained_log_timestamp(self) -> int:
-        """Wall ms of the record at `last_contained_log_offset`."""
-        return self._timestamp_ms
 
     @property
     def is_frozen(self) -> bool:
@@ -162,7 +157,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
                     self._values,
                     base_offset=self._offset,
                     epoch=self.snapshot_id.epoch,
-                    timestamp_ms=self._timestamp_ms,
+                    timestamp_ms=self.last_contained_log_timestamp,
                 ).data,
                 len(self._values),
             )
@@ -171,7 +166,10 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     def _write_controls(self, records: list[ControlRecord]) -> None:
         batch = encode_control_batch(
-            records, base_offset=self._offset, epoch=self.snapshot_id.epoch, timestamp_ms=self._timestamp_ms
+            records,
+            base_offset=self._offset,
+            epoch=self.snapshot_id.epoch,
+            timestamp_ms=self.last_contained_log_timestamp,
         ).data
         self._write(batch, len(records))
 

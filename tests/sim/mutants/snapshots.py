@@ -32,7 +32,7 @@ def snapshot_is_not_synced(patch: Patch) -> None:
     def freeze(self: RawWriter) -> None:
         self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
         self._fs.sync_dir(self.path.parent)
-        self._is_open, self._is_frozen = False, True
+        self._is_open, self.is_frozen = False, True
 
     patch.setattr(RawWriter, "freeze", freeze)
 
@@ -44,7 +44,7 @@ def snapshot_is_renamed_before_it_is_synced(patch: Patch) -> None:
         self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
         self._fs.sync_dir(self.path.parent)
         self._file.sync()
-        self._is_open, self._is_frozen = False, True
+        self._is_open, self.is_frozen = False, True
 
     patch.setattr(RawWriter, "freeze", freeze)
 
@@ -55,7 +55,7 @@ def snapshot_has_no_durable_name(patch: Patch) -> None:
     def freeze(self: RawWriter) -> None:
         self._file.sync()
         self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
-        self._is_open, self._is_frozen = False, True
+        self._is_open, self.is_frozen = False, True
 
     patch.setattr(RawWriter, "freeze", freeze)
 

@@ -9,7 +9,7 @@ from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import check_consistent, correct_listeners, learn_leader, settle_answer
-from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
+from pykraft.core.on.requests import is_addressed_to, reply_with_leader, voter_only_error
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Instant
@@ -40,13 +40,7 @@ def on_begin_quorum_epoch_request(
         # confirmation.
         if not is_addressed_to(replica, message.voter) or replica.survey is not None:
             error = ErrorCode.INVALID_VOTER_KEY
-    response = BeginQuorumEpochResponse(
-        error=error,
-        epoch=replica.epoch,
-        leader_id=replica.leader_id,
-        listeners=replica.reply_listeners(event.listener),
-    )
-    reply(replica, event.request_id, response)
+    reply_with_leader(replica, event, BeginQuorumEpochResponse, error)
 
 
 def on_begin_quorum_epoch_response(

@@ -12,7 +12,7 @@ from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceive
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
-from pykraft.core.on.requests import reply, voter_only_error
+from pykraft.core.on.requests import reply_with_leader, voter_only_error
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Resigned
 from pykraft.types import Instant, NodeId
@@ -42,13 +42,7 @@ def on_end_quorum_epoch_request(
             replica.state = replace(
                 state, fetch_deadline_ms=now.mono_ms + backoff_ms, has_fetched=False, leader_has_left=True
             )
-    response = EndQuorumEpochResponse(
-        error=error,
-        epoch=replica.epoch,
-        leader_id=replica.leader_id,
-        listeners=replica.reply_listeners(event.listener),
-    )
-    reply(replica, event.request_id, response)
+    reply_with_leader(replica, event, EndQuorumEpochResponse, error)
 
 
 def on_end_quorum_epoch_response(

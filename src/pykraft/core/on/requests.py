@@ -6,7 +6,8 @@ Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderO
 from __future__ import annotations
 
 from pykraft.core.effects import Reply
-from pykraft.core.messages import Response
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, Response, UpdateVoterResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -18,6 +19,18 @@ def reply(replica: Replica, request_id: int, message: Response, relies: Relies =
     """Answer a request once what the answer relies on is durable."""
     # The outbox replaces NO_IO by the job that makes that durable.
     replica.outbox.send(Reply(after=NO_IO, request_id=request_id, message=message), relies)
+
+
+def reply_with_leader(
+    replica: Replica,
+    event: RequestReceived,
+    kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse | UpdateVoterResponse],
+    error: ErrorCode,
+) -> None:
+    """Answer with this error, and with the leader that this replica knows."""
+    listeners = replica.reply_listeners(event.listener)
+    response = kind(error=error, epoch=replica.epoch, leader_id=replica.leader_id, listeners=listeners)
+    reply(replica, event.request_id, response)
 
 
 def voter_only_error(replica: Replica, sender_id: NodeId, epoch: Epoch) -> ErrorCode:

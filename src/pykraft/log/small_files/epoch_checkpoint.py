@@ -14,6 +14,7 @@ be larger than other small files (`Fs.read`); its own limit only keeps an unrela
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -44,14 +45,11 @@ def read_epochs(fs: Fs, path: Path) -> list[EpochStart]:
 
 def read_content(fs: Fs, path: Path) -> bytes:
     """All bytes of the file. Errors: CorruptionError when it is larger than SIZE_BYTES_MAX; StorageError."""
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         size_bytes = file.size()
         if size_bytes > SIZE_BYTES_MAX:
             raise _unreadable(path, f"at most {SIZE_BYTES_MAX} bytes", f"{size_bytes}")
         return file.pread(size_bytes, 0)
-    finally:
-        file.close()
 
 
 def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
@@ -81,11 +79,8 @@ def _is_number(field: str) -> bool:
 
 def _says(fs: Fs, path: Path, content: bytes) -> bool:
     """True when the file holds exactly these bytes."""
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         return file.size() == len(content) and file.pread(len(content), 0) == content
-    finally:
-        file.close()
 
 
 def _unreadable(path: Path, expected: str, found: str) -> CorruptionError:

@@ -34,6 +34,7 @@ Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``Quo
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,11 +141,8 @@ class ElectionStore:
 
     def _sync(self) -> None:
         """Make the file durable before use: a killed process may have left it in the page cache only."""
-        file = self._fs.open(self._path, write=True)
-        try:
+        with closing(self._fs.open(self._path, write=True)) as file:
             file.sync()
-        finally:
-            file.close()
         self._fs.sync_dir(self._path.parent)
 
 

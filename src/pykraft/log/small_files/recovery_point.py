@@ -37,7 +37,8 @@ class RecoveryPoint:
 
     def __init__(self, file: SlotFile, offset: Offset) -> None:
         self._file = file
-        self._offset = offset
+        self.offset = offset
+        """The recovery point as last written, exclusive."""
 
     @classmethod
     def create(cls, fs: Fs, directory: Path, offset: Offset) -> RecoveryPoint:
@@ -57,19 +58,14 @@ class RecoveryPoint:
             file.close()
             raise
 
-    @property
-    def offset(self) -> Offset:
-        """The recovery point as last written, exclusive."""
-        return self._offset
-
     def raise_to(self, offset: Offset) -> None:
         """The log is durable up to ``offset``: sync the previous point and write this one without a sync."""
-        if offset > self._offset:
+        if offset > self.offset:
             self._write(offset)
 
     def lower_to(self, offset: Offset) -> None:
         """The log is about to be truncated to ``offset``; the point is durable when this returns."""
-        if offset < self._offset:
+        if offset < self.offset:
             self._write(offset)
         self.settle()
 
@@ -83,7 +79,7 @@ class RecoveryPoint:
 
     def _write(self, offset: Offset) -> None:
         self._file.write(b"%d" % offset)
-        self._offset = offset
+        self.offset = offset
 
 
 def parse_recovery_point(path: Path, content: bytes) -> Offset:

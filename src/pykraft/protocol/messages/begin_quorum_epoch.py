@@ -5,8 +5,8 @@ Version 1 is flexible and adds the voter's key and the endpoints (KIP-853).
 Source: KIP-595 §BeginQuorumEpoch; Kafka's BeginQuorumEpochRequest and BeginQuorumEpochResponse definitions.
 """
 
-from pykraft.protocol.messages.common import NODE_ENDPOINTS, listeners_field
-from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message, array_of
+from pykraft.protocol.messages.common import LEADER_ANSWER, NODE_ENDPOINTS, listeners_field, one_partition
+from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "BeginQuorumEpochRequest",
@@ -14,18 +14,10 @@ REQUEST = Message.of(
     "1+",
     Field("cluster_id", STRING, default=None, nullable=True),
     Field("voter_id", INT32, "1+", default=-1, ignorable=True),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
-        array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("voter_directory_id", UUID, "1+", ignorable=True),
-            Field("leader_id", INT32),
-            Field("leader_epoch", INT32),
-            count_max=1,
-        ),
-        count_max=1,
+    one_partition(
+        Field("voter_directory_id", UUID, "1+", ignorable=True),
+        Field("leader_id", INT32),
+        Field("leader_epoch", INT32),
     ),
     listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
@@ -35,18 +27,6 @@ RESPONSE = Message.of(
     "0-1",
     "1+",
     Field("error_code", INT16),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
-        array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("error_code", INT16),
-            Field("leader_id", INT32),
-            Field("leader_epoch", INT32),
-            count_max=1,
-        ),
-        count_max=1,
-    ),
+    one_partition(*LEADER_ANSWER),
     NODE_ENDPOINTS,
 )

@@ -3,7 +3,7 @@
 Source: KIP-853; Kafka's message definitions.
 """
 
-from pykraft.protocol.schema import INT32, STRING, UINT16, Field, array_of
+from pykraft.protocol.schema import INT16, INT32, STRING, UINT16, Field, array_of
 from pykraft.types import LISTENERS_MAX
 
 NODES_MAX = 64
@@ -26,6 +26,15 @@ NODE_ENDPOINTS = array_of(
 
 LISTENER = (Field("name", STRING), Field("host", STRING), Field("port", UINT16))
 """An endpoint with the name of its listener."""
+
+LEADER_ANSWER = (Field("error_code", INT16), Field("leader_id", INT32), Field("leader_epoch", INT32))
+"""What the answer to each request of an election says of the partition."""
+
+
+def one_partition(*fields: Field) -> Field:
+    """The topics of a request or an answer about one partition, which has these fields and its index before them."""
+    partitions = array_of("partitions", Field("partition_index", INT32), *fields, count_max=1)
+    return array_of("topics", Field("topic_name", STRING), partitions, count_max=1)
 
 
 def listeners_field(name: str, *, versions: str = "0+", ignorable: bool = False) -> Field:

@@ -6,7 +6,13 @@ Version 0 names successors by id; version 1 is flexible, names them by id and di
 Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpochResponse definitions.
 """
 
-from pykraft.protocol.messages.common import NODE_ENDPOINTS, SUCCESSORS_MAX, listeners_field
+from pykraft.protocol.messages.common import (
+    LEADER_ANSWER,
+    NODE_ENDPOINTS,
+    SUCCESSORS_MAX,
+    listeners_field,
+    one_partition,
+)
 from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Array, Field, Message, array_of
 
 REQUEST = Message.of(
@@ -14,26 +20,18 @@ REQUEST = Message.of(
     "0-1",
     "1+",
     Field("cluster_id", STRING, default=None, nullable=True),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
+    one_partition(
+        Field("leader_id", INT32),
+        Field("leader_epoch", INT32),
+        Field("preferred_successors", Array(INT32, SUCCESSORS_MAX), "0", ignorable=True),
         array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("leader_id", INT32),
-            Field("leader_epoch", INT32),
-            Field("preferred_successors", Array(INT32, SUCCESSORS_MAX), "0", ignorable=True),
-            array_of(
-                "preferred_candidates",
-                Field("candidate_id", INT32),
-                Field("candidate_directory_id", UUID),
-                versions="1+",
-                ignorable=True,
-                count_max=SUCCESSORS_MAX,
-            ),
-            count_max=1,
+            "preferred_candidates",
+            Field("candidate_id", INT32),
+            Field("candidate_directory_id", UUID),
+            versions="1+",
+            ignorable=True,
+            count_max=SUCCESSORS_MAX,
         ),
-        count_max=1,
     ),
     listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
@@ -43,18 +41,6 @@ RESPONSE = Message.of(
     "0-1",
     "1+",
     Field("error_code", INT16),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
-        array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("error_code", INT16),
-            Field("leader_id", INT32),
-            Field("leader_epoch", INT32),
-            count_max=1,
-        ),
-        count_max=1,
-    ),
+    one_partition(*LEADER_ANSWER),
     NODE_ENDPOINTS,
 )

@@ -7,8 +7,8 @@ exclusive. Fields were named candidate_* before version 2; the bytes are the sam
 Source: KIP-595 §Vote; Kafka's VoteRequest and VoteResponse definitions.
 """
 
-from pykraft.protocol.messages.common import NODE_ENDPOINTS
-from pykraft.protocol.schema import BOOL, INT16, INT32, INT64, STRING, UUID, Field, Message, array_of
+from pykraft.protocol.messages.common import LEADER_ANSWER, NODE_ENDPOINTS, one_partition
+from pykraft.protocol.schema import BOOL, INT16, INT32, INT64, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "VoteRequest",
@@ -16,22 +16,14 @@ REQUEST = Message.of(
     "0+",
     Field("cluster_id", STRING, default=None, nullable=True),
     Field("voter_id", INT32, "1+", default=-1, ignorable=True),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
-        array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("replica_epoch", INT32),
-            Field("replica_id", INT32),
-            Field("replica_directory_id", UUID, "1+", ignorable=True),
-            Field("voter_directory_id", UUID, "1+", ignorable=True),
-            Field("last_offset_epoch", INT32),
-            Field("last_offset", INT64),
-            Field("pre_vote", BOOL, "2+"),
-            count_max=1,
-        ),
-        count_max=1,
+    one_partition(
+        Field("replica_epoch", INT32),
+        Field("replica_id", INT32),
+        Field("replica_directory_id", UUID, "1+", ignorable=True),
+        Field("voter_directory_id", UUID, "1+", ignorable=True),
+        Field("last_offset_epoch", INT32),
+        Field("last_offset", INT64),
+        Field("pre_vote", BOOL, "2+"),
     ),
 )
 
@@ -40,19 +32,6 @@ RESPONSE = Message.of(
     "0-2",
     "0+",
     Field("error_code", INT16),
-    array_of(
-        "topics",
-        Field("topic_name", STRING),
-        array_of(
-            "partitions",
-            Field("partition_index", INT32),
-            Field("error_code", INT16),
-            Field("leader_id", INT32),
-            Field("leader_epoch", INT32),
-            Field("vote_granted", BOOL),
-            count_max=1,
-        ),
-        count_max=1,
-    ),
+    one_partition(*LEADER_ANSWER, Field("vote_granted", BOOL)),
     NODE_ENDPOINTS,
 )

@@ -27,12 +27,9 @@ class Arena(Protocol):
     @property
     def witness(self) -> Witness:
         """Passed to the clients that a fault creates."""
-        ...
 
     def newcomer(self) -> SimulatedNode:
         """Create another machine, formatted or configured to join the others; no process runs on it yet."""
-        ...
 
     def restart(self, node: SimulatedNode) -> None:
         """Start a node that is down, as soon as the atlas allows it."""
-        ...

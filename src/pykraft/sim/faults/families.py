@@ -24,7 +24,6 @@ class Family(Protocol):
 
     def stop(self) -> None:
         """Stop: cancel what was planned."""
-        ...
 
 
 def families_of(harm: Harm) -> tuple[Family, ...]:

@@ -29,35 +29,27 @@ class LaneOwner(Protocol):
 
     def touch(self) -> None:
         """Record that the present event concerns this process."""
-        ...
 
     def lane_delay_us(self) -> int:
         """How long the next turn of a lane takes."""
-        ...
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Call this after the delay, if the process still runs."""
-        ...
 
     def waits_for_disk(self, act: Callable[[], None]) -> bool:
         """When the disk stalls, plan ``again`` for later and return True."""
-        ...
 
     def perform(self, jobs: Sequence[Job]) -> Io:
         """Carry out these jobs on the disk. Errors: Interrupted, StorageError."""
-        ...
 
     def cannot_write(self, problem: Interrupted | StorageError) -> None:
         """End the process with this error."""
-        ...
 
     def persisted(self) -> None:
         """Called when no storage job waits or is being done."""
-        ...
 
     def told(self, io: Io) -> None:
         """Tell the host that everything up to this job is durable."""
-        ...
 
 
 class SimulatedOrderedLane:

@@ -51,19 +51,15 @@ class Station(Protocol):
 
     def accepted(self, connection: ConnectionId) -> None:
         """Somebody connected to this station."""
-        ...
 
     def connected(self, connection: ConnectionId) -> None:
         """A dial of this station succeeded."""
-        ...
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """The other end closed the connection, it broke, or a dial failed; ``is_refused`` when nobody listens there."""
-        ...
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """A whole frame arrived."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Source: Spark's Kafka source (``startingTimestamp``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
@@ -114,9 +115,6 @@ def _first_within(one: BatchSpan, timestamp_ms: int) -> Offset:
     assert one.header is not None
     if one.header.base_timestamp >= timestamp_ms or one.header.is_log_append_time:
         return one.offset
-    file = OsFs().open(one.segment)
-    try:
+    with closing(OsFs().open(one.segment)) as file:
         data = file.pread(one.end_position - one.position, one.position)
-    finally:
-        file.close()
     return next((Offset(each.offset) for each in decode_records(data) if each.timestamp_ms >= timestamp_ms), one.offset)

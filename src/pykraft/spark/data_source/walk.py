@@ -13,7 +13,7 @@ Source: KIP-595 (log layout); Kafka's ``OffsetIndex``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -212,8 +212,7 @@ class ReplicaLog:
             offset = max(min(offset, point), base_offset_of(segments[0]))
         segment = [one for one in segments if base_offset_of(one) <= offset][-1]
         base_offset = base_offset_of(segment)
-        file = OsFs().open(segment)
-        try:
+        with closing(OsFs().open(segment)) as file:
             for entry_offset, position in _index_entries_before(segment, offset):
                 try:
                     _, header = next(scan_headers(segment, file, position, file.size()))
@@ -221,8 +220,6 @@ class ReplicaLog:
                     break
                 if header.base_offset <= entry_offset < header.end_offset and header.base_offset <= offset:
                     return Cursor(offset=header.base_offset, segment=segment, position=position)
-        finally:
-            file.close()
         return Cursor(offset=base_offset, segment=segment)
 
 

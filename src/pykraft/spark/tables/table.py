@@ -32,26 +32,21 @@ class Tables(Protocol):
         Errors: UsageError if the table has other columns, or if the commit does not follow its last one; StorageError
         if it cannot be written.
         """
-        ...
 
     def newest(self, name: str) -> Commit | None:
         """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
-        ...
 
     def replace(self, name: str, frame: DataFrame) -> int:
         """Replace all rows of a table, which is created if needed; returns their number.
 
         For small tables that are computed from others. Errors: as `append`.
         """
-        ...
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """All rows. Errors: UsageError if the table does not exist."""
-        ...
 
     def has(self, name: str) -> bool:
         """Whether the table exists."""
-        ...
 
 
 def no_table(root: Path, name: str) -> UsageError:

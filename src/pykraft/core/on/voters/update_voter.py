@@ -12,7 +12,7 @@ from __future__ import annotations
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.core.on.fetch_request import note_sign_of_life
-from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.on.requests import leader_only_error, reply_with_leader
 from pykraft.core.on.voters.voter_changes import voter_error, why_behind, why_in_doubt, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -36,13 +36,7 @@ def on_update_voter_request(
     if not error:
         assert isinstance(replica.state, Leader)
         error = _update(replica, replica.state, message, now)
-    response = UpdateVoterResponse(
-        error=error,
-        epoch=replica.epoch,
-        leader_id=replica.leader_id,
-        listeners=replica.reply_listeners(event.listener),
-    )
-    reply(replica, event.request_id, response)
+    reply_with_leader(replica, event, UpdateVoterResponse, error)
 
 
 def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: Instant) -> ErrorCode:
