@@ -76,7 +76,7 @@ CASES: list[tuple[str, int, str]] = [
     ("storage format --config text --cluster-id c", 2, "text: property"),
     ("storage format --config huge.properties --cluster-id c", 2, "huge.properties: property"),
     ("storage format --config tls.properties --cluster-id c", 2, "TLS"),
-    ("storage format --config no-voters.properties --cluster-id c", 2, "no-voters.properties: property"),
+    ("storage format --config no-voters.properties --cluster-id c", 2, "no-voters.properties: line 2: property"),
     ("storage format --config file-as-log-dir.properties --cluster-id c", 3, "text"),
     ("storage format --config loop --cluster-id c", 2, "loop: "),
     (f"storage format --config huge.properties --cluster-id {HUGE * 10}", 2, "--cluster-id"),
