@@ -6,7 +6,7 @@ runs at a time; a second one waits for the first and finds its work done. It run
 standard library only, and it refuses to know what the requirements are for.
 
 Usage: python3 bin/_setup.py SET...   where requirements/SET.txt is a lock file
-Exit status: 0 done; 1 pip failed; 2 this machine lacks something.
+Exit status: 0 done; 1 pip failed; 2 this machine lacks something; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ NO_NETWORK = (
 """What pip prints when it cannot reach the index; its other output then only says that it found nothing."""
 NO_SPACE = "No space left on device"
 LINES_MAX = 12
+INTERRUPTED = 130
+"""128 and the number of SIGINT, as in a shell."""
 
 
 class SetupError(Exception):
@@ -178,6 +180,9 @@ def main(names: Sequence[str]) -> int:
     except SetupError as error:
         say(str(error))
         return error.status
+    except KeyboardInterrupt:
+        say("interrupted; the next start continues, and what is installed stays")
+        return INTERRUPTED
     return 0
 
 

@@ -245,3 +245,14 @@ def test_without_a_python_newer_than_3_11_the_newest_is_asked_for_in_words(tmp_p
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no Python newer than 3.11" in done.stderr
     assert "NEWEST_PYTHON" in done.stderr
+
+
+def test_ctrl_c_is_one_line(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup.Environment, "ensure", interrupted)
+    assert setup.main(["run"]) == 130
+    assert capsys.readouterr().err == "pykraft: interrupted; the next start continues, and what is installed stays\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from deltalake import DeltaTable
+from pyarrow import ArrowInvalid
 from pyarrow.dataset import dataset
 
 from pykraft.client.journal import Acknowledged
@@ -43,7 +44,8 @@ def _count(table: Path) -> int | None:
         return None
     try:
         return int(dataset(table, format="parquet").count_rows())
-    except FileNotFoundError:  # a folder was renamed while it was looked at
+    except (FileNotFoundError, ArrowInvalid):
+        # A folder was renamed while it was looked at, or the first file of a table is being written.
         return None
 
 

@@ -31,6 +31,8 @@ def write_package(path: Path) -> None:
         fresh.replace(path)
     except OSError as error:
         raise StorageError(path, f"cannot be written: {error.strerror}") from error
+    finally:
+        fresh.unlink(missing_ok=True)  # it is there only if this failed or was interrupted
 
 
 def cached_package(folder: Path) -> Path:

@@ -1,0 +1,66 @@
+"""Every command ends as documented by Ctrl-C, SIGTERM, SIGHUP and a closed terminal: one stage of each command.
+
+`python -m tests.processes.stops` plays all stages; with ``--spark`` those of the commands that need Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import click
+import pytest
+
+from pykraft.cli.main import pykraft
+from tests.processes.stop_rows import ROWS
+from tests.processes.stop_stages import ENDINGS, Row, Scene
+from tests.processes.stops import Play, scene
+
+pytestmark = pytest.mark.processes
+
+AT_A_TIME = 2
+HERE = [row for row in ROWS if not row.is_spark]
+PARTS = 8
+"""Tests, so that they can run on several cores."""
+COSTLY = {
+    *("bench join", "bench raft", "bench transfer", "chaos", "local up", "sim mutants", "bin/test-raft-server-start.sh")
+}
+"""These start several processes each; here they get Ctrl-C and a closed terminal, which reach all of them."""
+
+
+def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield " ".join(words)
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from leaves(found, (*words, name))
+
+
+def test_every_command_has_a_row() -> None:
+    """A new command needs one in `tests.processes.stop_rows`."""
+    scripts = {row.command for row in ROWS if row.command.startswith("bin/")}
+    assert scripts == {"bin/demo", "bin/pykraft", "bin/test-kraft-server-start.sh", "bin/test-raft-server-start.sh"}
+    assert {row.command for row in ROWS} - scripts == set(leaves(pykraft))
+    assert len({row.command for row in ROWS}) == len(ROWS)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scene(tmp_path_factory.mktemp("stops")) as place:
+        yield place
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rows", [HERE[part::PARTS] for part in range(PARTS)], ids=range(PARTS))
+def test_a_command_ends_at_once_with_one_line_and_leaves_nothing(rows: list[Row], place: Scene) -> None:
+    plays = [
+        Play(row.command, row.stages[-1], ending, place)
+        for row in rows
+        for ending in (ENDINGS[::3] if row.command in COSTLY else ENDINGS)
+    ]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        problems = [problem for found in pool.map(Play.run, plays) for problem in found]
+    assert problems == []
