@@ -192,7 +192,16 @@ WAITING_TAIL = Stage(
 )
 BENCH = ("--dir", ".")
 
+APPEND = Stage(
+    name="waits",
+    words=lambda scene, home: ["append", "--bootstrap-controller", scene.silent],
+    is_reached=waits_for_answer,
+    is_progress=lambda line: _says_why(line) or "Type a record" in line,
+    other_status=1,  # its input ends with the terminal, which it may notice before the signal
+)
+
 ROWS: tuple[Row, ...] = (
+    Row(command="append", stages=(APPEND,)),
     _row("bench join", _plain("bench", "join", *BENCH), _many_nodes(4), name="works", is_progress=_any_line),
     _row("bench transfer", _plain("bench", "transfer", *BENCH), _many_nodes(5), name="works", is_progress=_any_line),
     _row(

@@ -101,6 +101,8 @@ class Stage:
     """It writes into folders that the user named, and they stay."""
     is_progress: Callable[[str], bool] = nothing
     """Whether a line was drawn over by others on a terminal."""
+    other_status: int | None = None
+    """A status that it may also end with."""
     may_take_s: float = 0.0
     """How much longer than any command it may take."""
 
