@@ -122,7 +122,8 @@ class Pipeline:
     def end(self) -> None:
         """End what may be left, whatever happened."""
         for process in self._below():
-            process.kill()
+            if "pykraft-keeper" not in process.command:  # it still has folders to remove
+                process.kill()
 
     def _below(self) -> list[Process]:
         """What belongs to it: the processes below its own, and its executors with what is below them."""
