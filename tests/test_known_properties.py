@@ -37,6 +37,7 @@ TEXTS = {
     "metadata.log.dir": ("logs", "\0"),
     "pykraft.leader.send": ("written", "all"),
     "pykraft.operator.listeners": ("none", "nobody"),
+    "pykraft.append.listeners": ("none", "nobody"),
     "pykraft.prometheus.listener": ("localhost:0", "localhost"),
 }
 """A value that may be, and one that may not."""

@@ -241,7 +241,12 @@ def test_operators_have_listeners_of_their_own_if_they_are_named() -> None:
             listeners=listeners, controller__listener__names="CONTROLLER", pykraft__operator__listeners=text
         ).config
         assert config.operator_listeners == (("ADMIN", "CONTROLLER") if found is ... else found)
+        config = read(
+            listeners=listeners, controller__listener__names="CONTROLLER", pykraft__append__listeners=text
+        ).config
+        assert config.append_listeners == (("ADMIN", "CONTROLLER") if found is ... else found or ())
     assert refused(pykraft__operator__listeners="OTHER").value == "OTHER"
+    assert refused(pykraft__append__listeners="OTHER").value == "OTHER"
 
 
 def test_a_node_has_a_bounded_number_of_listeners() -> None:

@@ -159,7 +159,8 @@ class NodeConfig:
 
     The node binds ``listeners`` and tells others ``advertised_listeners``; voters dial the first of
     ``controller_listener_names``. ``prometheus_listener`` serves the metrics over HTTP, if it is set; port 0 is any
-    free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all).
+    free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all),
+    and clients may append records on ``append_listeners`` (by default on none).
     ``directory_id`` None means that the node reads it from the log directory, or creates it at the first start. A node
     without ``node_id`` only observes. So does one whose topic is that of Kafka's controllers: a leader among them must
     understand the records.
@@ -180,6 +181,7 @@ class NodeConfig:
     topic_id: Uuid = TEST_TOPIC_ID
     prometheus_listener: Endpoint | None = None
     operator_listeners: tuple[str, ...] | None = None
+    append_listeners: tuple[str, ...] = ()
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()

@@ -201,6 +201,12 @@ def _rows() -> tuple[Known, ...]:
             "listeners that accept changes of voters and features, and leadership transfers",
         ),
         _text(
+            "pykraft.append.listeners",
+            "none",
+            "names of listeners, or none",
+            "where clients may append records (pykraft append, Kafka's Produce)",
+        ),
+        _text(
             "pykraft.prometheus.listener",
             "none",
             "host:port, IPv6 in brackets; port 0 to 65535",

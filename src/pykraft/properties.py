@@ -104,7 +104,8 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         topic_name=topic_name,
         topic_id=TOPICS[topic_name],
         prometheus_listener=reader.prometheus_listener(),
-        operator_listeners=reader.operator_listeners(listeners),
+        operator_listeners=reader.listener_names("pykraft.operator.listeners", listeners),
+        append_listeners=reader.listener_names("pykraft.append.listeners", listeners) or (),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
@@ -201,9 +202,8 @@ class _Reader:
         text = self._text(key)
         return _endpoint(key, text, text, port_least=0) if text else None
 
-    def operator_listeners(self, listeners: Listeners) -> tuple[str, ...] | None:
-        """Listeners on which operators may change the quorum: all, the named ones, or ``none``."""
-        key = "pykraft.operator.listeners"
+    def listener_names(self, key: str, listeners: Listeners) -> tuple[str, ...] | None:
+        """Names of some of the listeners, in upper case, or ``none``; None if the property is absent."""
         names = tuple(name.upper() for name in self._items(key))
         if names == ("NONE",):
             return ()

@@ -62,7 +62,7 @@ def test_a_quorum_is_shown(found: LocalQuorum) -> None:
 def test_what_to_type_next_has_the_ports_and_the_folder(found: LocalQuorum) -> None:
     bootstrap = "127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
     lines = next_lines(found, Path("a b"))
-    assert sum(bootstrap in line for line in lines) == 2
+    assert sum(bootstrap in line for line in lines) == 3
     assert "  pykraft local down --dir 'a b'" in lines
     assert "  pykraft local down" in next_lines(found, Path("pykraft-local"))
 

@@ -42,6 +42,7 @@ class Desk:
             self.held,
             context=CONTEXT,
             describe_cluster=lambda *_: {"cluster_id": "described"},
+            append=lambda *_: None,
             kraft_versions=kraft_versions,
             kraft_version=lambda: self.kraft_version,
         )

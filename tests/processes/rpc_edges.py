@@ -30,7 +30,9 @@ from pykraft.local.ports import free_ports
 from pykraft.local.voters import LISTENER
 from pykraft.protocol.api import encode_request
 from pykraft.protocol.messages import APIS, ApiKey
+from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of, tagged_fields_of
+from pykraft.types import Epoch, Offset
 from tests.processes.wire import Wire, framed
 
 FETCH_TIMEOUT_MS: Final = 2_000
@@ -52,6 +54,7 @@ NUMBERS_OF_OURS: Final = {
     "leader_epoch": 3,
     "replica_epoch": 3,
     "current_leader_epoch": 1,
+    "acks": -1,
 }
 """Another voter leads, or would like to, in an epoch that a node has not seen at its start."""
 TEXTS: Final = (
@@ -71,6 +74,7 @@ TEXTS: Final = (
 )
 _HELD_UP: Final = re.compile(r"the event loop was blocked for (\d+) ms")
 Place = tuple[str | int, ...]
+BATCH: Final = encode_batch([b"value"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
 
 
 def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
@@ -88,6 +92,8 @@ def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
             return TEST_TOPIC_ID if name == "topic_id" else bytes(15) + b"\7"
         case Kind.BOOL:
             return False
+        case Kind.RECORDS:
+            return BATCH
         case _:
             return NUMBERS_OF_OURS.get(name, 0)
 
@@ -114,6 +120,8 @@ def edges(kind: Kind | Array, value: Any) -> tuple[Any, ...]:
         return (True,)
     if kind is Kind.UUID:
         return (bytes(16), b"\xff" * 16)
+    if kind is Kind.RECORDS:
+        return (*(BATCH[:size] for size in (0, 1, 12, 61, -1)), BATCH * 2, bytes(61), b"\xff" * 100)
     return TEXTS if kind is Kind.STRING else NUMBERS[kind]
 
 
@@ -196,7 +204,10 @@ def fuzz(folder: Path, *, loop: str, voters: int, seconds: float, seed: int) -> 
             node_id=1,
             ports=ports,
             throughput=200,
-            properties={"controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS)},
+            properties={
+                "controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS),
+                "pykraft.append.listeners": LISTENER,
+            },
             site=Site(port=port, published_port=port, options=("--loop", loop)),
         )
         node.start()

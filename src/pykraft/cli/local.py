@@ -133,6 +133,7 @@ def next_lines(found: LocalQuorum, path: Path) -> list[str]:
     bootstrap = f"--bootstrap-controller {found.folder.bootstrap}"
     return [
         "next:",
+        f"  pykraft append {bootstrap}",
         f"  pykraft tail {bootstrap} --follow",
         f"  pykraft quorum {bootstrap} describe --status",
         f"  pykraft local status{folder}",

@@ -17,6 +17,7 @@ from pykraft.cli.errors import run_with_exit_codes, without_hidden_options
 from pykraft.suggest import did_you_mean
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
     "bench": ("pykraft.cli.bench.command", "Run benchmarks of pykraft and Kafka."),
     "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),

@@ -15,6 +15,7 @@ from typing import Protocol
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
+from pykraft.host.clients.append_requests import AppendRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
@@ -87,6 +88,7 @@ def assemble(
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
+    producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = _context(config)
     return Components(
@@ -103,9 +105,11 @@ def assemble(
             describe_cluster=lambda request, listener: describe_cluster(
                 request, cluster_id=config.cluster_id, listener=listener, status=status()
             ),
+            append=AppendRequests(producers, inbox, topic_name=config.topic_name, status=status).handle,
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
             kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
+            append_listeners=config.append_listeners,
         ),
         peers=Peers(
             ports,
@@ -116,7 +120,7 @@ def assemble(
             request_timeout_ms=config.raft.request_timeout_ms,
             find_batch=partial(_find_batch, view, reads),
         ),
-        producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
+        producers=producers,
         pending_requests=PendingRequests(),
         delivery=Delivery(
             ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files, schedule=_schedule(config.log)

@@ -36,7 +36,7 @@ from pykraft.protocol.api import (
     encode_unsupported_version,
 )
 from pykraft.protocol.frame import frame
-from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
@@ -55,6 +55,8 @@ _WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
 
 Describe: TypeAlias = Callable[[Body, str], Body]
 """Answers DescribeCluster, given the request and the listener where it arrived."""
+AppendRecords: TypeAlias = Callable[[Body, str, Callable[[Body], None]], None]
+"""Appends the records of a Produce request that arrived on a listener; the callback gets the answer later."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -84,7 +86,7 @@ class _Requester:
 class Inbound:
     """All connections that others made to this node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, and each is a neighbor or a setting of its own
         self,
         ports: Ports,
         inbox: Inbox,
@@ -92,13 +94,15 @@ class Inbound:
         *,
         context: RpcContext,
         describe_cluster: Describe,
+        append: AppendRecords,
         kraft_versions: VersionRange | None,
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None = None,
+        append_listeners: Collection[str] = (),
     ) -> None:
         """``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
-        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do.
+        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -109,7 +113,9 @@ class Inbound:
         self._describe_cluster = describe_cluster
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
+        self._append = append
         self._operator_listeners = operator_listeners
+        self._append_listeners = append_listeners
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._watched: dict[ConnectionId, _Requester] = {}
@@ -187,6 +193,10 @@ class Inbound:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
+        elif header.api_key == ApiKey.PRODUCE and ApiKey.PRODUCE in self._served(requester.listener):
+            wanted = decode_request_body(header, data)
+            request = self._note(requester, header)
+            self._append(wanted, requester.listener, lambda body: self._answer_append(request, body))
         elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
@@ -200,9 +210,16 @@ class Inbound:
 
     def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
         """The APIs that a listener serves."""
-        if self._operator_listeners is None or listener.upper() in self._operator_listeners:
-            return API_VERSIONS
-        return _WITHOUT_OPERATORS
+        name, operators = listener.upper(), self._operator_listeners
+        served = API_VERSIONS if operators is None or name in operators else _WITHOUT_OPERATORS
+        return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
+
+    def _answer_append(self, request: _Request, body: Body) -> None:
+        """Answer a Produce request, unless its connection is gone."""
+        if self.awaits(request.request_id):
+            header = request.header
+            answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
+            self._answer(request, answer)
 
     def _note(self, requester: _Requester, header: RequestHeader) -> _Request:
         request = _Request(request_id=self._next_request_id, header=header, requester=requester)

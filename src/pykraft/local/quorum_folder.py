@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.local.voters import LISTENER, PARTITION, voter_properties, write_properties
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 VERSION: Final = 1
@@ -37,6 +37,8 @@ PID_NAME: Final = "pid"
 DATA_NAME: Final = "data"
 _OWN_FILES: Final = (CONFIG_NAME, LOG_NAME, PID_NAME)
 _OF_DATA: Final = ("meta.properties", "replica-proof", ".lock")
+_EXTRA: Final = {"pykraft.append.listeners": LISTENER}
+"""On the loopback interface only this machine can append."""
 _LOG_DIRS: Final = re.compile(r"(?m)^log\.dirs=.*$")
 _START_ANEW: Final = "use another folder (--dir), or remove this one to start anew"
 
@@ -121,7 +123,7 @@ class QuorumFolder:
                     if text != before:
                         config.write_text(text, encoding="utf-8")
                 else:
-                    write_properties(config, voter_properties(data, node_id=node_id, ports=self.ports))
+                    write_properties(config, voter_properties(data, node_id=node_id, ports=self.ports, extra=_EXTRA))
             except OSError as error:
                 raise UsageError(f"{error.filename}: {error.strerror}: give another folder with --dir") from error
 

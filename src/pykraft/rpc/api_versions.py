@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pykraft import __version__
 from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc.context import RpcContext
 from pykraft.types import VersionRange
@@ -89,7 +89,7 @@ def common_version(api_key: ApiKey, offered: Mapping[int, Versions]) -> int:
 
     Errors: ProtocolError with UNSUPPORTED_VERSION when there is none.
     """
-    ours = API_VERSIONS[api_key]
+    ours = APIS[api_key].request.versions
     theirs = offered.get(api_key)
     if theirs is None or theirs.max < ours.min or ours.max < theirs.min:
         text = f"no common version of {api_key.name}: ours are {ours}, the peer's {theirs or 'none'}"

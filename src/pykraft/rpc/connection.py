@@ -62,7 +62,11 @@ class DialedConnection:
 
     def offers(self, message: Request) -> bool:
         """True when the other end supports the API of this request, in any version."""
-        return self._versions is not None and codec.api_key_of(message) in self._versions
+        return self.offers_key(codec.api_key_of(message))
+
+    def offers_key(self, api_key: ApiKey) -> bool:
+        """The same by the key of the API."""
+        return self._versions is not None and api_key in self._versions
 
     def version_of(self, api_key: ApiKey) -> int:
         """The newest version of an API that both ends support. Errors: ProtocolError (UNSUPPORTED_VERSION)."""

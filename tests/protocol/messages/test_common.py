@@ -10,7 +10,7 @@ from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
 from pykraft.protocol.schema import INT32, UINT16, Array, Struct
 
 
-def test_every_endpoint_of_the_quorum_has_a_16_bit_port_but_fetchs() -> None:
+def test_every_endpoint_of_the_quorum_has_a_16_bit_port_but_fetchs_and_produces() -> None:
     ports = {}
     for api in APIS.values():
         for one in api.response.body.fields:
@@ -19,7 +19,7 @@ def test_every_endpoint_of_the_quorum_has_a_16_bit_port_but_fetchs() -> None:
                 assert isinstance(one.kind.of, Struct)
                 ports[api.response.name] = next(part.kind for part in one.kind.of.fields if part.name == "port")
     wide = {name for name, kind in ports.items() if kind is INT32}
-    assert wide == {"FetchResponse"}
+    assert wide == {"FetchResponse", "ProduceResponse"}
     assert {kind for name, kind in ports.items() if name not in wide} == {UINT16}
 
 

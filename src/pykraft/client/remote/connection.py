@@ -59,6 +59,15 @@ class Connection:
         """True when the other end supports the API of this request, in any version."""
         return self._wire.offers(message)
 
+    def offers_key(self, key: ApiKey) -> bool:
+        """True when the other end supports this API, in any version."""
+        return self._wire.offers_key(key)
+
+    @property
+    def is_open(self) -> bool:
+        """False once either end has closed the connection, as far as the loop has noticed."""
+        return not (self._is_closed or self._reader.at_eof() or self._reader.exception() is not None)
+
     async def ask(self, message: Request, context: RpcContext, *, timeout_ms: int) -> Answer:
         """Send a request of the quorum's protocol in the newest version that both ends support; returns the answer.
 

@@ -20,6 +20,7 @@ from pykraft.protocol.messages import (
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    produce,
     remove_raft_voter,
     transfer_leadership,
     update_features,
@@ -35,6 +36,7 @@ PRIVATE_KEY_MIN: Final = 30_000
 class ApiKey(IntEnum):
     """Keys of the APIs whose messages we can read and write."""
 
+    PRODUCE = 0
     FETCH = 1
     API_VERSIONS = 18
     VOTE = 52
@@ -59,6 +61,7 @@ class Api:
 
 
 APIS: dict[int, Api] = {
+    ApiKey.PRODUCE: Api(produce.REQUEST, produce.RESPONSE),
     ApiKey.FETCH: Api(fetch.REQUEST, fetch.RESPONSE),
     ApiKey.API_VERSIONS: Api(api_versions.REQUEST, api_versions.RESPONSE),
     ApiKey.VOTE: Api(vote.REQUEST, vote.RESPONSE),
@@ -74,5 +77,9 @@ APIS: dict[int, Api] = {
     ApiKey.TRANSFER_LEADERSHIP: Api(transfer_leadership.REQUEST, transfer_leadership.RESPONSE),
 }
 
-API_VERSIONS: dict[ApiKey, Versions] = {ApiKey(key): api.request.versions for key, api in APIS.items()}
-"""The versions of each API that we can read and write, both ends inclusive."""
+API_VERSIONS: dict[ApiKey, Versions] = {
+    ApiKey(key): api.request.versions for key, api in APIS.items() if key != ApiKey.PRODUCE
+}
+"""The versions of each API that a node serves by default, both ends inclusive; Produce only where it is configured."""
+PRODUCE_VERSIONS: Final = APIS[ApiKey.PRODUCE].request.versions
+"""The same for Produce."""

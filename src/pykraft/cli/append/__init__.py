@@ -1,0 +1,1 @@
+"""``pykraft append``: the command, and the reader of its lines."""

@@ -1,0 +1,244 @@
+"""``pykraft append``: lines from a terminal, a pipe or a file become records of a live quorum.
+
+It prints where each batch was committed. Lines that arrive while a batch is under way form the next one. Invariant: the
+command never says that a record is, or is not, in the log unless it knows. It sends records again only if they are
+certainly not there, or with --at-least-once.
+
+`pykraft.client.remote.appender` talks to the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.append.lines import Line, Lines
+from pykraft.cli.choice import OneOf
+from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.errors import EXIT_FAILED
+from pykraft.cli.interrupt import CommandInterrupted
+from pykraft.cli.waiting_line import WaitingLine
+from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
+from pykraft.client.remote.leader_fetch import Patience
+from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
+from pykraft.host.producers import Committed
+from pykraft.plural import counted
+from pykraft.server.signals import ending_signals
+
+RECORD_SIZE_BYTES_MAX: Final = BATCH_SIZE_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX
+LINE_FORMS: Final = ("text", "json")
+ANSWER_WAIT_S: Final = 0.5
+"""How long Ctrl-C waits for the answer to what was already sent."""
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendOptions:
+    """What to append and how to report it; ``value_of`` makes a record of a line, None for an empty line."""
+
+    value_of: Callable[[Line], bytes | None]
+    as_json: bool
+    is_repeated: bool
+
+
+@click.command(short_help="Append lines to a live quorum, a record each.")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…")
+@click.option(
+    "--input",
+    "line_form",
+    type=OneOf(LINE_FORMS),
+    default="text",
+    show_default=True,
+    help="Form of a line: text, the record itself; json, an object as `tail --json` prints it.",
+)
+@click.option(
+    "--at-least-once", is_flag=True, help="Send records of unknown outcome again; they may be appended twice."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each batch.")
+@click.option(
+    "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
+)
+@click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
+def append(
+    *,
+    file: Path | None,
+    bootstrap_controller: str,
+    line_form: str,
+    at_least_once: bool,
+    as_json: bool,
+    command_config: Path | None,
+    timeout: float | None,
+) -> None:
+    """Append the lines of FILE, or of standard input, and print where they were committed.
+
+    Each node must allow this with the property pykraft.append.listeners. The command follows leader changes. If it
+    cannot know whether records are in the log, it says so and exits with 1.
+    """
+    options = client_options(
+        controllers=bootstrap_controller,
+        servers=None,
+        command_config=command_config,
+        timeout_s=timeout,
+        client_id="pykraft-append",
+    )
+    value_of = json_value if line_form == "json" else text_value
+    wanted = AppendOptions(value_of=value_of, as_json=as_json, is_repeated=at_least_once)
+    with ExitStack() as stack:
+        descriptor = 0
+        if file is not None and str(file) != "-":
+            try:
+                descriptor = stack.enter_context(file.open("rb")).fileno()
+            except OSError as error:
+                raise UsageError(f"{file}: {error.strerror}") from error
+        elif sys.stdin.isatty():
+            click.echo("Type a record and press Enter to append it; Ctrl-D ends.", err=True)
+        try:
+            ended_by = asyncio.run(AppendRun(options, wanted).run(descriptor))
+        except BrokenPipeError:
+            # The reader is gone; keep the interpreter from flushing standard output again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(EXIT_FAILED)
+    if ended_by is not None:
+        raise CommandInterrupted(ended_by)
+
+
+class AppendRun:
+    """One run of the command: reads, appends, prints."""
+
+    def __init__(self, options: ClientOptions, wanted: AppendOptions) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._committed_line = 0
+        self._empty_count = 0
+        self._under_way = ""
+        """The lines of the batch that was sent and is not answered."""
+        self._stopped = asyncio.Event()
+        self._ended_by: signal.Signals | None = None
+
+    async def run(self, descriptor: int) -> signal.Signals | None:
+        """Append everything; returns the signal that ended it early. Errors: PykraftError, OSError."""
+        loop = asyncio.get_running_loop()
+        # Instead of `interruptible`, so that the answer to what was sent can still be told.
+        for number in ending_signals():
+            loop.add_signal_handler(number, self._stop, number)
+        timeout_ms, request_timeout_ms = self._options.timeout_ms, self._options.request_timeout_ms
+        patience = Patience(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, on_waiting=WaitingLine().tell)
+        async with Appender(self._options.bootstrap, client_id=self._options.client_id, patience=patience) as appender:
+            work = asyncio.ensure_future(self._append_all(appender, descriptor))
+            stopped = asyncio.ensure_future(self._stopped.wait())
+            await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if self._ended_by is None:
+                await work
+                return None
+            # A batch that was sent probably has its answer soon.
+            await asyncio.wait([work], timeout=ANSWER_WAIT_S if self._under_way else 0)
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+            doubt = f"; {self._under_way}, which may be in the log, or not" if self._under_way else ""
+            how = "interrupted" if self._ended_by == signal.SIGINT else f"ended by {self._ended_by.name}"
+            click.echo(f"pykraft: {how}: {self._so_far()}{doubt}; later lines were not sent", err=True)
+            return self._ended_by
+
+    def _stop(self, number: signal.Signals) -> None:
+        self._ended_by = number
+        self._stopped.set()
+
+    async def _append_all(self, appender: Appender, descriptor: int) -> None:
+        lines = Lines(descriptor, line_size_bytes_max=2 * RECORD_SIZE_BYTES_MAX)
+        try:
+            while self._ended_by is None:
+                taken = await lines.take(size_bytes_max=BATCH_SIZE_BYTES_MAX, overhead_bytes=RECORD_OVERHEAD_BYTES_MAX)
+                if not taken:
+                    break
+                values = [value for line in taken if (value := self._wanted.value_of(line)) is not None]
+                self._empty_count += len(taken) - len(values)
+                if values:
+                    await self._append(appender, values, taken)
+        except OutcomeUnknownError:
+            raise
+        except PykraftError as error:
+            error.args = (f"{error}; {self._so_far()}",)
+            raise
+        if self._empty_count:
+            empty = counted(self._empty_count, "empty line")
+            click.echo(f"pykraft: skipped {empty}: a record has at least one byte", err=True)
+
+    async def _append(self, appender: Appender, values: Sequence[bytes], taken: Sequence[Line]) -> None:
+        """Append one batch and print where it is. Errors: as `Appender.append`."""
+        first, last = taken[0].number, taken[-1].number
+        told = f"line {first}" if first == last else f"lines {first} to {last}"
+        self._under_way = f"{told} {'was' if first == last else 'were'} sent"
+        done: Committed | None = None
+        while done is None:
+            try:
+                done = await appender.append(values)
+            except OutcomeUnknownError as error:
+                self._print_unknown(error, first, last)
+                if not self._wanted.is_repeated:
+                    story = f"the outcome of {told} is unknown: {error}; {self._so_far()}; later lines were not sent"
+                    raise OutcomeUnknownError(f"{story}; `pykraft tail` shows what is in the log") from error
+                click.echo(f"pykraft: {told} may be appended twice: {error}", err=True)
+        self._under_way = ""
+        self._committed_line = last
+        self._print_committed(done, first, last)
+
+    def _so_far(self) -> str:
+        if not self._committed_line:
+            return "nothing was committed"
+        return f"the records up to line {self._committed_line} were committed"
+
+    def _print_committed(self, done: Committed, first: int, last: int) -> None:
+        if self._wanted.as_json:
+            told = {"outcome": "committed", "baseOffset": done.base_offset, "count": done.count, "epoch": done.epoch}
+            click.echo(_COMPACT.encode(told | {"firstLine": first, "lastLine": last}))
+        elif done.count == 1:
+            click.echo(f"offset {done.base_offset} of epoch {done.epoch}")
+        else:
+            span = f"offsets {done.base_offset} to {done.end_offset - 1}"
+            click.echo(f"{span} of epoch {done.epoch}: {counted(done.count, 'record')}")
+
+    def _print_unknown(self, error: OutcomeUnknownError, first: int, last: int) -> None:
+        if self._wanted.as_json:
+            told: dict[str, Any] = {"outcome": "unknown", "baseOffset": error.base_offset, "count": error.count}
+            click.echo(_COMPACT.encode(told | {"epoch": error.epoch, "firstLine": first, "lastLine": last}))
+
+
+def text_value(line: Line) -> bytes | None:
+    """The line itself. Errors: UsageError for one that is too long."""
+    return _checked(line, line.data) if line.data else None
+
+
+def json_value(line: Line) -> bytes | None:
+    """The value of an object that `tail --json` printed. Errors: UsageError that names the line."""
+    if not line.data.strip():
+        return None
+    try:
+        content = json.loads(line.data)
+        value = base64.b64decode(content["valueBase64"], validate=True)
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        raise UsageError(f"line {line.number} is not a JSON object with the record in valueBase64") from None
+    if not value or "keyBase64" in content:
+        problem = "a record of a quorum has no key, and a value of at least one byte"
+        raise UsageError(f"line {line.number}: {problem}")
+    return _checked(line, value)
+
+
+def _checked(line: Line, value: bytes) -> bytes:
+    if len(value) > RECORD_SIZE_BYTES_MAX:
+        raise UsageError(f"line {line.number}: a record has at most {RECORD_SIZE_BYTES_MAX} bytes, not {len(value)}")
+    return value

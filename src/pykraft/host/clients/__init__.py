@@ -1,0 +1,1 @@
+"""What a node answers clients that are not members of its quorum."""

@@ -1,0 +1,79 @@
+"""Produce (0): append records to the log.
+
+A request has one record batch for the one partition. Versions that matter: 9 is flexible; 8 adds an error message; 10
+names the current leader and its endpoint, in tagged fields (KIP-951).
+
+Source: Kafka's ProduceRequest and ProduceResponse definitions.
+"""
+
+from pykraft.protocol.messages.common import NODES_MAX
+from pykraft.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, Field, Message, array_of, struct_of
+
+REQUEST = Message.of(
+    "ProduceRequest",
+    "3-12",
+    "9+",
+    Field("transactional_id", STRING, default=None, nullable=True),
+    Field("acks", INT16),
+    Field("timeout_ms", INT32),
+    array_of(
+        "topic_data",
+        Field("name", STRING),
+        array_of(
+            "partition_data",
+            Field("index", INT32),
+            Field("records", RECORDS, nullable=True),
+            count_max=1,
+        ),
+        count_max=1,
+    ),
+)
+
+RESPONSE = Message.of(
+    "ProduceResponse",
+    "3-12",
+    "9+",
+    array_of(
+        "responses",
+        Field("name", STRING),
+        array_of(
+            "partition_responses",
+            Field("index", INT32),
+            Field("error_code", INT16),
+            Field("base_offset", INT64),
+            Field("log_append_time_ms", INT64, default=-1, ignorable=True),
+            Field("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+            array_of(
+                "record_errors",
+                Field("batch_index", INT32),
+                Field("batch_index_error_message", STRING, default=None, nullable=True),
+                versions="8+",
+                ignorable=True,
+                count_max=1,
+            ),
+            Field("error_message", STRING, "8+", default=None, nullable=True, ignorable=True),
+            struct_of(
+                "current_leader",
+                Field("leader_id", INT32, default=-1),
+                Field("leader_epoch", INT32, default=-1),
+                versions="10+",
+                tag=0,
+                ignorable=True,
+            ),
+            count_max=1,
+        ),
+        count_max=1,
+    ),
+    Field("throttle_time_ms", INT32, ignorable=True),
+    array_of(
+        "node_endpoints",
+        Field("node_id", INT32),
+        Field("host", STRING),
+        Field("port", INT32),
+        Field("rack", STRING, default=None, nullable=True),
+        versions="10+",
+        tag=0,
+        ignorable=True,
+        count_max=NODES_MAX,
+    ),
+)

@@ -1,0 +1,148 @@
+"""``pykraft append``: what it makes of lines, what it prints, and what it says about records of unknown outcome."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pykraft.cli.append.command import RECORD_SIZE_BYTES_MAX, append, json_value, text_value
+from pykraft.cli.append.lines import Line
+from pykraft.client.remote.appender import Appender
+from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
+from pykraft.host.producers import Committed
+from pykraft.types import Epoch, Offset
+
+
+class Log:
+    """What stands for the quorum: each append takes the next outcome, or is committed."""
+
+    def __init__(self) -> None:
+        self.appends: list[list[bytes]] = []
+        self.outcomes: list[Exception] = []
+        self.records_max = 1_000_000
+        self._end = 10
+
+    async def append(self, values: Sequence[bytes]) -> Committed:
+        self.appends.append(list(values))
+        if self.outcomes:
+            raise self.outcomes.pop(0)
+        base_offset, self._end = self._end, self._end + len(values)
+        return Committed(base_offset=Offset(base_offset), epoch=Epoch(3), count=len(values))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log()
+
+    async def of_log(_: Appender, values: Sequence[bytes]) -> Committed:
+        return await log.append(values)
+
+    monkeypatch.setattr(Appender, "append", of_log)
+    return log
+
+
+@pytest.fixture
+def run(tmp_path: Path, log: Log) -> Callable[..., Any]:
+    """Run the command on a file with this content."""
+
+    def invoke(content: bytes, *options: str) -> Any:
+        path = tmp_path / "lines"
+        path.write_bytes(content)
+        return CliRunner().invoke(append, [str(path), "--bootstrap-controller", "localhost:1", *options])
+
+    return invoke
+
+
+def test_each_line_becomes_a_record(run: Callable[..., Any], log: Log) -> None:
+    done = run(b"one\n\xff\x00\r\nlast\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "offsets 10 to 12 of epoch 3: 3 records\n", "")
+    assert log.appends == [[b"one", b"\xff\x00\r", b"last"]]
+    assert run(b"x\n").stdout == "offset 13 of epoch 3\n"
+
+
+def test_empty_lines_are_skipped_and_counted(run: Callable[..., Any], log: Log) -> None:
+    done = run(b"\none\n\n\n")
+    assert log.appends == [[b"one"]]
+    assert done.stderr == "pykraft: skipped 3 empty lines: a record has at least one byte\n"
+    assert run(b"").stdout == ""
+
+
+def test_batches_are_bounded_and_told_with_their_lines(run: Callable[..., Any], log: Log) -> None:
+    long = b"x" * (RECORD_SIZE_BYTES_MAX - 30)
+    done = run(b"a\n" + long + b"\nb\n" + long + b"\n", "--json")
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) >= 2
+    next_line, next_offset = 1, 10
+    for each in told:
+        assert (each["firstLine"], each["baseOffset"]) == (next_line, next_offset)
+        assert each["lastLine"] - each["firstLine"] + 1 == each["count"]
+        next_line, next_offset = each["lastLine"] + 1, each["baseOffset"] + each["count"]
+    assert [value for batch in log.appends for value in batch] == [b"a", long, b"b", long]
+    assert next_line == 5
+    assert {(each["outcome"], each["epoch"]) for each in told} == {("committed", 3)}
+
+
+def test_what_tail_prints_as_json_can_be_appended(run: Callable[..., Any], log: Log) -> None:
+    lines = [json.dumps({"offset": 1, "valueBase64": base64.b64encode(value).decode()}) for value in (b"a\nb", b"\0")]
+    assert run("\n".join([*lines, ""]).encode(), "--input", "json").exit_code == 0
+    assert log.appends == [[b"a\nb", b"\0"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "[]", "{}", '{"valueBase64":null}', '{"valueBase64":"?"}', '{"valueBase64":1}', '{"control":{}}']
+)
+def test_other_lines_are_named(text: str) -> None:
+    with pytest.raises(UsageError, match="line 7 is not a JSON object with the record in valueBase64"):
+        json_value(Line(7, text.encode()))
+
+
+@pytest.mark.parametrize("text", ['{"valueBase64":""}', '{"valueBase64":"YQ==","keyBase64":"YQ=="}'])
+def test_records_that_no_quorum_has_are_named(text: str) -> None:
+    with pytest.raises(UsageError, match="line 7: a record of a quorum has no key"):
+        json_value(Line(7, text.encode()))
+    assert json_value(Line(7, b" ")) is None
+
+
+def test_a_record_that_is_too_large_is_named() -> None:
+    assert text_value(Line(1, bytes(RECORD_SIZE_BYTES_MAX))) is not None
+    with pytest.raises(UsageError, match=f"line 2: a record has at most {RECORD_SIZE_BYTES_MAX} bytes, not "):
+        text_value(Line(2, bytes(RECORD_SIZE_BYTES_MAX + 1)))
+
+
+def test_an_unknown_outcome_ends_it_and_says_what_is_known(run: Callable[..., Any], log: Log) -> None:
+    log.outcomes = [OutcomeUnknownError("the leader is gone", base_offset=9, epoch=3, count=2)]
+    done = run(b"a\nb\n", "--json")
+    assert str(done.exception) == (
+        "the outcome of lines 1 to 2 is unknown: the leader is gone; nothing was committed; later lines were not sent; "
+        "`pykraft tail` shows what is in the log"
+    )
+    told = {"outcome": "unknown", "baseOffset": 9, "count": 2, "epoch": 3, "firstLine": 1, "lastLine": 2}
+    assert json.loads(done.stdout) == told
+
+
+def test_records_of_unknown_outcome_are_sent_again_if_wanted(run: Callable[..., Any], log: Log) -> None:
+    log.outcomes = [OutcomeUnknownError("the leader is gone")]
+    done = run(b"a\n", "--at-least-once")
+    assert (done.exit_code, done.stdout) == (0, "offset 10 of epoch 3\n")
+    assert done.stderr == "pykraft: line 1 may be appended twice: the leader is gone\n"
+    assert log.appends == [[b"a"], [b"a"]]
+
+
+def test_other_errors_say_what_was_committed_before(run: Callable[..., Any], log: Log) -> None:
+    log.outcomes = [QuorumUnavailableError("no node answers", "x")]
+    assert str(run(b"a\n").exception) == "no node answers: x; nothing was committed"
+    long = b"x" * (RECORD_SIZE_BYTES_MAX + 1)
+    said = str(run(b"a\nb\n" + b"y" * RECORD_SIZE_BYTES_MAX + b"\n" + long).exception)
+    assert said.startswith("line 4: a record has at most")
+    assert "; the records up to line " in said
+
+
+def test_a_file_that_is_not_there_is_named(log: Log) -> None:
+    done = CliRunner().invoke(append, ["absent", "--bootstrap-controller", "localhost:1"])
+    assert str(done.exception) == "absent: No such file or directory"
