@@ -103,12 +103,18 @@ def test_a_node_serves_and_its_records_can_be_read(bare: Fresh) -> None:
     assert bare.run("pykraft", "verify", "plain").returncode == 0
 
 
-def test_a_local_quorum_comes_up_and_goes_down(bare: Fresh) -> None:
+def test_a_local_quorum_takes_records_and_shows_them(bare: Fresh) -> None:
     try:
         up = bare.run("pykraft", "local", "up", "--nodes", "1")
         assert up.returncode == 0, up
-        status = bare.run("pykraft", "local", "status")
+        status = bare.run("pykraft", "local", "status", "--json")
         assert status.returncode == 0, status
+        address = json.loads(status.stdout)["bootstrap"]
+        (bare.home / "lines.txt").write_text("hello\nworld\n")
+        append = bare.run("pykraft", "append", "--bootstrap-controller", address, "lines.txt")
+        assert append.returncode == 0, append
+        tail = bare.run("pykraft", "tail", "--bootstrap-controller", address)
+        assert [line.split("\t")[-1] for line in tail.stdout.splitlines()] == ["hello", "world"], tail
     finally:
         down = bare.run("pykraft", "local", "down")
     assert down.returncode == 0, down
