@@ -258,7 +258,7 @@ def test_leadership_that_is_lost_after_an_append_leaves_the_outcome_open(tmp_pat
             for node in nodes:
                 if node is not leader:
                     await node.close()
-            with pytest.raises(OutcomeUnknownError, match="may be committed by the next leader") as raised:
+            with pytest.raises(OutcomeUnknownError, match="the next leader may still commit them") as raised:
                 await leader.propose(["a", "b"])
             assert (raised.value.base_offset, raised.value.count) == (leader.log_end_offset - 2, 2)
 

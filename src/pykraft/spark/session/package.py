@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pykraft
@@ -32,7 +33,9 @@ def write_package(path: Path) -> None:
     except OSError as error:
         raise StorageError(path, f"cannot be written: {error.strerror}") from error
     finally:
-        fresh.unlink(missing_ok=True)  # it is there only if this failed or was interrupted
+        # It is still there only if this failed or was interrupted; and where no file can be, there is none to remove.
+        with suppress(OSError):
+            fresh.unlink()
 
 
 def cached_package(folder: Path) -> Path:
