@@ -36,7 +36,7 @@ PASSING_INTERVAL_S = 2.0
 @click.command()
 @click.option("--seconds", default=20.0, show_default=True, help="Seconds of load.")
 @click.option(
-    "--kill-leader", is_flag=True, help="Kill the leader with kill -9 halfway through the load, then restart it."
+    "--kill-leader", is_flag=True, help="Kill the leader with kill -9 in the second half of the load, then restart it."
 )
 @click.option("--nodes", default=3, show_default=True, help="Number of voters.")
 @click.option("--throughput", default=5_000, show_default=True, help="Records written per second.")

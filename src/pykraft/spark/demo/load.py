@@ -1,4 +1,4 @@
-"""Runs the load of the demo: reports progress, kills the leader half-way, and ends the load.
+"""Runs the load of the demo: reports progress, kills the leader in its second half, and ends the load.
 
 Invariant: if a node, Spark or the stream ends, this is noticed and reported within a second.
 
