@@ -65,13 +65,6 @@ class Running:
             return word.encode() in Path(f"/proc/{self.pid}/cmdline").read_bytes()
         return False
 
-    def has_computed(self, ticks: int) -> bool:
-        """Whether it has used so many hundredths of a second of a core."""
-        with suppress(OSError):
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            return int(fields[11]) + int(fields[12]) >= ticks
-        return False
-
     def output(self) -> str:
         """Its standard output, if that is a file."""
         with suppress(OSError):
