@@ -46,7 +46,7 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
         (["status", "--tables", "t"], "no pipeline has written there"),
         (["report", "--tables", "t"], "no pipeline has written there"),
-        (["report", "--tables", "t", "--journal", "j"], "j: No such file or directory"),
+        (["report", "--tables", "t", "--journal", "j"], "--journal': File 'j' does not exist"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
