@@ -147,18 +147,17 @@ def test_the_disk_of_a_node_under_load_is_bounded(children: Children, tmp_path: 
     partitions = [node.partition for node in cluster.nodes.values()]
 
     def begins_at() -> int:
-        """Where the shortest of the logs starts."""
-        return min(int(min(path.glob("*.log")).stem) for path in partitions)
+        """Where the longest of the logs starts; 0 if a listing missed the old file and the new one."""
+        return min(min((int(file.stem) for file in path.glob("*.log")), default=0) for path in partitions)
 
     # Each node has deleted more than it may keep, so it has taken snapshots several times.
     wait_until(lambda: begins_at() > 2_000, "all logs to be cleaned", alive=[n.process for n in cluster.nodes.values()])
     first = cluster.nodes[1]
     first.process.kill()
     first.start()
-    begun = begins_at()
+    begun = max(2_000, begins_at())
     wait_until(lambda: begins_at() > begun + 2_000, "all logs to be cleaned again", alive=[first.process])
     cluster.end_load()
     for path in partitions:
         assert any(path.glob("*.checkpoint"))
-        assert begins_at() > begun
     assert cluster.stop() == {1: 0, 2: 0, 3: 0}
