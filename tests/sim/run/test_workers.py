@@ -16,8 +16,8 @@ LIMIT_S = 60.0
 
 
 def told(number: int) -> tuple[int, int, bool]:
-    """The number, the worker, and whether a Ctrl-C could reach it."""
-    return number, os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    """The number, the worker, and whether the terminal's signals are blocked in it."""
+    return number, os.getpid(), {signal.SIGINT, signal.SIGHUP} <= signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def stay(number: int) -> int:
@@ -31,12 +31,12 @@ def fail(number: int) -> int:
     return 1 // number
 
 
-def test_results_come_in_order_from_workers_that_ctrl_c_does_not_reach() -> None:
+def test_results_come_in_order_from_workers_that_signals_of_the_terminal_do_not_reach() -> None:
     found = list(call_in_workers(told, range(3), workers=2))
     assert [number for number, _, _ in found] == [0, 1, 2]
     assert os.getpid() not in {worker for _, worker, _ in found}
     assert all(is_blocked for _, _, is_blocked in found)
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert not {signal.SIGINT, signal.SIGHUP} & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_a_busy_worker_ends_when_nobody_wants_its_result() -> None:

@@ -1,7 +1,7 @@
 """Calls a function with many arguments in worker processes; results come in the order of the arguments.
 
 Invariant: the workers end at once when the iterator is closed, whatever they are doing, and also when this process
-dies. A Ctrl-C in the terminal, which all processes get, is left to this process.
+dies. A Ctrl-C in the terminal or its end, which all processes get, is left to this process.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ GARBAGE_THRESHOLD: Final = 20_000
 def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, workers: int) -> Generator[R]:
     """Yield the results. Errors: those of the function; BrokenProcessPool when a worker was killed."""
     others = set(active_children())
-    pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
+    with _without_signals_of_the_terminal():  # the pool starts a process, too: the one that cleans up its semaphores
+        pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
     size = max(1, min(TASK_SIZE_MAX, len(arguments) // (workers * TASKS_A_WORKER)))
     is_done = False
     try:
-        with _without_ctrl_c():
+        with _without_signals_of_the_terminal():
             results = pool.map(function, arguments, chunksize=size)
         yield from results
         is_done = True
@@ -46,12 +47,13 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
 
 
 @contextmanager
-def _without_ctrl_c() -> Iterator[None]:
-    """Processes started within the block never get SIGINT; this one gets it after the block.
+def _without_signals_of_the_terminal() -> Iterator[None]:
+    """Processes started within the block never get SIGINT or SIGHUP; this one gets them after the block.
 
-    A worker that is interrupted while it imports would print a traceback.
+    A worker that is interrupted while it imports would print a traceback, and so would Python's cleaner of semaphores
+    if it were started anew while the pool ends.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
