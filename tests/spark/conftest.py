@@ -25,18 +25,26 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
 
 WITHOUT_PYSPARK = {
-    f"test_{name}.py"
-    for name in (
-        *("files", "java", "live", "master", "options", "package"),
-        *("pieces", "plain", "quiet", "strides", "tail", "walk"),
-    )
+    f"test_{name}.py" for name in ("files", "java", "live", "master", "options", "package", "quiet", "strides", "walk")
 }
+"""Modules that the stages without Spark can import; the tests of all others are the stage spark's, marked or not."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out what cannot be imported here."""
-    needs_spark = collection_path.suffix == ".py" and collection_path.name not in WITHOUT_PYSPARK
-    return True if needs_spark and collection_path.name.startswith("test_") and find_spec("pyspark") is None else None
+    return True if _needs_pyspark(collection_path) and find_spec("pyspark") is None else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the other stages do not collect, or no stage would run it."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and _needs_pyspark(item.path):
+            item.add_marker("spark")
+
+
+def _needs_pyspark(path: Path) -> bool:
+    return path.suffix == ".py" and path.name.startswith("test_") and path.name not in WITHOUT_PYSPARK
 
 
 @pytest.fixture(scope="session")

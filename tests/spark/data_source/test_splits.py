@@ -134,7 +134,7 @@ def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
     (split,) = plan(tmp_path).splits
     assert b"".join(chunk.data for chunk in read_chunks(split, size_bytes=size_bytes)) == b"".join(many())
     write_segment(tmp_path, b"".join(now))
-    with pytest.raises(UsageError, match="the log was cut back and written anew"):
+    with pytest.raises(UsageError, match="the log was cut back and rewritten"):
         list(read_chunks(split, size_bytes=size_bytes))
 
 
