@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 
 from pykraft import __version__
 from pykraft.cli.main import COMMANDS, main, pykraft
+from tests.cli.command_tree import every_command
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -60,19 +60,6 @@ def test_a_misspelled_value_gets_a_suggestion(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(pykraft, words)
     assert result.exit_code == 2
     assert "; did you mean " in result.output
-
-
-def every_command(group: click.Group = pykraft, name: str = "pykraft") -> Iterator[tuple[str, click.Command]]:
-    """Each command with its full name, groups too."""
-    context = click.Context(group)
-    yield name, group
-    for each in group.list_commands(context):
-        command = group.get_command(context, each)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from every_command(command, f"{name} {each}")
-        else:
-            yield f"{name} {each}", command
 
 
 def test_every_option_has_help_in_one_style() -> None:

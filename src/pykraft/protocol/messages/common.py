@@ -22,7 +22,7 @@ NODE_ENDPOINTS = array_of(
     tag=0,
     count_max=NODES_MAX,
 )
-"""The leader's endpoint, in answers of version 1 and later. Fetch has its own, with an int32 port."""
+"""The leader's endpoint, in answers of version 1 and later. Clients' answers have `brokers_field`."""
 
 LISTENER = (Field("name", STRING), Field("host", STRING), Field("port", UINT16))
 """An endpoint with the name of its listener."""
@@ -35,6 +35,21 @@ def one_partition(*fields: Field) -> Field:
     """The topics of a request or an answer about one partition, which has these fields and its index before them."""
     partitions = array_of("partitions", Field("partition_index", INT32), *fields, count_max=1)
     return array_of("topics", Field("topic_name", STRING), partitions, count_max=1)
+
+
+def brokers_field(versions: str, *, ignorable: bool = False) -> Field:
+    """The leader's endpoint in answers to clients, Fetch and Produce, as KIP-951 has it: int32 ports, and a rack."""
+    return array_of(
+        "node_endpoints",
+        Field("node_id", INT32),
+        Field("host", STRING),
+        Field("port", INT32),
+        Field("rack", STRING, default=None, nullable=True),
+        versions=versions,
+        tag=0,
+        ignorable=ignorable,
+        count_max=NODES_MAX,
+    )
 
 
 def listeners_field(name: str, *, versions: str = "0+", ignorable: bool = False) -> Field:

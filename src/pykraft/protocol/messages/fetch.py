@@ -9,7 +9,7 @@ it; and the port of an endpoint is int32 here but uint16 elsewhere.
 Source: Kafka's FetchRequest and FetchResponse definitions.
 """
 
-from pykraft.protocol.messages.common import NODES_MAX
+from pykraft.protocol.messages.common import brokers_field
 from pykraft.protocol.schema import (
     INT8,
     INT16,
@@ -127,14 +127,5 @@ RESPONSE = Message.of(
         ),
         count_max=1,
     ),
-    array_of(
-        "node_endpoints",
-        Field("node_id", INT32),
-        Field("host", STRING),
-        Field("port", INT32),
-        Field("rack", STRING, default=None, nullable=True),
-        versions="16+",
-        tag=0,
-        count_max=NODES_MAX,
-    ),
+    brokers_field("16+"),
 )

@@ -6,7 +6,7 @@ names the current leader and its endpoint, in tagged fields (KIP-951).
 Source: Kafka's ProduceRequest and ProduceResponse definitions.
 """
 
-from pykraft.protocol.messages.common import NODES_MAX
+from pykraft.protocol.messages.common import brokers_field
 from pykraft.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, Field, Message, array_of, struct_of
 
 REQUEST = Message.of(
@@ -65,15 +65,5 @@ RESPONSE = Message.of(
         count_max=1,
     ),
     Field("throttle_time_ms", INT32, ignorable=True),
-    array_of(
-        "node_endpoints",
-        Field("node_id", INT32),
-        Field("host", STRING),
-        Field("port", INT32),
-        Field("rack", STRING, default=None, nullable=True),
-        versions="10+",
-        tag=0,
-        ignorable=True,
-        count_max=NODES_MAX,
-    ),
+    brokers_field("10+", ignorable=True),
 )
