@@ -30,7 +30,26 @@ def test_a_page_looks_right_and_asks_no_other_host(
     assert faults_of(page) == []
     assert page.evaluate("document.documentElement.dataset.bsTheme") == scheme
     assert page.locator(".codehilite span").count() > 0
-    # The files of the site are beside its pages; search needs a server, since a page of a file may not fetch one.
+    forget_own_files(open_page)
+
+
+def test_every_page_looks_right_where_the_list_of_its_sections_stands_beside_it(
+    open_page: OpenPage, site: Path
+) -> None:
+    pages = sorted(site.glob("*/index.html"))
+    assert len(pages) > 15
+    page = open_page(pages[0], width=800, scheme="light")
+    faults: dict[str, list[str]] = {}
+    for path in pages:
+        page.goto(path.as_uri())
+        if found := faults_of(page):
+            faults[path.parent.name] = found
+    assert faults == {}
+    forget_own_files(open_page)
+
+
+def forget_own_files(open_page: OpenPage) -> None:
+    """The site's files lie beside its pages; search needs a server, since a page of a file may not fetch one."""
     open_page.problems[:] = [
         each for each in open_page.problems if "asks for file:" not in each and "file:" not in each
     ]
