@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
@@ -51,7 +51,7 @@ def batches_of(base_offset: int, count: int, size_bytes: int) -> list[Batch]:
 
 def open_log(directory: Path) -> Log:
     """A log with Kafka's sizes."""
-    log, _ = Log.open(OsFs(), directory, config=LogConfig(), topic_id=TOPIC_ID)
+    log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=TOPIC_ID)
     return log
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.log import Log
 from pykraft.log.offline.verify import verify
 from pykraft.log.os_fs import OsFs
@@ -29,7 +29,7 @@ RUNS = 3
 
 def write_log(directory: Path) -> None:
     """Write batches of 64 records of 256 bytes, up to SIZE_BYTES."""
-    log, _ = Log.open(OsFs(), directory, config=LogConfig(), topic_id=Uuid(bytes(15) + b"\2"))
+    log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=Uuid(bytes(15) + b"\2"))
     size_bytes = 0
     while size_bytes < SIZE_BYTES:
         batch = encode_batch(RECORDS, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)

@@ -63,6 +63,7 @@ def test_bounds_are_inclusive(config: RaftConfig | LogSettings | NodeConfig, num
         assert str(number.most) in caught.value.allowed
 
 
+@pytest.mark.conformance(110)
 def test_defaults_are_those_of_kafka() -> None:
     raft = RaftConfig()
     assert (raft.election_timeout_ms, raft.fetch_timeout_ms, raft.election_backoff_max_ms) == (1_000, 2_000, 1_000)
@@ -75,6 +76,8 @@ def test_defaults_are_those_of_kafka() -> None:
     log = LogSettings()
     assert (log.segment_size_bytes, log.segment_ms) == (1_073_741_824, 604_800_000)
     assert (log.index_interval_bytes, log.index_size_bytes_max) == (4_096, 10_485_760)
+    assert (log.retention_size_bytes_max, log.retention_age_ms_max) == (104_857_600, 604_800_000)
+    assert (log.snapshot_record_bytes_max, log.snapshot_interval_ms) == (20_971_520, 3_600_000)
     assert (NODE.request_size_bytes_max, NODE.connections_idle_ms_max) == (104_857_600, 600_000)
     assert NODE.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
     assert NODE.topic_id == Uuid((2).to_bytes(16, "big"))

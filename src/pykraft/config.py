@@ -134,12 +134,17 @@ class LogSettings:
     """
 
     segment_size_bytes: int = 1_073_741_824
+    """A segment never grows beyond this, unless a single batch is larger."""
     segment_ms: int = 604_800_000
+    """The log rolls when the batch timestamps of a segment span more than this."""
     index_interval_bytes: int = 4_096
+    """Bytes of the log between two index entries."""
     index_size_bytes_max: int = 10_485_760
+    """Preallocated size of the active segment's index files; a full index rolls the log."""
     retention_size_bytes_max: int = 104_857_600
     retention_age_ms_max: int = 604_800_000
     clean_interval_ms: int = 60_000
+    """Time between two checks for old snapshots; one requested since the last check is being fetched, and stays."""
     snapshot_record_bytes_max: int = 20_971_520
     snapshot_interval_ms: int = 3_600_000
     snapshot_size_bytes_max: int = INT64_MAX

@@ -21,7 +21,6 @@ from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.catalog import Catalog
-from pykraft.snapshot.retention import Retention
 from pykraft.types import (
     Buffer,
     Endpoint,
@@ -95,7 +94,7 @@ def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None, has_bootstrap: b
     files = fs or OsFs()
     catalog = Catalog(files, DIRECTORY, found)
     return SnapshotFiles(
-        fs=files, directory=DIRECTORY, catalog=catalog, retention=Retention(), has_bootstrap=has_bootstrap
+        fs=files, directory=DIRECTORY, catalog=catalog, settings=LogSettings(), has_bootstrap=has_bootstrap
     )
 
 

@@ -13,7 +13,6 @@ from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent_batches import RecentBatches
 from pykraft.protocol.records import encode_control_batch
-from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads, snapshot_files
 
@@ -26,9 +25,7 @@ class Desk:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        self.delivery = Delivery(
-            self.ports, self.log, self.recent, Offset(0), self._suspect, snapshot_files(), schedule=Schedule()
-        )
+        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect, snapshot_files())
         self.listener = FakeListener()
         self.suspected: list[tuple[Offset, Callable[[], None]]] = []
         self.registration = self.delivery.register(self.listener)

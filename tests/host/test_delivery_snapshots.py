@@ -10,13 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.client.serde import bytes_serde
+from pykraft.config import LogSettings
 from pykraft.host.delivery import Delivery
 from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.snapshot.retention import Retention
-from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch
 from tests.log.page_cache_fs import PageCacheFs
@@ -56,7 +55,11 @@ class SnapshotDesk:
         snapshot_id = id_of(0, 0) if is_formatted else id_of(3, 1)
         write(fs, [b"formatted"] if is_formatted else [b"state"], snapshot_id=snapshot_id)
         files = SnapshotFiles.open(
-            fs, DIRECTORY, log_start_offset=Offset(start_offset), leader_epoch=None, retention=Retention()
+            fs,
+            DIRECTORY,
+            log_start_offset=Offset(start_offset),
+            leader_epoch=None,
+            settings=LogSettings(snapshot_record_bytes_max=150, snapshot_interval_ms=1_000),
         )
         recent = RecentBatches(end_offset=Offset(start_offset))
         recent.append([batch(offset) for offset in range(start_offset, 5)])
@@ -67,7 +70,6 @@ class SnapshotDesk:
             Offset(start_offset),
             lambda *_: None,
             files,
-            schedule=Schedule(record_bytes_max=150, interval_ms=1_000),
         )
         self.listener = FakeListener()
         self.taken: list[list[bytes]] = []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.host.voter_records import voter_records_at_start
-from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_control_batch
@@ -25,7 +25,7 @@ TOPIC = Uuid(bytes(15) + b"\1")
 def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, voter_set(1))
-    log, _ = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
     log.append([batch])
     found = list(voter_records_at_start(fs, log, [Offset(0)]))
@@ -40,11 +40,11 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
 def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> None:
     """A node that ended between a fetched snapshot and its install found that out at its start, and did not start."""
     fs, partition = OsFs(), tmp_path / "t-0"
-    log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
     log.append([batch])
     log.close()
-    log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == (0,)
     log.begin_anew_at(Offset(7))
     assert list(voter_records_at_start(fs, log, recovery.control_offsets)) == []
@@ -55,6 +55,6 @@ def test_a_node_that_joins_believes_the_log_and_not_its_own_checkpoint(tmp_path:
     """One that joined a quorum of level 0 took snapshots that said level 1."""
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, None)
-    log, _ = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     assert list(voter_records_at_start(fs, log, [])) == []
     log.close()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.local.kafka.java import Kafka
-from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_batch, encode_control_batch, scan
@@ -23,7 +23,7 @@ from tests.kafka.dump import DumpedBatch, dump_log
 pytestmark = pytest.mark.kafka
 
 TOPIC_ID = Uuid(bytes(15) + b"\2")
-CONFIG = LogConfig(segment_size_bytes=200_000, index_interval_bytes=2_000, index_size_bytes_max=100_000)
+CONFIG = LogSettings(segment_size_bytes=200_000, index_interval_bytes=2_000, index_size_bytes_max=100_000)
 EPOCHS = 3
 BATCHES_PER_EPOCH = 60
 

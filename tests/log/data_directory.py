@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.offline.verify import VerifyReport, verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
@@ -14,7 +14,7 @@ from pykraft.types import Election, Epoch, NodeId, Uuid
 from tests.log.logs import batch, fill, open_log
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-CONFIG = LogConfig(segment_size_bytes=4_000, index_interval_bytes=300, index_size_bytes_max=480)
+CONFIG = LogSettings(segment_size_bytes=4_000, index_interval_bytes=300, index_size_bytes_max=480)
 NAME = "__raft_performance_test-0"
 FIRST = "00000000000000000000"
 META = MetaProperties(node_id=NodeId(1), cluster_id="AAAAAAAAAAAAAAAAAAAAAA", directory_id=Uuid(bytes(15) + b"\xff"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
@@ -16,9 +16,18 @@ from pykraft.types import Epoch, EpochStart, Offset, Uuid
 
 DIRECTORY = Path("/data/topic-0")
 TOPIC_ID = Uuid(bytes(15) + b"\2")
-SMALL = LogConfig(segment_size_bytes=2000, index_interval_bytes=200, index_size_bytes_max=480)
+
+
+class AnySize(LogSettings):
+    """Log settings without bounds: a segment may be as small as one batch."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+SMALL = LogSettings(segment_size_bytes=2000, index_interval_bytes=200, index_size_bytes_max=480)
 """Segments of a few batches, indexes of many entries."""
-ONE = LogConfig(index_size_bytes_max=480)
+ONE = LogSettings(index_size_bytes_max=480)
 """All in one segment, and small index files."""
 
 EPOCH_1 = (EpochStart(epoch=Epoch(1), start_offset=Offset(0)),)
@@ -54,7 +63,7 @@ def random_run(random: Random, base_offset: int, *, epoch: int = 1) -> list[Batc
     return batches
 
 
-def open_log(fs: Fs, config: LogConfig = SMALL, directory: Path = DIRECTORY) -> tuple[Log, Recovery]:
+def open_log(fs: Fs, config: LogSettings = SMALL, directory: Path = DIRECTORY) -> tuple[Log, Recovery]:
     """Open the log of the tests."""
     return Log.open(fs, directory, config=config, topic_id=TOPIC_ID)
 

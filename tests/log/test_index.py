@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, SegmentIndex
 from pykraft.log.os_fs import OsFs
 from pykraft.log.scan import scan_file
@@ -36,7 +36,7 @@ def golden_logs() -> list[Path]:
 def test_an_index_built_from_kafkas_log_is_kafkas_index(path: Path) -> None:
     base_offset = Offset(int(path.stem))
     restarts = RESTARTS.get((path.parts[-6], path.parts[-4], base_offset), [])
-    index = SegmentIndex(base_offset, LogConfig().index_interval_bytes)
+    index = SegmentIndex(base_offset, LogSettings().index_interval_bytes)
     for position, header in scan_file(path, OsFs().open(path), 0, path.stat().st_size):
         if header.base_offset in restarts:
             index.finish()

@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.core.effects import (
     EnterQuarantine,
     InstallSnapshot,
@@ -24,7 +25,6 @@ from pykraft.core.effects import (
 )
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
-from pykraft.log.config import LogConfig
 from pykraft.log.lane import AppendBytes, Job, OrderedLane
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
@@ -60,7 +60,7 @@ State = tuple[list[bytes], Election | None]
 class Replica:
     """A lane on a disk, and every (batches, election) that its jobs have passed through since the last answer."""
 
-    def __init__(self, fs: PageCacheFs, passed: list[State] | None = None, *, config: LogConfig = SMALL) -> None:
+    def __init__(self, fs: PageCacheFs, passed: list[State] | None = None, *, config: LogSettings = SMALL) -> None:
         self.fs = fs
         self.config = config
         self.passed = passed or [([], None)]
@@ -170,7 +170,7 @@ def test_a_kill_loses_nothing_and_what_it_leaves_is_durable_after_recovery(seed:
         replica.restart()
 
 
-PAGES = LogConfig(segment_size_bytes=10 * 1024, index_interval_bytes=2000, index_size_bytes_max=480)
+PAGES = LogSettings(segment_size_bytes=10 * 1024, index_interval_bytes=2000, index_size_bytes_max=480)
 """Ten batches of 1 KiB, and so two and a half pages, to a segment."""
 
 

@@ -15,15 +15,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
-from pykraft.log.config import LogConfig
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid
-from tests.log.logs import DIRECTORY, ONE, SMALL, TOPIC_ID, Batch, batch, bytes_of, content, fill, open_log, run_of
+from tests.log.logs import (
+    DIRECTORY,
+    ONE,
+    SMALL,
+    TOPIC_ID,
+    AnySize,
+    Batch,
+    batch,
+    bytes_of,
+    content,
+    fill,
+    open_log,
+    run_of,
+)
 from tests.log.page_cache_fs import PageCacheFs
 
 batch_shapes = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 400), st.integers(0, 2)), max_size=30)
@@ -113,7 +126,7 @@ def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
 def test_a_segment_rolls_before_it_grows_too_large() -> None:
     fs = PageCacheFs()
     size_bytes = len(batch(0)[1])
-    log, _ = open_log(fs, LogConfig(segment_size_bytes=3 * size_bytes, index_size_bytes_max=480))
+    log, _ = open_log(fs, AnySize(segment_size_bytes=3 * size_bytes, index_size_bytes_max=480))
     fill(log, run_of(0, 7))
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
 
@@ -121,7 +134,7 @@ def test_a_segment_rolls_before_it_grows_too_large() -> None:
 @pytest.mark.conformance(110)
 def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
     fs = PageCacheFs()
-    log, _ = open_log(fs, LogConfig(segment_size_bytes=100, index_size_bytes_max=480))
+    log, _ = open_log(fs, AnySize(segment_size_bytes=100, index_size_bytes_max=480))
     fill(log, run_of(0, 3, size_bytes=500))
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 1, 2)]
 
@@ -129,7 +142,7 @@ def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
     fs = PageCacheFs()
-    log, _ = open_log(fs, LogConfig(segment_ms=1000, index_size_bytes_max=480))
+    log, _ = open_log(fs, LogSettings(segment_ms=1000, index_size_bytes_max=480))
     fill(log, [batch(at, time=time) for at, time in enumerate((500, 1500, 1501, 2501, 2400))])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2)]
 
@@ -137,7 +150,7 @@ def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_when_an_index_is_full() -> None:
     fs = PageCacheFs()
-    log, _ = open_log(fs, LogConfig(index_interval_bytes=0, index_size_bytes_max=36))
+    log, _ = open_log(fs, LogSettings(index_interval_bytes=0, index_size_bytes_max=36))
     fill(log, [batch(at, time=at) for at in range(7)])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
     log.close()
@@ -214,7 +227,7 @@ def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
 
 @pytest.mark.conformance(102, 143)
 def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
-    log, _ = open_log(PageCacheFs(), LogConfig(segment_size_bytes=1000, index_size_bytes_max=480))
+    log, _ = open_log(PageCacheFs(), AnySize(segment_size_bytes=1000, index_size_bytes_max=480))
     batches = run_of(0, 20)
     size_bytes = len(batches[0][1])
     fill(log, batches)

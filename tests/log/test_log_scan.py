@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from pykraft.config import INT32_MAX
 from pykraft.core.epochs import EpochCache
-from pykraft.log.config import INT32_MAX
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence
 from pykraft.log.log_scan import LogScan, scan_log
 from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset

@@ -13,14 +13,13 @@ from threading import Event, Lock, Thread
 import pytest
 
 from pykraft.errors import ReadError, StorageError
-from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.open_files import OpenFiles, SegmentFile
 from pykraft.log.os_fs import OsFile, OsFs
 from pykraft.types import Offset
-from tests.log.logs import TOPIC_ID, batch
+from tests.log.logs import TOPIC_ID, AnySize, batch
 
-TINY = LogConfig(segment_size_bytes=1, index_size_bytes_max=24)
+TINY = AnySize(segment_size_bytes=1, index_size_bytes_max=24)
 """Each batch in a segment of its own."""
 SEGMENTS = 1_000
 PROGRAM = """

@@ -13,7 +13,6 @@ import pytest
 
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
 from pykraft.errors import StorageError
-from pykraft.log.config import LogConfig
 from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
@@ -21,7 +20,7 @@ from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import Election, Epoch, Io, Offset, OffsetAndEpoch, Uuid
-from tests.log.logs import run_of
+from tests.log.logs import AnySize, run_of
 
 
 class Desk:
@@ -29,7 +28,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         fs, self.path = OsFs(), folder / "topic-0"
-        config = LogConfig(segment_size_bytes=1)
+        config = AnySize(segment_size_bytes=1)
         self.log, _ = Log.open(fs, self.path, config=config, topic_id=Uuid(bytes([1]) * 16))
         notes = QuarantineFile(fs, self.path), ProofFile(fs, folder)
         self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes)

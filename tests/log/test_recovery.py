@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.errors import StorageError
-from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
@@ -29,7 +29,7 @@ LOG_0 = DIRECTORY / f"{0:020d}.log"
 POINT = DIRECTORY / "recovery-point"
 
 
-def directory_with(batches: list[Batch], config: LogConfig = SMALL) -> PageCacheFs:
+def directory_with(batches: list[Batch], config: LogSettings = SMALL) -> PageCacheFs:
     """A directory that was closed cleanly."""
     fs = PageCacheFs()
     log, _ = open_log(fs, config)
@@ -235,7 +235,7 @@ def test_kafkas_directories_open_and_close_byte_for_byte(source: Path, tmp_path:
     directory = tmp_path / source.name
     shutil.copytree(source, directory)
     topic_id = Uuid(bytes(15) + (b"\1" if source.name.startswith("__cluster") else b"\2"))
-    log, recovery = Log.open(OsFs(), directory, config=LogConfig(), topic_id=topic_id)
+    log, recovery = Log.open(OsFs(), directory, config=LogSettings(), topic_id=topic_id)
     assert (recovery.truncated_bytes, recovery.corrupt) == (0, ())
     assert "no recovery-point file" in recovery.notes[0]
     assert sum(map(len, content(log))) == log.size_bytes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.errors import ProtocolError
-from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.voter_records import voter_records_of
@@ -33,11 +33,11 @@ def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
         encode_batch([b"x", b"y"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1),
         encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1),
     ]
-    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogConfig(), topic_id=TOPIC)
+    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == ()
     log.append(batches)
     log.close()
-    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogConfig(), topic_id=TOPIC)
+    log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == (0, 5)
     assert list(voter_records_of(log, recovery.control_offsets)) == [
         (1, KRaftVersion(1)),

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.errors import ErrorCode, ProtocolError, StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import FileKind, checkpoint_path, list_snapshots, parse_snapshot_file
-from pykraft.snapshot.retention import KeptSegment, Retention
+from pykraft.snapshot.retention import KeptSegment
 from pykraft.types import Offset
 from tests.snapshot.snapshots import DIRECTORY, TIMESTAMP_MS, disk, id_of, write
 
 FIRST, SECOND, THIRD = id_of(100, 2), id_of(50, 3), id_of(200, 3)
-NOTHING_KEPT = Retention(size_bytes_max=0, age_ms_max=-1)
+NOTHING_KEPT = LogSettings(retention_size_bytes_max=0, retention_age_ms_max=-1)
 SEGMENTS = [KeptSegment(end_offset=Offset(300), size_bytes=10)]
 
 
@@ -69,8 +70,8 @@ def test_one_that_is_fetched_is_kept_until_nobody_asks_any_more() -> None:
     _, catalog = three()
     assert expired(catalog) == [FIRST, SECOND]
     catalog.read(SECOND, 0, 10, mono_ms=5)
-    assert expired(catalog, mono_ms=5 + Retention().interval_ms - 1) == [FIRST]
-    assert expired(catalog, mono_ms=5 + Retention().interval_ms) == [FIRST, SECOND]
+    assert expired(catalog, mono_ms=5 + LogSettings().clean_interval_ms - 1) == [FIRST]
+    assert expired(catalog, mono_ms=5 + LogSettings().clean_interval_ms) == [FIRST, SECOND]
     catalog.read(FIRST, 0, 10, mono_ms=7)
     assert expired(catalog, mono_ms=8) == []
 
@@ -81,14 +82,14 @@ def test_one_that_is_fetched_slowly_is_kept_for_as_long_as_that_takes() -> None:
     for second in range(5 * 60):
         catalog.read(FIRST, 0, 10, mono_ms=second * 1_000)
         assert expired(catalog, mono_ms=second * 1_000 + 500) == []
-    assert expired(catalog, mono_ms=(5 * 60 - 1) * 1_000 + Retention().interval_ms) == [FIRST, SECOND]
+    assert expired(catalog, mono_ms=(5 * 60 - 1) * 1_000 + LogSettings().clean_interval_ms) == [FIRST, SECOND]
 
 
 @pytest.mark.conformance(106)
 def test_what_is_retired_is_gone_and_cannot_be_asked_for() -> None:
     fs, catalog = three()
     catalog.read(FIRST, 0, 10, mono_ms=0)
-    assert expired(catalog, mono_ms=Retention().interval_ms) == [FIRST, SECOND]
+    assert expired(catalog, mono_ms=LogSettings().clean_interval_ms) == [FIRST, SECOND]
     assert catalog.retire_before(THIRD) == [FIRST, SECOND]
     assert catalog.ids == (THIRD,)
     assert catalog.read(FIRST, 0, 10, mono_ms=0) is None
@@ -125,5 +126,5 @@ def test_a_start_forgets_what_the_log_has_passed() -> None:
 def test_one_whose_header_is_damaged_counts_as_the_oldest() -> None:
     fs, catalog = three()
     fs.open(checkpoint_path(DIRECTORY, FIRST), write=True).pwrite([b"\0\0\0\0"], 17)
-    a_week = Retention(size_bytes_max=-1)
+    a_week = LogSettings(retention_size_bytes_max=-1)
     assert catalog.expired(a_week, SEGMENTS, mono_ms=0, wall_ms=TIMESTAMP_MS) == [FIRST]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Retention, expired
+from pykraft.config import LogSettings
+from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, expired
 from pykraft.types import Offset
 from tests.snapshot.snapshots import id_of
 
-FOR_EVER = Retention(size_bytes_max=-1, age_ms_max=-1)
+FOR_EVER = LogSettings(retention_size_bytes_max=-1, retention_age_ms_max=-1)
 NOW_MS = 10_000
 
 
@@ -30,9 +31,9 @@ def segments(*ends: int) -> list[KeptSegment]:
     return [KeptSegment(end_offset=Offset(end), size_bytes=100) for end in ends]
 
 
-def offsets(retention: Retention, sizes: list[int], ends: list[int], in_use: tuple[int, ...] = ()) -> list[int]:
+def offsets(settings: LogSettings, sizes: list[int], ends: list[int], in_use: tuple[int, ...] = ()) -> list[int]:
     used = [id_of(offset, 1) for offset in in_use]
-    found = expired(retention, snapshots(*sizes), segments(*ends), in_use=used, now_ms=NOW_MS)
+    found = expired(settings, snapshots(*sizes), segments(*ends), in_use=used, now_ms=NOW_MS)
     return [each.offset for each in found]
 
 
@@ -42,7 +43,8 @@ def offsets(retention: Retention, sizes: list[int], ends: list[int], in_use: tup
     [(-1, []), (9_000, []), (8_999, [100]), (8_000, [100]), (7_000, [100, 200]), (0, [100, 200])],
 )
 def test_old_ones_go_but_never_the_newest(age_ms_max: int, expected: list[int]) -> None:
-    assert offsets(Retention(size_bytes_max=-1, age_ms_max=age_ms_max), [10, 10, 10], [350]) == expected
+    settings = LogSettings(retention_size_bytes_max=-1, retention_age_ms_max=age_ms_max)
+    assert offsets(settings, [10, 10, 10], [350]) == expected
 
 
 @pytest.mark.conformance(110)
@@ -58,33 +60,33 @@ def test_old_ones_go_but_never_the_newest(age_ms_max: int, expected: list[int]) 
     ],
 )
 def test_what_is_too_large_goes_until_it_is_not(size_bytes_max: int, expected: list[int]) -> None:
-    retention = Retention(size_bytes_max=size_bytes_max, age_ms_max=-1)
-    assert offsets(retention, [10, 10, 10], [210, 220, 230, 350]) == expected
+    settings = LogSettings(retention_size_bytes_max=size_bytes_max, retention_age_ms_max=-1)
+    assert offsets(settings, [10, 10, 10], [210, 220, 230, 350]) == expected
 
 
 def test_the_segments_that_go_with_a_snapshot_count_no_more() -> None:
-    retention = Retention(size_bytes_max=250, age_ms_max=-1)
-    assert offsets(retention, [10, 10, 10, 10], [200, 300, 450]) == [100]
-    assert offsets(retention, [10, 10, 10, 10], [201, 300, 450]) == [100, 200]
+    settings = LogSettings(retention_size_bytes_max=250, retention_age_ms_max=-1)
+    assert offsets(settings, [10, 10, 10, 10], [200, 300, 450]) == [100]
+    assert offsets(settings, [10, 10, 10, 10], [201, 300, 450]) == [100, 200]
 
 
 def test_the_last_segment_takes_appends_and_stays() -> None:
-    retention = Retention(size_bytes_max=50, age_ms_max=-1)
-    assert offsets(retention, [10, 10], [150]) == [100]
-    assert offsets(retention, [10, 10, 10], [100, 200]) == [100, 200]
+    settings = LogSettings(retention_size_bytes_max=50, retention_age_ms_max=-1)
+    assert offsets(settings, [10, 10], [150]) == [100]
+    assert offsets(settings, [10, 10, 10], [100, 200]) == [100, 200]
 
 
 @pytest.mark.parametrize(
     ("in_use", "expected"), [((100,), []), ((200,), [100]), ((300,), [100, 200]), ((7,), [100, 200])]
 )
 def test_one_that_is_read_stays_with_all_later_ones(in_use: tuple[int, ...], expected: list[int]) -> None:
-    retention = Retention(size_bytes_max=0, age_ms_max=0)
-    assert offsets(retention, [10, 10, 10], [350], in_use) == expected
+    settings = LogSettings(retention_size_bytes_max=0, retention_age_ms_max=0)
+    assert offsets(settings, [10, 10, 10], [350], in_use) == expected
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_goes_where_there_is_nothing_later(count: int) -> None:
-    assert offsets(Retention(size_bytes_max=0, age_ms_max=0), [10] * count, [350]) == []
+    assert offsets(LogSettings(retention_size_bytes_max=0, retention_age_ms_max=0), [10] * count, [350]) == []
 
 
 @given(
@@ -97,9 +99,9 @@ def test_nothing_goes_where_there_is_nothing_later(count: int) -> None:
 def test_what_goes_are_the_oldest_and_no_more_than_it_takes(
     sizes: list[int], ends: list[int], size_bytes_max: int, age_ms_max: int, in_use: set[int]
 ) -> None:
-    retention = Retention(size_bytes_max=size_bytes_max, age_ms_max=age_ms_max)
+    settings = LogSettings(retention_size_bytes_max=size_bytes_max, retention_age_ms_max=age_ms_max)
     used = tuple(100 * n for n in in_use)
-    gone = offsets(retention, sizes, ends, used)
+    gone = offsets(settings, sizes, ends, used)
     assert gone == [100 * n for n in range(1, len(gone) + 1)]
     assert len(gone) < max(len(sizes), 1)
     assert not set(gone) & set(used)
@@ -110,8 +112,4 @@ def test_what_goes_are_the_oldest_and_no_more_than_it_takes(
             log_size_bytes = 100 * (sum(end > 0 for end in ends[:-1]) + len(ends[-1:]))
         is_large = 0 <= size_bytes_max < sum(kept) + log_size_bytes
         assert is_large or 0 <= age_ms_max < NOW_MS - 1_000 * len(gone)
-
-
-def test_the_limits_are_kafkas() -> None:
-    assert Retention() == Retention(size_bytes_max=104_857_600, age_ms_max=604_800_000)
     assert expired(FOR_EVER, snapshots(10**12, 1), [], in_use=(), now_ms=10**15) == []

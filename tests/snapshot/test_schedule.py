@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.snapshot.schedule import Reason, Schedule
+from pykraft.config import LogSettings
+from pykraft.snapshot.schedule import Reason, due
 
 
 @pytest.mark.parametrize(
@@ -23,15 +24,10 @@ from pykraft.snapshot.schedule import Reason, Schedule
     ],
 )
 def test_what_is_due(record_bytes: int, elapsed_ms: int, expected: Reason | None) -> None:
-    assert (
-        Schedule(record_bytes_max=100, interval_ms=1_000).due(record_bytes=record_bytes, elapsed_ms=elapsed_ms)
-        is expected
-    )
+    settings = LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=1_000)
+    assert due(settings, record_bytes=record_bytes, elapsed_ms=elapsed_ms) is expected
 
 
 def test_without_an_interval_the_time_does_not_count() -> None:
-    assert Schedule(record_bytes_max=100, interval_ms=0).due(record_bytes=99, elapsed_ms=10**12) is None
-
-
-def test_the_defaults_are_kafkas() -> None:
-    assert Schedule() == Schedule(record_bytes_max=20_971_520, interval_ms=3_600_000)
+    settings = LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=0)
+    assert due(settings, record_bytes=99, elapsed_ms=10**12) is None

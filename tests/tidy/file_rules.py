@@ -42,7 +42,6 @@ STILTED = re.compile(
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
 TESTS_MUST_CITE = re.compile(r"tests/(core|protocol|rpc|log|snapshot|host)/(\w+/)*test_\w+[.]py")
 OURS = {
-    "src/pykraft/log/config.py": "values with units",
     "src/pykraft/log/fs.py": "the seam between the log and its files",
     "src/pykraft/log/paths.py": "names of files",
     "src/pykraft/protocol/source.py": "text of generated functions",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from pykraft.config import LogSettings, NodeConfig
+from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.clients.append_requests import AppendRequests
@@ -36,7 +36,6 @@ from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.host.voter_mismatch import VoterMismatch
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
-from pykraft.snapshot.schedule import Schedule
 from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey
 
 
@@ -122,9 +121,7 @@ def assemble(
         ),
         producers=producers,
         pending_requests=PendingRequests(),
-        delivery=Delivery(
-            ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files, schedule=_schedule(config.log)
-        ),
+        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
         snapshots=SnapshotStore(ports, inbox, snapshot_files, log),
         removal=FileRemoval(
@@ -159,7 +156,3 @@ def _context(config: NodeConfig) -> RpcContext:
         topic_id=config.topic_id,
         default_listener=config.default_listener.upper(),
     )
-
-
-def _schedule(settings: LogSettings) -> Schedule:
-    return Schedule(record_bytes_max=settings.snapshot_record_bytes_max, interval_ms=settings.snapshot_interval_ms)

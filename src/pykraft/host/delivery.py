@@ -39,7 +39,6 @@ from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, S
 from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
@@ -96,7 +95,7 @@ class Registration:
     ) -> None:
         self.listener = listener
         self._loading = loading
-        self._saving = SnapshotTrigger(delivery.schedule, delivery.wake) if loading.can_save else None
+        self._saving = SnapshotTrigger(delivery.files.settings, delivery.wake) if loading.can_save else None
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -294,8 +293,6 @@ class Delivery:
         start_offset: Offset,
         suspect: Suspect,
         files: SnapshotFiles,
-        *,
-        schedule: Schedule,
     ) -> None:
         self.ports = ports
         self.log = log
@@ -306,7 +303,6 @@ class Delivery:
         self.start_offset = start_offset
         """Log start offset: only a snapshot has the records below."""
         self.files = files
-        self.schedule = schedule
         self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 

@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
 
-from pykraft.config import LogSettings, NodeConfig
+from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
@@ -38,7 +38,6 @@ from pykraft.host.directory_proof import DirectoryProof
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.host.snapshots.startup_check import set_damaged_aside
 from pykraft.host.voter_records import voter_records_at_start
-from pykraft.log.config import LogConfig
 from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
@@ -46,7 +45,6 @@ from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
-from pykraft.snapshot.retention import Retention
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
 
 
@@ -151,7 +149,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         log, recovery = Log.open(  # step 4
             fs,
             config.partition_directory,
-            config=_log_config(config.log),
+            config=config.log,
             topic_id=config.topic_id,
             epoch_max=election.epoch if election else EPOCH_MAX,
         )
@@ -167,7 +165,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             config.partition_directory,
             log_start_offset=log.start_offset,
             leader_epoch=election.epoch if election else None,
-            retention=_retention(config.log),
+            settings=config.log,
         )
         voter_history = VoterHistory(config.voters, voter_records_at_start(fs, log, recovery.control_offsets))
         proving.note_partition(
@@ -219,14 +217,6 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
     return look()
 
 
-def _retention(settings: LogSettings) -> Retention:
-    return Retention(
-        size_bytes_max=settings.retention_size_bytes_max,
-        age_ms_max=settings.retention_age_ms_max,
-        interval_ms=settings.clean_interval_ms,
-    )
-
-
 def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:
     """The quarantine of this node, noted durably; None for an intact log without such a note."""
     known = _read_quarantine(file, epoch, notes)
@@ -272,12 +262,3 @@ def _check(config: NodeConfig) -> None:
         raise ConfigError(
             "controller.listener.names", config.default_listener, "the first one must be among the listeners"
         )
-
-
-def _log_config(settings: LogSettings) -> LogConfig:
-    return LogConfig(
-        segment_size_bytes=settings.segment_size_bytes,
-        segment_ms=settings.segment_ms,
-        index_interval_bytes=settings.index_interval_bytes,
-        index_size_bytes_max=settings.index_size_bytes_max,
-    )

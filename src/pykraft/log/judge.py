@@ -35,9 +35,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from pykraft.config import INT32_MAX
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, ReadError, StorageError
-from pykraft.log.config import INT32_MAX
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader

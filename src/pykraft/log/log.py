@@ -24,9 +24,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pykraft.config import INT32_MAX, LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, UsageError
-from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.presence import Presence
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
@@ -44,7 +44,7 @@ UNSYNCED_MAX: Final = 16
 class Log:
     """The open log. Create it with `open`; the module describes threads and errors."""
 
-    def __init__(self, fs: Fs, directory: Path, config: LogConfig, recovered: RecoveredLog) -> None:
+    def __init__(self, fs: Fs, directory: Path, config: LogSettings, recovered: RecoveredLog) -> None:
         self.path = directory
         self._fs = fs
         self._config = config
@@ -66,7 +66,7 @@ class Log:
 
     @classmethod
     def open(
-        cls, fs: Fs, directory: Path, *, config: LogConfig, topic_id: Uuid, epoch_max: Epoch = EPOCH_MAX
+        cls, fs: Fs, directory: Path, *, config: LogSettings, topic_id: Uuid, epoch_max: Epoch = EPOCH_MAX
     ) -> tuple[Log, Recovery]:
         """Create the partition directory, or recover the log in it; durable when it returns.
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from pykraft.config import LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
-from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Chain, Evidence, Verdict
 from pykraft.log.paths import LOG, segment_file
@@ -51,7 +51,7 @@ class LogScan:
 
 
 def scan_log(
-    fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config: LogConfig, evidence: Evidence
+    fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config: LogSettings, evidence: Evidence
 ) -> LogScan:
     """Read the segments with these base offsets (ascending); none means an empty log at 0. Errors: StorageError."""
     scan = LogScan()

@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pykraft.config import LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
-from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
 from pykraft.log.log_scan import LogScan, scan_log
@@ -81,7 +81,7 @@ class RecoveredLog:
     report: Recovery
 
 
-def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EPOCH_MAX) -> RecoveredLog:
+def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = EPOCH_MAX) -> RecoveredLog:
     """Bring the directory into a state from which the log can continue. The module lists the steps.
 
     ``epoch_max`` is the epoch of ``quorum-state``; a record exceeds it only if that file is too old.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pykraft.log.config import LogConfig
+from pykraft.config import LogSettings
 from pykraft.log.fs import Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, SegmentIndex
 from pykraft.log.open_files import OpenFiles, SegmentFile
@@ -31,7 +31,7 @@ REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
 class SegmentContent:
     """What a segment contains, without its files: recovery fills it by a scan, `Segment` by appends."""
 
-    def __init__(self, base_offset: Offset, config: LogConfig) -> None:
+    def __init__(self, base_offset: Offset, config: LogSettings) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size_bytes = 0
@@ -59,7 +59,7 @@ class SegmentContent:
 class Segment:
     """The files of one segment. One writer, one thread; readers use `view`."""
 
-    def __init__(self, fs: Fs, files: OpenFiles, directory: Path, content: SegmentContent, config: LogConfig) -> None:
+    def __init__(self, fs: Fs, files: OpenFiles, directory: Path, content: SegmentContent, config: LogSettings) -> None:
         """Create the log file if it is absent; ``content`` describes what it holds, and nothing is written yet.
 
         After recovery, `resume` or `seal` must follow to renew the index files.

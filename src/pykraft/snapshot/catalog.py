@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.snapshot.files import clean_at_start, in_order, retire
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.reader import RawReader
-from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Retention, expired
+from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, expired
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 NO_TIMESTAMP: Final = -(2**63)
@@ -94,16 +95,16 @@ class Catalog:
         return Slice(served.raw.read(position, size_bytes_max), served.raw.size_bytes)
 
     def expired(
-        self, retention: Retention, segments: Sequence[KeptSegment], *, mono_ms: int, wall_ms: int
+        self, settings: LogSettings, segments: Sequence[KeptSegment], *, mono_ms: int, wall_ms: int
     ) -> list[OffsetAndEpoch]:
         """The snapshots that are no longer needed; see `pykraft.snapshot.retention.expired`."""
         if len(self.ids) < 2:
             return []
-        # A snapshot requested within the last interval is being fetched, so it stays.
-        since_mono_ms = mono_ms - retention.interval_ms
+        # A snapshot requested since the last check is being fetched, so it stays.
+        since_mono_ms = mono_ms - settings.clean_interval_ms
         in_use = [each for each, served in self._served.items() if served.asked_mono_ms > since_mono_ms]
         kept = [self._fact(snapshot_id) for snapshot_id in self.ids]
-        return expired(retention, kept, segments, in_use=in_use, now_ms=wall_ms)
+        return expired(settings, kept, segments, in_use=in_use, now_ms=wall_ms)
 
     def retire_before(self, snapshot_id: OffsetAndEpoch) -> list[OffsetAndEpoch]:
         """Retire all snapshots older than this one: the log now starts at its end, by cleaning or by an install.

@@ -3,15 +3,15 @@
 The rule is a function of sizes, ages and offsets; it touches no file. Invariant: the newest snapshot stays, and so does
 one that a replica is fetching, with all newer ones. The log starts where the oldest snapshot that stays ends.
 
-1. Take the snapshots oldest first, except the newest. A snapshot goes if it is older than the age limit, or if the log
-   and all snapshots together are larger than the size limit.
+1. Take the snapshots oldest first, except the newest. A snapshot goes if it is older than ``retention_age_ms_max``, or
+   if the log and all snapshots together are larger than ``retention_size_bytes_max``. A negative number is no limit.
 2. The segments of the log that end at or below the offset of the next snapshot go with it, and no longer count.
 3. The first snapshot that stays ends this: all later ones stay, too.
 
 The limits are soft: the newest snapshot and the log after it stay, however large and old they are.
 
-Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is
-ours.
+Source: KIP-630 §When to Delete Snapshots; Kafka's ``metadata.max.retention.bytes``, ``metadata.max.retention.ms`` and
+``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is ours.
 """
 
 from __future__ import annotations
@@ -19,20 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from pykraft.config import LogSettings
 from pykraft.types import Offset, OffsetAndEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How many bytes to keep, and for how long; a negative number means no limit.
-
-    Source: Kafka's ``metadata.max.retention.bytes`` and ``metadata.max.retention.ms``, and their defaults.
-    """
-
-    size_bytes_max: int = 100 * 1024 * 1024
-    age_ms_max: int = 7 * 24 * 60 * 60 * 1000
-    interval_ms: int = 60_000
-    """Time between two checks; a snapshot requested since the last check is being fetched, and stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +41,7 @@ class KeptSegment:
 
 
 def expired(
-    retention: Retention,
+    settings: LogSettings,
     snapshots: Sequence[KeptSnapshot],
     segments: Sequence[KeptSegment],
     *,
@@ -72,8 +60,8 @@ def expired(
         size_bytes += sum(each.size_bytes for each in segments[:-1] if each.end_offset > start_offset)
         size_bytes += sum(each.size_bytes for each in segments[-1:])
         # 1. Size or age; a negative limit never applies.
-        is_large = 0 <= retention.size_bytes_max < size_bytes
-        is_old = 0 <= retention.age_ms_max < now_ms - snapshot.last_contained_log_timestamp
+        is_large = 0 <= settings.retention_size_bytes_max < size_bytes
+        is_old = 0 <= settings.retention_age_ms_max < now_ms - snapshot.last_contained_log_timestamp
         # 3. This one stays, and all newer ones.
         if snapshot.snapshot_id in in_use or not (is_large or is_old):
             break

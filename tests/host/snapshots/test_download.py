@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, Event, SnapshotFrozen
 from pykraft.host.inbox import Inbox
 from pykraft.host.snapshots.download import DownloadJobs
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import list_snapshots
-from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, OffsetAndEpoch
 from tests.host.fakes import FakePorts
 from tests.log.page_cache_fs import PageCacheFs
@@ -30,7 +30,7 @@ class Desk:
         self.fs.mkdir(DIRECTORY)
         self.ports, self.inbox = FakePorts(), Inbox()
         files = SnapshotFiles(
-            fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), retention=Retention()
+            fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), settings=LogSettings()
         )
         self.download_jobs = DownloadJobs(self.ports, self.inbox, files)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.serde import bytes_serde
+from pykraft.config import LogSettings
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
-from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import DIRECTORY, ID, id_of, write
@@ -19,7 +19,7 @@ from tests.snapshot.snapshots import DIRECTORY, ID, id_of, write
 
 def opened(fs: PageCacheFs, log_start_offset: int = 0) -> SnapshotFiles:
     return SnapshotFiles.open(
-        fs, DIRECTORY, log_start_offset=Offset(log_start_offset), leader_epoch=Epoch(1), retention=Retention()
+        fs, DIRECTORY, log_start_offset=Offset(log_start_offset), leader_epoch=Epoch(1), settings=LogSettings()
     )
 
 

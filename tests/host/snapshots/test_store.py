@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.client.serde import bytes_serde
+from pykraft.config import LogSettings
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.removal import lingering
@@ -21,7 +22,6 @@ from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import DIRECTORY, FakeLog, FakePorts, at
@@ -172,7 +172,7 @@ def test_a_snapshot_beyond_what_java_can_read_is_served_at_any_position(tmp_path
     file.truncate(2**33)
     file.pwrite([b"end"], 2**33)
     file.close()
-    files = SnapshotFiles.open(OsFs(), tmp_path, log_start_offset=Offset(0), leader_epoch=None, retention=Retention())
+    files = SnapshotFiles.open(OsFs(), tmp_path, log_start_offset=Offset(0), leader_epoch=None, settings=LogSettings())
     ports, answers = FakePorts(), list[object]()
     snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
     snapshots.read(snapshot_id, 2**33, 100, at(0), answers.append)
@@ -232,7 +232,7 @@ def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None
     ports, fs = FakePorts(), OsFs()
     ids = [OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (3, 8)]
     catalog = Catalog(fs, DIRECTORY, ids)
-    files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, retention=Retention(interval_ms=100))
+    files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, settings=LogSettings(clean_interval_ms=100))
     snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
     for mono_ms in (0, 100, 150, 200, 300):
         snapshots.poll(at(mono_ms))

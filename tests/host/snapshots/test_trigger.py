@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.config import LogSettings
 from pykraft.host.snapshots.trigger import SnapshotTrigger
-from pykraft.snapshot.schedule import Reason, Schedule
+from pykraft.snapshot.schedule import Reason
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.snapshot.snapshots import id_of
 
@@ -18,7 +19,9 @@ class Counted:
 
     def __init__(self, *, interval_ms: int = 1_000) -> None:
         self.wakes = 0
-        self.saving = SnapshotTrigger(Schedule(record_bytes_max=100, interval_ms=interval_ms), self._wake)
+        self.saving = SnapshotTrigger(
+            LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=interval_ms), self._wake
+        )
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -1,4 +1,4 @@
-"""The snapshot files of a node, shared by its components: directory, catalog and retention.
+"""The snapshot files of a node, shared by its components: directory, catalog and settings.
 
 Source: Kafka's ``KafkaRaftLog``.
 """
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from pykraft.config import LogSettings
 from pykraft.core.events import SnapshotFrozen
 from pykraft.log.fs import Fs
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots, parse_snapshot_file
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.reader import Deserializer, SnapshotReader
-from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
@@ -28,13 +28,13 @@ class SnapshotFiles:
     fs: Fs
     directory: Path
     catalog: Catalog
-    retention: Retention
+    settings: LogSettings
     has_bootstrap: bool = False
     """True when the directory was formatted for a dynamic quorum and its log still starts at 0."""
 
     @classmethod
     def open(
-        cls, fs: Fs, directory: Path, *, log_start_offset: Offset, leader_epoch: Epoch | None, retention: Retention
+        cls, fs: Fs, directory: Path, *, log_start_offset: Offset, leader_epoch: Epoch | None, settings: LogSettings
     ) -> SnapshotFiles:
         """The snapshots that a start finds, in order and durable. A directory without snapshots is left unchanged.
 
@@ -45,7 +45,7 @@ class SnapshotFiles:
             Catalog.open(fs, directory, log_start_offset=log_start_offset, leader_epoch=leader_epoch)
         catalog = Catalog(fs, directory, real_snapshots(fs, directory))
         has_bootstrap = log_start_offset == 0 and BOOTSTRAP_ID in list_snapshots(fs, directory)
-        return cls(fs=fs, directory=directory, catalog=catalog, retention=retention, has_bootstrap=has_bootstrap)
+        return cls(fs=fs, directory=directory, catalog=catalog, settings=settings, has_bootstrap=has_bootstrap)
 
     def open_newest(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
         """On the bulk lane: open the newest snapshot. Errors: StorageError, CorruptionError."""

@@ -61,11 +61,11 @@ class SnapshotStore:
         if len(self._files.catalog.ids) < 2:
             return
         if self._clean_ms is None:
-            self._clean_ms = now.mono_ms + self._files.retention.interval_ms
+            self._clean_ms = now.mono_ms + self._files.settings.clean_interval_ms
         if self._clean_ms > now.mono_ms:
             return
         # Even while a check is running: with a time in the past, a slow disk would wake the node without end.
-        self._clean_ms = now.mono_ms + self._files.retention.interval_ms
+        self._clean_ms = now.mono_ms + self._files.settings.clean_interval_ms
         if self._is_looking:
             return
         self._is_looking = True
@@ -91,7 +91,7 @@ class SnapshotStore:
         """On the bulk lane: the oldest snapshot that is still needed; None when all are."""
         catalog = self._files.catalog
         segments = [KeptSegment(end_offset=view.end_offset, size_bytes=view.size_bytes) for view in self._log.views()]
-        gone = catalog.expired(self._files.retention, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
+        gone = catalog.expired(self._files.settings, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
         return catalog.ids[len(gone)] if gone else None
 
     def _looked(self, oldest_kept: OffsetAndEpoch | None) -> None:

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykraft.snapshot.schedule import Reason, Schedule
+from pykraft.config import LogSettings
+from pykraft.snapshot.schedule import Reason, due
 from pykraft.types import Offset, OffsetAndEpoch
 
 
 class SnapshotTrigger:
     """For one listener. Time comes through `poll`: the first call after a reset sets its start time."""
 
-    def __init__(self, schedule: Schedule, wake: Callable[[], None]) -> None:
+    def __init__(self, settings: LogSettings, wake: Callable[[], None]) -> None:
         """``wake`` requests a call of `poll` soon."""
-        self._schedule = schedule
+        self._settings = settings
         self._wake = wake
         self._record_bytes = 0
         self._given: OffsetAndEpoch | None = None
@@ -37,7 +38,8 @@ class SnapshotTrigger:
         """When saving becomes due by age (mono ms); None when it cannot."""
         if self._since_ms is None or self._reason is not None or not self._record_bytes:
             return None
-        return self._since_ms + self._schedule.interval_ms if self._schedule.interval_ms else None
+        interval_ms = self._settings.snapshot_interval_ms
+        return self._since_ms + interval_ms if interval_ms else None
 
     def given(self, end: OffsetAndEpoch, size_bytes: int, high_watermark: Offset) -> None:
         """The listener was given batches of this size up to this end; the high watermark is the current one."""
@@ -70,5 +72,5 @@ class SnapshotTrigger:
 
     def _look(self, elapsed_ms: int, high_watermark: Offset) -> None:
         if self._reason is None:
-            self._reason = self._schedule.due(record_bytes=self._record_bytes, elapsed_ms=elapsed_ms)
+            self._reason = due(self._settings, record_bytes=self._record_bytes, elapsed_ms=elapsed_ms)
             self._due_offset = high_watermark
