@@ -18,10 +18,14 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, seal_batch
 from pykraft.protocol.control import encode_control
 from pykraft.protocol.records import encode_control_batch
 from pykraft.protocol.values import (
+    HEADS_MIN,
     KEPT_PLACES_MAX,
+    _heads_of,
+    _pieces_of_any_size,
     batch_size_bytes,
     decode_values,
     encode_batch,
+    encode_in_place,
     records_size_bytes,
 )
 from pykraft.protocol.varint import encode_varint
@@ -105,6 +109,31 @@ def test_nothing_and_empty_values_are_not_written() -> None:
         encode([b"a", b""])
     with pytest.raises(UsageError, match="value 70 of the batch is empty"):
         encode([b"a"] * 70 + [b""])
+
+
+@pytest.mark.conformance(113)
+@given(VALUES | EQUAL_SIZES)
+@example([b"x" * 100] * 130)
+def test_values_of_one_size_are_written_like_any_others(values: list[bytes]) -> None:
+    by_hand = b"".join(record(b"\0", 0, delta, -1, len(value), value, 0) for delta, value in enumerate(values))
+    assert encode(values)[HEADER_SIZE_BYTES:] == by_hand
+    assert b"".join(_pieces_of_any_size(values))[1:] + b"\0" == by_hand
+
+
+@given(VALUES | EQUAL_SIZES)
+def test_a_batch_is_the_same_where_it_was_made(values: list[bytes]) -> None:
+    header, batch = encode_in_place(values, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=7)
+    assert (header, bytes(batch)) == encode_batch(values, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=7)
+    assert memoryview(batch).readonly
+
+
+def test_heads_are_made_as_far_as_they_are_needed() -> None:
+    heads = _heads_of(100_001)
+    assert len(heads.first(1)) == 1
+    for count in (3, HEADS_MIN, HEADS_MIN + 1, 3_000):
+        assert heads.first(count) == _heads_of(100_001).first(count)
+        assert len(heads.first(count)) == count
+        assert len(heads) < max(2 * count, HEADS_MIN + 1)
 
 
 def test_a_usual_record_by_hand() -> None:

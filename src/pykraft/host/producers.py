@@ -26,11 +26,11 @@ from typing import Final, TypeAlias
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.errors import NotRunningError, UsageError
+from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
-    EncodedBatch,
-    encode_batch,
     encode_control_batch,
+    encode_in_place,
     records_size_bytes,
 )
 from pykraft.record_list import check_records
@@ -146,16 +146,19 @@ class Producers:
         """The records of this proposal never reach the log."""
         self._proposals.pop(handle).on_outcome(Rejected(error=error))
 
-    def encode(self, plan: PlannedBatch) -> EncodedBatch:
+    def encode(self, plan: PlannedBatch) -> HeaderAndBytes:
         """Step 3: the batch that the core planned; its proposals are in the log from now on."""
+        batch: HeaderAndBytes
         if plan.control:
             batch = encode_control_batch(
                 plan.control, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
             )
         else:
             values = self._take_values(plan)
-            batch = encode_batch(values, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms)
-        assert batch.header.end_offset == plan.end_offset, "the batch holds as many records as were planned"
+            batch = encode_in_place(
+                values, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
+            )
+        assert batch[0].end_offset == plan.end_offset, "the batch holds as many records as were planned"
         return batch
 
     def committed(self, high_watermark: Offset) -> None:

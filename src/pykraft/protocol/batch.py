@@ -43,6 +43,8 @@ HEADER_SIZE_BYTES: Final = 61
 MAGIC: Final = 2
 RECORD_SIZE_BYTES_MIN: Final = 7
 """A record without key, value and headers: seven fields of one byte each."""
+ROOM_FOR_HEADER: Final = bytes(HEADER_SIZE_BYTES)
+"""What a batch begins with until `seal_in_place`."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BEFORE_CRC: Final = struct.Struct(">qiibI")
@@ -256,11 +258,23 @@ def seal_batch(
     body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
 ) -> EncodedBatch:
     """Put KRaft's header with its CRC before these records: uncompressed, no producer, one timestamp for all."""
+    batch = bytearray().join((ROOM_FOR_HEADER, body))
+    header = seal_in_place(
+        batch, count=count, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms, is_control=is_control
+    )
+    return EncodedBatch(header, bytes(batch))
+
+
+def seal_in_place(
+    batch: bytearray, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
+) -> BatchHeader:
+    """Write the header of `seal_batch` into the room that the batch begins with; returns it."""
     assert count > 0, "KRaft writes no empty batches"
     attributes = _CONTROL_BIT if is_control else 0
     after_crc = (attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
-    checked = _AFTER_CRC.pack(*after_crc)
-    crc = crc32c(body, crc32c(checked))
-    header = BatchHeader(base_offset, HEADER_SIZE_BYTES + len(body), epoch, MAGIC, crc, *after_crc)
-    before_crc = _BEFORE_CRC.pack(base_offset, header.batch_length, epoch, MAGIC, crc)
-    return EncodedBatch(header, b"".join((before_crc, checked, body)))
+    _AFTER_CRC.pack_into(batch, _CRC_START, *after_crc)
+    with memoryview(batch) as view:
+        crc = crc32c(view[_CRC_START:])
+    header = BatchHeader(base_offset, len(batch), epoch, MAGIC, crc, *after_crc)
+    _BEFORE_CRC.pack_into(batch, 0, base_offset, header.batch_length, epoch, MAGIC, crc)
+    return header

@@ -6,9 +6,10 @@ A record is (all integers zigzag varints):
       1-5 bytes      1 byte         1                   1-5            1               1-5                    1
 
 So two numbers decide all bytes around a value: its size and its place in the batch. Encoding is a look-up and one
-``join`` for the whole batch. Decoding assumes that all values have the size of the first: it cuts the batch into equal
-pieces, encodes them again, and is done if the bytes are the same. Otherwise it reads record by record, which also finds
-out what is wrong.
+``join`` for the whole batch. If all values have one size, the bytes before each value come from a table (`_Heads`), and
+no Python code runs for a single record. Decoding assumes that all values have the size of the first: it cuts the batch
+into equal pieces, encodes them again, and is done if the bytes are the same. Otherwise it reads record by record, which
+also finds out what is wrong.
 
 Places whose offset deltas take the same number of bytes form a *run*: within a run, records with values of one size
 have the same size. The bytes from attributes to key length depend only on the place; they are cached for the first
@@ -23,17 +24,29 @@ import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError, UsageError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, EncodedBatch, open_batch, seal_batch
+from pykraft.protocol.batch import (
+    HEADER_SIZE_BYTES,
+    ROOM_FOR_HEADER,
+    BatchHeader,
+    EncodedBatch,
+    open_batch,
+    seal_in_place,
+)
 from pykraft.protocol.varint import encode_varint, read_varint, read_varlong, varint_size_bytes
 from pykraft.types import Buffer, Epoch, Offset
 
 KEPT_PLACES_MAX: Final = 65_536
 """Places whose bytes are cached, about 3 MiB; a longer batch computes the rest each time."""
+
+HEADS_SIZES_MAX: Final = 4
+"""Value sizes whose heads are cached, each at most 4 MiB."""
+HEADS_MIN: Final = 64
+"""Heads that are made at a time at least."""
 
 _RUN_ENDS: Final = (64, 1_024, 8_192, 16_384, 32_768, KEPT_PLACES_MAX, 1_048_576, 134_217_728, 2**31)
 """Where the varint of an offset delta gets longer (64, 8,192, 1,048,576, ...), and steps of the cache."""
@@ -46,10 +59,19 @@ def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, 
     Units: timestamp_ms is wall time of the append.
     Errors: UsageError when there are no values or one of them is empty (KRaft's readers refuse it).
     """
+    header, batch = encode_in_place(values, base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+    return EncodedBatch(header, bytes(batch))
+
+
+def encode_in_place(
+    values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
+) -> tuple[BatchHeader, Buffer]:
+    """The batch of `encode_batch` where it was made, which saves a copy; nobody may change it."""
     if not values:
         raise UsageError("a batch needs at least one value")
-    body = _encode_records(values)
-    return seal_batch(body, count=len(values), base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+    batch = bytearray().join(_pieces(values, ROOM_FOR_HEADER))
+    header = seal_in_place(batch, count=len(values), base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+    return header, memoryview(batch).toreadonly()
 
 
 def batch_size_bytes(values: Sequence[bytes]) -> int:
@@ -62,6 +84,11 @@ def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
 
     An open batch grows by this when the values are appended to it.
     """
+    sizes_met = set(map(len, values))
+    if len(sizes_met) == 1:
+        (size,) = sizes_met
+        runs = _runs(first_delta, first_delta + len(values))
+        return sum((end - start) * _record_size_bytes(start, size) for start, end in runs)
     size_bytes = 0
     for start, end in _runs(first_delta, first_delta + len(values)):
         sizes = Counter(map(len, values[start - first_delta : end - first_delta]))
@@ -124,29 +151,77 @@ def _record_size_bytes(delta: int, value_size_bytes: int) -> int:
     return varint_size_bytes(rest_size_bytes) + rest_size_bytes
 
 
-def _encode_records(values: Sequence[bytes]) -> bytes:
-    """Encode the records, four pieces each."""
+class _Heads:
+    """For values of one size: the bytes between a value and the next one, by the offset delta of the second.
+
+    They are the zero that ends a record (no headers), then the next record's length, place and length of its value.
+    """
+
+    def __init__(self, value_size_bytes: int) -> None:
+        self._size_bytes = value_size_bytes
+        self._heads: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def first(self, count: int) -> list[bytes]:
+        """The heads of the offset deltas 0 to ``count``, exclusive."""
+        heads = self._heads
+        while len(heads) < count:
+            start, end = next(_runs(len(heads), KEPT_PLACES_MAX))
+            # At most twice as many as before: a batch of a few values should not pay for thousands.
+            end = min(end, max(2 * start, HEADS_MIN))
+            length = _NO_HEADERS + encode_varint(_rest_size_bytes(start, self._size_bytes))
+            value_length = encode_varint(self._size_bytes)
+            # Replace the list: another thread may be using the former one.
+            heads = self._heads = heads + [length + place + value_length for place in _places(start, end)]
+        return heads[:count]
+
+
+@lru_cache(HEADS_SIZES_MAX)
+def _heads_of(value_size_bytes: int) -> _Heads:
+    return _Heads(value_size_bytes)
+
+
+def _pieces(values: Sequence[bytes], before: bytes = b"") -> list[bytes]:
+    """The records in pieces to be joined, after ``before``. Errors: UsageError for an empty value."""
+    sizes = set(map(len, values))
+    if 0 in sizes:
+        at = list(map(len, values)).index(0)
+        raise UsageError(f"value {at} of the batch is empty; a value needs at least one byte")
+    if len(sizes) == 1 and len(values) <= KEPT_PLACES_MAX:
+        pieces = _pieces_of_equal_size(values, sizes.pop())
+    else:
+        pieces = _pieces_of_any_size(values)
+    pieces[0] = before + pieces[0][len(_NO_HEADERS) :]
+    pieces.append(_NO_HEADERS)
+    return pieces
+
+
+def _pieces_of_equal_size(values: Sequence[bytes], value_size_bytes: int) -> list[bytes]:
+    """Two pieces for each record: the head and the value."""
+    pieces = [b""] * (2 * len(values))
+    pieces[0::2] = _heads_of(value_size_bytes).first(len(values))
+    pieces[1::2] = values
+    return pieces
+
+
+def _pieces_of_any_size(values: Sequence[bytes]) -> list[bytes]:
+    """Four pieces for each record: length, place, length of the value, value."""
     pieces: list[bytes] = []
     for start, end in _runs(0, len(values)):
         chunk = values[start:end]
         sizes = list(map(len, chunk))
         # The zero that ends a record (no headers) is joined to the length of the next one: one piece less.
         lengths = {size: _NO_HEADERS + encode_varint(_rest_size_bytes(start, size)) for size in set(sizes)}
-        if 0 in lengths:
-            raise UsageError(f"value {start + sizes.index(0)} of the batch is empty; a value needs at least one byte")
-        if len(lengths) == 1:
-            run = [lengths[sizes[0]], b"", encode_varint(sizes[0]), b""] * len(chunk)
-        else:
-            value_lengths = {size: encode_varint(size) for size in lengths}
-            run = [b""] * (4 * len(chunk))
-            run[0::4] = [lengths[size] for size in sizes]
-            run[2::4] = [value_lengths[size] for size in sizes]
+        value_lengths = {size: encode_varint(size) for size in lengths}
+        run = [b""] * (4 * len(chunk))
+        run[0::4] = [lengths[size] for size in sizes]
         run[1::4] = _places(start, end)
+        run[2::4] = [value_lengths[size] for size in sizes]
         run[3::4] = chunk
         pieces += run
-    pieces[0] = pieces[0][len(_NO_HEADERS) :]
-    pieces.append(_NO_HEADERS)
-    return b"".join(pieces)
+    return pieces
 
 
 def _decode_equal_sizes(body: bytes, count: int) -> list[bytes] | None:
@@ -161,7 +236,7 @@ def _decode_equal_sizes(body: bytes, count: int) -> list[bytes] | None:
     for places, record_size_bytes in runs:
         run, rest = rest[: places * record_size_bytes], rest[places * record_size_bytes :]
         values.extend(chain.from_iterable(struct.iter_unpack(f"{record_size_bytes - size - 1}x{size}sx", run)))
-    return values if _encode_records(values) == body else None
+    return values if b"".join(_pieces(values)) == body else None
 
 
 def _decode_each(body: bytes, count: int) -> list[bytes]:

@@ -1,9 +1,10 @@
 """The load that a leader writes: numbered records at a steady rate; it counts and reports their commits.
 
 A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random bytes up to
-the record size; big-endian. So a reader of the log can find each acknowledged record. If the record size is too small
-for that, the record is a hash of these fields. Acknowledgements still have offsets and sequences, but several records
-may look alike, and a reader of the log cannot tell them apart.
+the record size; big-endian. So a reader of the log can find each acknowledged record. The random bytes are the same in
+all records of one proposal; Kafka's generator sends the same bytes in all records. If the record size is too small for
+a sequence, all records of a proposal are the hash of the first one's fields. Acknowledgements still have offsets and
+sequences, but a reader of the log cannot tell these records apart.
 
 A claim is one term of leadership, with its own sequences. Invariant: a sequence is proposed again only after it was
 rejected, and within one claim sequences reach the log in order. The load is bounded by what is in flight: a leader that
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -39,7 +41,7 @@ from pykraft.types import Epoch, Instant, NodeId
 RUN_ID_SIZE_BYTES: Final = 8
 RECORD_HEAD: Final = struct.Struct(f">{RUN_ID_SIZE_BYTES}siq")
 TELLING_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
-"""A record of at least this size identifies itself; a smaller one is a hash."""
+"""A record of at least this size identifies itself; a smaller one does not."""
 RECORD_SIZE_BYTES: Final = 256
 RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
@@ -241,16 +243,14 @@ class Workload:
             self._failed(outcome.error)
 
     def _values(self, epoch: Epoch, first_sequence: int, count: int) -> list[bytes]:
-        pack, run_id, pool = RECORD_HEAD.pack, self._run_id, self._pool
-        sequences = range(first_sequence, first_sequence + count)
+        """The records of one proposal; their random bytes are the same, which saves most of the time to make them."""
         size_bytes = self._load.record_size_bytes
         if size_bytes < TELLING_SIZE_BYTES_MIN:
-            return [
-                hashlib.blake2b(pack(run_id, epoch, sequence), digest_size=size_bytes).digest()
-                for sequence in sequences
-            ]
+            head = RECORD_HEAD.pack(self._run_id, epoch, first_sequence)
+            return [hashlib.blake2b(head, digest_size=size_bytes).digest()] * count
         rest_size_bytes = size_bytes - TELLING_SIZE_BYTES_MIN
-        return [
-            pack(run_id, epoch, sequence) + pool[(at := sequence * 64 % _POOL_SIZE_BYTES) : at + rest_size_bytes]
-            for sequence in sequences
-        ]
+        at = first_sequence * 64 % _POOL_SIZE_BYTES
+        pack = struct.Struct(f"{RECORD_HEAD.format}{rest_size_bytes}s").pack
+        sequences = range(first_sequence, first_sequence + count)
+        rest = repeat(self._pool[at : at + rest_size_bytes])
+        return list(map(pack, repeat(self._run_id), repeat(epoch), sequences, rest))

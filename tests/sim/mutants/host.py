@@ -9,7 +9,8 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.on import propose, timer
 from pykraft.errors import NotLeaderError
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
-from pykraft.protocol.records import EncodedBatch, encode_batch
+from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.protocol.records import encode_batch
 from pykraft.types import Offset
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -35,7 +36,7 @@ def append_is_called_committed(patch: Patch) -> None:
     """A leader tells clients that their records are committed when it has appended them."""
     encode = Producers.encode
 
-    def told_at_once(self: Producers, plan: PlannedBatch) -> EncodedBatch:
+    def told_at_once(self: Producers, plan: PlannedBatch) -> HeaderAndBytes:
         batch = encode(self, plan)
         self.committed(plan.end_offset)
         return batch
@@ -86,7 +87,7 @@ def new_leader_appends_a_value(patch: Patch) -> None:
     """A new leader begins its epoch with an empty data record instead of a LeaderChange record."""
     encode = Producers.encode
 
-    def no_op(self: Producers, plan: PlannedBatch) -> EncodedBatch:
+    def no_op(self: Producers, plan: PlannedBatch) -> HeaderAndBytes:
         if not plan.control:
             return encode(self, plan)
         value = b"%012d" % plan.epoch
