@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.bench.contender import Task
 from pykraft.bench.measure import RunLimits, measure
-from pykraft.bench.ours import Ours, percentiles
+from pykraft.bench.ours import Ours, latencies_ms
 from pykraft.client.journal import Acknowledged, parse_event
 from pykraft.local.child import Children
 
@@ -23,9 +23,9 @@ def said(latency_ms: float, count: int) -> Acknowledged:
 
 
 def test_a_percentile_counts_records() -> None:
-    assert percentiles([]) == {}
-    assert percentiles([said(9.0, 10), said(1.0, 990)]) == {"p50": 1.0, "p75": 1.0, "p99": 1.0, "p999": 9.0}
-    assert percentiles([said(3.0, 1)]) == dict.fromkeys(("p50", "p75", "p99", "p999"), 3.0)
+    assert latencies_ms([]) == {}
+    assert latencies_ms([said(9.0, 10), said(1.0, 990)]) == {"p50": 1.0, "p75": 1.0, "p99": 1.0, "p999": 9.0}
+    assert latencies_ms([said(3.0, 1)]) == dict.fromkeys(("p50", "p75", "p99", "p999"), 3.0)
 
 
 @pytest.mark.processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 
 from pykraft.chaos.crowd import FETCHES_PER_READER, Crowd, greedy_words
 from pykraft.local.ports import HOST
@@ -13,7 +14,7 @@ from pykraft.protocol.messages import ApiKey
 def test_a_crowd_says_its_words_and_goes_away() -> None:
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
-        with Crowd(port, 3, b"words"):
+        with closing(Crowd(port, 3, b"words")):
             accepted = [server.accept()[0] for _ in range(3)]
             assert [each.recv(100) for each in accepted] == [b"words"] * 3
         assert [each.recv(100) for each in accepted] == [b""] * 3
@@ -23,10 +24,10 @@ def test_a_crowd_says_its_words_and_goes_away() -> None:
 
 def test_a_crowd_waits_for_nobody() -> None:
     with socket.create_server((HOST, 0), backlog=1) as server:
-        with Crowd(server.getsockname()[1], 50, b"words"):
+        with closing(Crowd(server.getsockname()[1], 50, b"words")):
             pass
         port = server.getsockname()[1]
-    with Crowd(port, 3, b"words"), Crowd(port, 3):
+    with closing(Crowd(port, 3, b"words")), closing(Crowd(port, 3)):
         pass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def write(path: Path, count: int) -> int:
 
 @pytest.mark.processes
 def test_a_full_disk_refuses_and_takes_again(tmp_path: Path) -> None:
-    with Disks(tmp_path, 2) as disks:
+    with closing(Disks(tmp_path, 2)) as disks:
         first, second = (disks.folder(index) / "file" for index in range(2))
         assert write(first, 1 << 20) == 0
         disks.fill(0, left_bytes=8192)
@@ -51,7 +52,7 @@ def test_a_machine_that_mounts_nothing_says_so(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.processes
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
-    with Disks(tmp_path, 1) as disks:
+    with closing(Disks(tmp_path, 1)) as disks:
         assert write(disks.folder(0) / "file", 1 << 20) == 0
         assert "Invalid argument" in disks._resize(0, 4096)
     assert disk_holder.DONE == "done"

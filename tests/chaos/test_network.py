@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -61,7 +62,7 @@ def fronts() -> dict[int, tuple[int, int]]:
 @pytest.fixture
 def network(fronts: dict[int, tuple[int, int]]) -> Iterator[ProxyNetwork]:
     node = EchoNode(fronts[1][1])
-    with ProxyNetwork(fronts, Random(1)) as network:
+    with closing(ProxyNetwork(fronts, Random(1))) as network:
         yield network
     node.close()
 
@@ -155,6 +156,6 @@ def test_a_healed_wire_is_as_new() -> None:
 
 def test_a_client_that_says_nothing_holds_nothing_up(fronts: dict[int, tuple[int, int]]) -> None:
     node = EchoNode(fronts[1][1])
-    with ProxyNetwork(fronts, Random(1)), dial(fronts), dial(fronts) as other:
+    with closing(ProxyNetwork(fronts, Random(1))), dial(fronts), dial(fronts) as other:
         other.sendall(b"xx")
     node.close()

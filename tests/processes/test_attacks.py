@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -130,7 +131,7 @@ def test_large_batches_are_committed_over_a_slow_link(children: Children, tmp_pa
         "controller.quorum.fetch.max.bytes": str(4 * 2**20),
         "controller.quorum.append.linger.ms": "5000",
     }
-    with ProxyNetwork(fronts, Random(1)) as network:
+    with closing(ProxyNetwork(fronts, Random(1))) as network:
         cluster = Cluster(
             children, tmp_path, throughput=20, record_size_bytes=100_000, properties=properties, sites=sites
         )

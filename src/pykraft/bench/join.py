@@ -21,7 +21,7 @@ from random import Random
 from typing import Final
 
 from pykraft.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
-from pykraft.bench.ours import percentiles
+from pykraft.bench.ours import latencies_ms
 from pykraft.bench.usage import usage_of
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
@@ -125,7 +125,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     journal.wait_for_acknowledged(
         int(options.records_per_s * options.before_s), since=mark, timeout_s=ACKNOWLEDGE_TIMEOUT_S
     )
-    before_ms = percentiles(journal.acknowledgements(since=mark))
+    before_ms = latencies_ms(journal.acknowledgements(since=mark))
     leader_memory_before_mib = _memory_mib(leader)
 
     joiner = cluster.join(JOINER_ID)
@@ -135,7 +135,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     alive = [node.process for node in cluster.nodes.values()]
     wait_until(whole.exists, "the snapshot to be fetched", timeout_s=DOWNLOAD_TIMEOUT_S, alive=alive)
     fetched_s = time.monotonic()
-    during_ms = percentiles(journal.acknowledgements(since=mark))
+    during_ms = latencies_ms(journal.acknowledgements(since=mark))
     wait_for_end_offset(joiner.partition, journal.end_offset, joiner.process)
     caught_up_s = time.monotonic()
     joiner_memory_mib, leader_memory_mib = _memory_mib(joiner), _memory_mib(leader)

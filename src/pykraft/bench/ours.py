@@ -13,9 +13,10 @@ from pykraft.bench.running import Running
 from pykraft.client.journal import Acknowledged
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
+from pykraft.percentiles import percentiles
 from pykraft.server.workload import UNLIMITED
 
-PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p99": 0.99, "p999": 0.999}
+SHARES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p99": 0.99, "p999": 0.999}
 LINGER = "controller.quorum.append.linger.ms"
 
 
@@ -41,7 +42,7 @@ class PykraftQuorum(Running):
 
     def latency_ms(self) -> Mapping[str, float]:
         """See `LoadedQuorum`."""
-        return percentiles(self._cluster.journal.acknowledgements(since=self._mark))
+        return latencies_ms(self._cluster.journal.acknowledgements(since=self._mark))
 
 
 class Ours:
@@ -55,15 +56,6 @@ class Ours:
         return PykraftQuorum(children, folder, task)
 
 
-def percentiles(said: Sequence[Acknowledged]) -> dict[str, float]:
+def latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
     """Latencies in ms that these shares of the records did not exceed; empty without records."""
-    ascending = sorted((one.latency_ms, one.count) for one in said)
-    total = sum(count for _, count in ascending)
-    found: dict[str, float] = {}
-    seen = 0
-    for latency_ms, count in ascending:
-        seen += count
-        for name, share in PERCENTILES.items():
-            if name not in found and seen >= share * total:
-                found[name] = latency_ms
-    return found
+    return percentiles(((one.latency_ms, one.count) for one in said), SHARES) if said else {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, Self
+from typing import Final
 
 from pykraft.local.ports import HOST
 from pykraft.local.voters import PARTITION
@@ -28,19 +28,13 @@ MAX_BYTES: Final = 2**31 - 1
 
 
 class Crowd:
-    """Connections to one node, open until the block ends or `close` is called."""
+    """Connections to one node, open until `close` is called."""
 
     def __init__(self, port: int, count: int, words: bytes = b"") -> None:
         """Each of ``count`` connections sends ``words``, if there are any, and stays silent from then on."""
         self._sockets = [_connecting(port) for _ in range(count)]
         if words:
             _say(self._sockets, words)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all of them at once."""

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import pykraft
 from pykraft.chaos.disk_holder import DONE
@@ -27,7 +27,7 @@ END_TIMEOUT_S: Final = 20.0
 
 
 class Disks:
-    """Some disks, each a folder that only the path `folder` leads to; use it in ``with``."""
+    """Some disks, each a folder that only the path `folder` leads to; `close` unmounts them all."""
 
     def __init__(self, home: Path, count: int) -> None:
         """Create the mount points below ``home``. Errors: UsageError if nothing can be mounted here."""
@@ -50,12 +50,6 @@ class Disks:
                 f"no small file system can be mounted here ({said}): a full disk needs root, or a system that lets "
                 "users make user namespaces; leave it out with --without full-disk"
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def folder(self, index: int) -> Path:
         """The root of a disk, reachable by any process of this user."""

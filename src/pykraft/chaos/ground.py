@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -92,7 +92,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
     indexes = {node_id: index for index, node_id in enumerate(on_disks)}
     published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
     with ExitStack() as stack:
-        disks = stack.enter_context(Disks(folder, len(on_disks))) if on_disks else None
+        disks = stack.enter_context(closing(Disks(folder, len(on_disks)))) if on_disks else None
         data: dict[int, Path] = {}
         if disks is not None:
             stack.enter_context(_kept(disks, indexes, folder))
@@ -100,7 +100,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
             for path in data.values():
                 path.mkdir()
         fronts = {node_id: (published[node_id], listening[node_id]) for node_id in node_ids}
-        network = stack.enter_context(ProxyNetwork(fronts, Random(options.seed)))
+        network = stack.enter_context(closing(ProxyNetwork(fronts, Random(options.seed))))
         children = stack.enter_context(Children())
         sites = {
             node_id: Site(

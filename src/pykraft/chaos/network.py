@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from threading import Thread
-from typing import Final, Self
+from typing import Final
 
 from pykraft.local.ports import HOST
 
@@ -67,7 +67,7 @@ class Wire:
 
 
 class ProxyNetwork:
-    """Proxies for some nodes; use it in ``with``, or call `close`."""
+    """Proxies for some nodes; `close` ends them."""
 
     def __init__(self, fronts: Mapping[int, tuple[int, int]], rng: Random) -> None:
         """``fronts`` by node id: the port of the proxy and that of the node; ``rng`` places the resets."""
@@ -81,12 +81,6 @@ class ProxyNetwork:
         self._thread = Thread(target=self._run, name="chaos-network", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def wire(self, source: int, target: int) -> Wire:
         """The wire from one node to another."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.percentiles import percentiles
+
 PRINT_PERIOD_S: Final = 5.0
 LATENCY_MS_MAX: Final = 60_000
+SHARES: Final = {"p75": 0.75, "p99": 0.99, "p999": 0.999}
 
 
 class Stats:
@@ -36,16 +39,6 @@ class Stats:
         self._records += records
         self._size_bytes += size_bytes
 
-    def percentile_ms(self, share: float) -> float:
-        """The latency that this share of the records did not exceed; 0 without records."""
-        needed = share * self._records
-        seen = 0
-        for bucket in sorted(self._buckets):
-            seen += self._buckets[bucket]
-            if seen >= needed:
-                return float(bucket)
-        return 0.0
-
     def line_if_due(self, now_s: float) -> str | None:
         """The printout after five seconds, which begins a new period; None if not due or nothing was committed."""
         elapsed_s = now_s - self._since_s
@@ -56,6 +49,7 @@ class Stats:
         return line
 
     def _line(self, elapsed_s: float) -> str:
-        p75, p99, p999 = (self.percentile_ms(share) for share in (0.75, 0.99, 0.999))
+        shares = percentiles(self._buckets.items(), SHARES)
+        latencies = " ".join(f"{latency_ms:.1f} {name}" for name, latency_ms in shares.items())
         rate = self._size_bytes / elapsed_s
-        return f"Throughput (bytes/second): {rate:.2f}, Latency (ms): {p75:.1f} p75 {p99:.1f} p99 {p999:.1f} p999"
+        return f"Throughput (bytes/second): {rate:.2f}, Latency (ms): {latencies}"

@@ -24,10 +24,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
@@ -98,7 +98,7 @@ class ClusterDescription:
     nodes: Mapping[NodeId, Endpoint]
 
 
-class Admin:
+class Admin(AbstractAsyncContextManager["Admin", None]):
     """A client of a live quorum; use it in ``async with``, within one event loop. One request at a time."""
 
     def __init__(
@@ -130,12 +130,7 @@ class Admin:
         self._caller: Caller | None = None
         self._deadline_s = 0.0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

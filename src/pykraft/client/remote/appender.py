@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_fetch import PATIENCE, Patience
@@ -44,7 +44,7 @@ _TRY_AGAIN: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.THROT
 """Answers of a pykraft node that has not appended the records and never will."""
 
 
-class Appender:
+class Appender(AbstractAsyncContextManager["Appender", None]):
     """Use it in ``async with``, within one event loop; one append at a time."""
 
     def __init__(
@@ -58,12 +58,7 @@ class Appender:
         self._connection: Connection | None = None
         self._was_heard = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -31,10 +31,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
@@ -78,7 +77,7 @@ class FetchLimits:
 FETCH_LIMITS: Final = FetchLimits()
 
 
-class Observer:
+class Observer(AbstractAsyncContextManager["Observer", None]):
     """An endless async iterator over committed batches; use it in ``async with``, in one loop.
 
     The first batch may begin before the requested offset, if that is within the batch.
@@ -117,12 +116,7 @@ class Observer:
         self._window: Window | None = None
         self._is_under_way = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
-from pykraft.spark.demo.percentiles import percentiles
+from pykraft.percentiles import percentiles
 from pykraft.spark.demo.story import Kill, Story
 
 SLICES_MAX = 120

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.spark.demo.percentiles import percentiles
+from pykraft.percentiles import percentiles
 
-pytestmark = pytest.mark.spark
 SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 
