@@ -30,6 +30,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # pykraft.types imports this module
+    from pykraft.types import Endpoint
 
 
 class ErrorCode(IntEnum):
@@ -215,12 +219,16 @@ class ForeignClusterError(UsageError):
 
 
 class UnreachableError(PykraftError):
-    """One node gave no usable answer: it is down, does not answer, or is not a node of a quorum."""
+    """One node gave no usable answer: it is down, does not answer, or is not a node of a quorum.
 
-    def __init__(self, endpoint: object, problem: str) -> None:
+    ``has_answered``: it is a node of a quorum, and only does not lead.
+    """
+
+    def __init__(self, endpoint: Endpoint, problem: str, *, has_answered: bool = False) -> None:
         super().__init__(f"{endpoint}: {problem}")
         self.endpoint = endpoint
         self.problem = problem
+        self.has_answered = has_answered
 
 
 class QuorumUnavailableError(PykraftError):

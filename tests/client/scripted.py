@@ -30,12 +30,19 @@ VERSIONS: Body = {"api_keys": api_key_bodies(API_VERSIONS)}
 
 
 class ScriptedNode:
-    """A server whose answers are scripts by API; ApiVersions is answered as our nodes do unless it has one."""
+    """A server whose answers are scripts by API; without one, ApiVersions is answered as our nodes do.
+
+    A node without a script for DescribeCluster answers it with an error.
+    """
 
     def __init__(self, scripts: Mapping[ApiKey, Script]) -> None:
         [port] = free_ports(1)
         self.endpoint = Endpoint(HOST, port)
-        self.scripts = {ApiKey.API_VERSIONS: lambda _: VERSIONS} | dict(scripts)
+        self.scripts: dict[ApiKey, Script] = {
+            ApiKey.API_VERSIONS: lambda _: VERSIONS,
+            ApiKey.DESCRIBE_CLUSTER: lambda _: {"error_code": -1},
+            **scripts,
+        }
         self.asked: list[tuple[ApiKey, Body]] = []
         self.correlation_shift = 0
         self._server: asyncio.Server | None = None

@@ -48,6 +48,7 @@ def test_it_names_the_leader_and_every_voter() -> None:
 def test_without_a_leader_it_is_an_error_that_kafkas_client_takes_to_another_node() -> None:
     body = answer({"endpoint_type": 2}, leader_id=None)
     assert (body["error_code"], body["error_message"]) == (ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader")
+    assert [(one["broker_id"], one["port"]) for one in body["brokers"]] == [(1, 9001), (2, 9002), (3, 9003)]
     assert b"".join(bytes(part) for part in encode_response(ApiKey.DESCRIBE_CLUSTER, 2, 1, body))
 
 

@@ -25,9 +25,19 @@ def reasons(node: PykraftNode) -> str:
     return told[-1] if told else ""
 
 
-def quorum(children: Children, log: Path, *words: str) -> Child:
-    command = [sys.executable, "-m", "pykraft", "quorum", *words]
-    return children.start(words[-1], command, log, environment={"PYTHONPATH": str(SOURCES)})
+def command(children: Children, log: Path, *words: str) -> Child:
+    line = [sys.executable, "-m", "pykraft", *words]
+    return children.start(log.stem, line, log, environment={"PYTHONPATH": str(SOURCES)})
+
+
+def why(first: PykraftNode, second: PykraftNode, third: PykraftNode) -> str:
+    """What each command says while only the first node of three is up."""
+    return (
+        "pykraft: no leader within 2 s: 1 of 3 voters answers, 2 are needed; "
+        f"voter 1 at localhost:{first.port}: it knows no leader; "
+        f"voter 2 at {HOST}:{second.port}: connection refused; "
+        f"voter 3 at localhost:{third.port}: connection refused"
+    )
 
 
 def test_a_lonely_voter_says_why_and_describe_waits_until_another_comes(children: Children, tmp_path: Path) -> None:
@@ -40,8 +50,18 @@ def test_a_lonely_voter_says_why_and_describe_waits_until_another_comes(children
     wait_until(lambda: all(each in reasons(first) for each in refused), "both reasons", alive=[first.process])
 
     bootstrap = ("--bootstrap-controller", f"{HOST}:{first.port}", "--timeout", "60")
-    described = quorum(children, tmp_path / "describe.log", *bootstrap, "describe")
-    watched = quorum(children, tmp_path / "watch.log", *bootstrap, "describe", "--json", "--watch", "0.2")
+    described = command(children, tmp_path / "describe.log", "quorum", *bootstrap, "describe")
+    watched = command(children, tmp_path / "watch.log", "quorum", *bootstrap, "describe", "--json", "--watch", "0.2")
+    # The third node first, and names that differ from those of the voters: the order and the names stay the same.
+    mixed = ("--bootstrap-controller", f"localhost:{third.port},localhost:{first.port}", "--timeout", "2")
+    hasty = {
+        "describe": ("quorum", *mixed, "describe"),
+        "transfer": ("quorum", *mixed, "transfer", "--to", "2"),
+        "tail": ("tail", *mixed),
+    }
+    gave_up = [command(children, tmp_path / f"hasty-{name}.log", *words) for name, words in hasty.items()]
+    assert [each.wait() for each in gave_up] == [1] * len(gave_up)
+    assert [each.log().strip() for each in gave_up] == [why(first, second, third)] * len(gave_up)
     wait_until(lambda: '"no leader"' in watched.log(), "a look without a leader", alive=[watched])
     assert described.status is None
     second.start()

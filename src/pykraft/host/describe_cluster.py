@@ -1,18 +1,20 @@
 """DescribeCluster, which Kafka's tools ask a controller before anything else.
 
 A pure function from request body to answer body; the core is not involved. Invariant: an answer without an error names
-a leader and its endpoint.
+a leader and its endpoint. The error for want of a leader lists the voters all the same.
 
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint, Listeners, NodeId
 
 _CONTROLLERS: Final = 2
 _ENDPOINT_TYPES: Final = {1: "BROKER", _CONTROLLERS: "CONTROLLER"}
@@ -40,13 +42,15 @@ def describe_cluster(
     if status.serving_leader is None:
         # Kafka's admin client caches an answer for five minutes, and without a leader it asks nobody, so that the tool
         # hangs. After an error it asks another node.
-        return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
+        # Kafka's client looks at nothing but the error then; ours says which of the voters are missing.
+        refusal = _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
+        return {**refusal, "brokers": _rows(_reached(told, listener))}
     leader_id, listeners = status.serving_leader
     # A leader that is removing itself is not in the voter set. The leader's own endpoint wins, because its entry may be
     # older than its last move.
     if listeners.get(listener) is not None or leader_id not in told:
         told[leader_id] = listeners
-    reached = {node_id: endpoint for node_id, each in told.items() if (endpoint := each.get(listener)) is not None}
+    reached = _reached(told, listener)
     if leader_id not in reached:
         text = f"it does not know the address of its leader, node {leader_id}, on listener {listener}"
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, text, wanted, cluster_id)
@@ -55,11 +59,16 @@ def describe_cluster(
         "endpoint_type": _CONTROLLERS,
         "cluster_id": cluster_id,
         "controller_id": leader_id,
-        "brokers": [
-            {"broker_id": node_id, "host": endpoint.host, "port": endpoint.port}
-            for node_id, endpoint in reached.items()
-        ],
+        "brokers": _rows(reached),
     }
+
+
+def _reached(nodes: Mapping[NodeId, Listeners], listener: str) -> dict[NodeId, Endpoint]:
+    return {node_id: endpoint for node_id, each in nodes.items() if (endpoint := each.get(listener)) is not None}
+
+
+def _rows(nodes: Mapping[NodeId, Endpoint]) -> list[Body]:
+    return [{"broker_id": node_id, "host": endpoint.host, "port": endpoint.port} for node_id, endpoint in nodes.items()]
 
 
 def _refusal(error: ErrorCode, text: str, endpoint_type: int, cluster_id: str) -> Body:

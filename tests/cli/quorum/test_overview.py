@@ -117,7 +117,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(asked) == 1:
             admin._on_waiting("a:1: not yet")
             admin._on_waiting(None)
-            raise QuorumUnavailableError("no leader was found within 1000 ms", "a:1: it knows no leader")
+            raise QuorumUnavailableError("no leader within 1 s", "a:1: it knows no leader")
         return next(given)
 
     monkeypatch.setattr(Admin, "describe_quorum", describe_quorum)

@@ -137,9 +137,7 @@ def test_an_election_without_an_end_is_told_after_the_time() -> None:
     async def main(three: Three) -> None:
         three.named = dict.fromkeys(three.named, -1)
         async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
-            with pytest.raises(
-                QuorumUnavailableError, match=r"no leader was found within 300 ms: .*it knows no leader"
-            ):
+            with pytest.raises(QuorumUnavailableError, match=r"no leader within 0.3 s: .*it knows no leader"):
                 await admin.describe_quorum()
 
     with_three(main)
@@ -157,7 +155,7 @@ def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() ->
         await three.nodes[2].stop()
         await three.nodes[3].stop()
         async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
-            with pytest.raises(QuorumUnavailableError, match="no leader was found within 300 ms"):
+            with pytest.raises(QuorumUnavailableError, match=r"no leader within 0\.3 s"):
                 await admin.describe_quorum()
 
     with_three(main)
@@ -181,14 +179,14 @@ def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
         async with Admin([first, second], limits=PATIENT) as admin:
             with pytest.raises(QuorumUnavailableError) as caught:
                 await admin.describe_quorum()
-        refused = "cannot connect (Connection refused)"
+        refused = "connection refused"
         assert str(caught.value) == f"no node answers: {first}: {refused}; {second}: {refused}"
 
     run(main)
 
 
 LEADER_PROBLEMS: dict[str, tuple[Script, str]] = {
-    "silence": (lambda _: SILENCE, "did not answer DescribeQuorum within 100 ms"),
+    "silence": (lambda _: SILENCE, "did not answer DescribeQuorum within 0.1 s"),
     "not a quorum": (lambda _: refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "UNKNOWN_TOPIC_OR_PARTITION"),
     "refused": (lambda _: {"error_code": 31}, "CLUSTER_AUTHORIZATION_FAILED"),
     "nonsense": (lambda _: quorum_body(-1), "describes a quorum without a leader"),

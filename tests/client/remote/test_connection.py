@@ -62,7 +62,7 @@ def test_requests_and_bodies_are_answered_on_one_connection() -> None:
 
 
 BAD_STARTS: dict[str, tuple[Answer, str]] = {
-    "silence": (SILENCE, "did not answer ApiVersions within 100 ms: is it a node of a quorum"),
+    "silence": (SILENCE, "did not answer ApiVersions within 0.1 s: is it a node of a quorum"),
     "the end": (HANG_UP, "closed the connection when it was asked for ApiVersions"),
     "HTTP": (b"HTTP/1.0 400 Bad request\r\n", "the peer seems to speak HTTP"),
     "a large frame": (b"\x7f\xff\xff\xff", "allowed are 1 to 65536"),
@@ -85,7 +85,7 @@ def test_a_node_that_cannot_negotiate_is_told_by_what_it_does(answer: Answer, wo
 
 
 BAD_ANSWERS: dict[str, tuple[Answer, int, str]] = {
-    "silence": (SILENCE, 0, "did not answer DescribeQuorum within 100 ms$"),
+    "silence": (SILENCE, 0, "did not answer DescribeQuorum within 0.1 s$"),
     "the end": (HANG_UP, 0, "asked for DescribeQuorum"),
     "another partition": ({}, 0, "not about partition"),
     "another correlation id": (NOT_LEADER, 1, "answers request 2, expected 1"),
@@ -144,7 +144,7 @@ def test_an_api_that_is_not_offered_is_not_asked() -> None:
 def test_nobody_there_is_told_in_the_systems_words() -> None:
     async def main() -> None:
         [port] = free_ports(1)
-        with pytest.raises(UnreachableError, match=rf"{HOST}:{port}: cannot connect \(Connection refused\)"):
+        with pytest.raises(UnreachableError, match=rf"{HOST}:{port}: connection refused"):
             await connect(Endpoint(HOST, port), caller(), timeout_ms=TIMEOUT_MS)
 
     run(main)
@@ -172,7 +172,7 @@ def test_a_name_without_addresses_and_a_slow_name_server_are_told() -> None:
         slow = Names(loop)
         slow._under_way[Endpoint("slow.invalid", 1)] = loop.create_future()
         asking = Caller(client_id="test", context=CONTEXT, names=slow)
-        with pytest.raises(UnreachableError, match="its name was not resolved within 50 ms"):
+        with pytest.raises(UnreachableError, match=r"its name was not resolved within 0\.05 s"):
             await connect(Endpoint("slow.invalid", 1), asking, timeout_ms=50)
 
     run(main)
@@ -199,7 +199,7 @@ def test_nobody_who_accepts_is_waited_for_only_so_long() -> None:
             for each in waiting:
                 each.setblocking(False)
                 each.connect_ex((full_endpoint.host, full_endpoint.port))
-            with pytest.raises(UnreachableError, match="within 200 ms"):
+            with pytest.raises(UnreachableError, match=r"within 0\.2 s"):
                 await connect(full_endpoint, caller(), timeout_ms=200)
             for each in waiting:
                 each.close()

@@ -114,7 +114,7 @@ def test_a_wait_is_told_until_it_is_over() -> None:
 
         log.answer = elect
         await leader.ask(request)
-        assert set(told) == {f"{log.nodes[1].endpoint}: it knows no leader in epoch 2 (NOT_LEADER_OR_FOLLOWER)"}
+        assert set(told) == {f"{log.nodes[1].endpoint}: it knows no leader"}
         leader.accept()
         assert told[-1] is None
 
@@ -124,9 +124,7 @@ def test_a_wait_is_told_until_it_is_over() -> None:
 def test_an_election_without_an_end_is_told_after_the_time_and_may_be_waited_for_again() -> None:
     async def main(log: ScriptedLog, leader: LeaderFetch) -> None:
         log.lead(None)
-        with pytest.raises(
-            QuorumUnavailableError, match=r"no usable leader was found within 200 ms: .*knows no leader in epoch 2"
-        ):
+        with pytest.raises(QuorumUnavailableError, match=r"no leader within 0.2 s: .*it knows no leader"):
             await leader.ask(request)
         log.leader_id = 1
         assert (await leader.ask(request))[0].leader_id == 1
@@ -150,7 +148,7 @@ def test_answers_that_are_of_no_use_come_to_an_end_too() -> None:
 def test_when_nobody_was_ever_there_it_is_said_at_once() -> None:
     async def main(log: ScriptedLog) -> None:
         first, second = (Endpoint(HOST, port) for port in free_ports(2))
-        with pytest.raises(QuorumUnavailableError, match=rf"no node answers: {first}: cannot .*; {second}: cannot"):
+        with pytest.raises(QuorumUnavailableError, match=rf"no node answers: {first}: connection refused; {second}: "):
             await fetching([first, second]).ask(request)
 
     with_log(main)
@@ -174,7 +172,7 @@ NO_USE: dict[str, tuple[Answer, str]] = {
     ),
     "an error above": ({"error_code": -1}, "it answers Fetch with UNKNOWN_SERVER_ERROR"),
     "the end": (HANG_UP, "closed the connection when it was asked for Fetch"),
-    "silence": (SILENCE, "did not answer Fetch within 100 ms"),
+    "silence": (SILENCE, "did not answer Fetch within 0.1 s"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.leader_search import LeaderSearch, do_not_tell
-from pykraft.types import Endpoint, Epoch
+from pykraft.types import Endpoint, Epoch, NodeId
 
 A, B, C, D = (Endpoint(name, 1) for name in "abcd")
 
@@ -18,14 +18,14 @@ def test_nodes_are_asked_in_turn_until_one_names_a_leader() -> None:
     assert search.whom == A
     search.redirected(A, Epoch(3), C, "not me")
     assert (search.whom, search.epoch) == (C, 3)
-    assert search.story == "a:1: not me; b:1: knows none"
+    assert search.asked.story == "a:1: not me; b:1: knows none"
 
 
 def test_a_leader_that_fails_is_one_of_many_again() -> None:
     search = LeaderSearch([A, B])
     search.redirected(A, Epoch(1), B, "not me")
     search.led(B)
-    assert search.story == ""
+    assert search.asked.story == ""
     search.failed(B, "reset")
     assert search.leader is None
     assert search.whom == A
@@ -68,6 +68,22 @@ def test_the_nodes_that_are_remembered_are_bounded() -> None:
     for port in range(1, ENDPOINTS_MAX + 10):
         search.redirected(A, Epoch(1), Endpoint("x", port), "not me")
     assert len(search._nodes) == ENDPOINTS_MAX
+
+
+def test_voters_that_are_named_are_asked_too() -> None:
+    search = LeaderSearch([A])
+    search.redirected(A, Epoch(1), None, "knows none")
+    search.know_voters({NodeId(1): A, NodeId(2): B})
+    assert search.whom == A
+    search.failed(A, "reset")
+    assert search.whom == B
+
+
+def test_a_node_under_two_names_is_asked_last_under_both() -> None:
+    search = LeaderSearch([A, Endpoint("10.0.0.1", 1), B])
+    search.asked.resolved(A, ["10.0.0.1"])
+    search.failed(A, "refused")
+    assert search.whom == B
 
 
 def test_nobody_has_to_be_told() -> None:

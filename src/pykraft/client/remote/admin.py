@@ -7,6 +7,8 @@ This module searches for the node that can answer. One round of the search:
 3. A node that fails or no longer leads is asked last in the next round. So is the node that named it, since it may be
    cut off and name a leader that resigned long ago.
 
+The words for a search without a result are those of `pykraft.client.remote.no_leader`.
+
 Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
 each. If one has answered, if only that it knows no leader, it continues until the time is over, since a leader may yet
 be elected; after each round it tells ``on_waiting`` what is wrong with each node. Every answer is bounded in time and
@@ -30,9 +32,9 @@ from enum import Enum
 from typing import Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
+from pykraft.client.remote.no_leader import AskedNodes, is_pykraft, nodes_in, whom_it_names
 from pykraft.client.remote.quorum import Quorum, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
@@ -119,6 +121,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         """
         if not bootstrap:
             raise UsageError("the bootstrap list is empty: give at least one node of the quorum")
+        self._asked = AskedNodes(bootstrap)
         self._nodes = list(dict.fromkeys(bootstrap))
         self._kind = kind
         self._cluster_id = cluster_id
@@ -224,6 +227,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         loop = asyncio.get_running_loop()
         self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
         self._is_somebody_there = False
+        self._asked.clear()
         try:
             return await self._search(message, longer_ms, doubts)
         finally:
@@ -232,31 +236,32 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
     async def _search(self, message: Request, longer_ms: int, doubts: list[str]) -> tuple[ClusterDescription, Response]:
         """The rounds of `_ask_leader`."""
         loop = asyncio.get_running_loop()
-        problems: dict[Endpoint, str] = {}
+        is_first = True
         while True:
             for node in tuple(self._nodes):
-                if problems and loop.time() >= self._deadline_s:
+                if not is_first and loop.time() >= self._deadline_s:
                     break
+                is_first = False
                 try:
                     # 1. The cluster, then 2. its leader.
                     cluster = await self._cluster_at(node)
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
-                    # Once our own time is over every request fails; do not overwrite the real problem with that.
-                    if node not in problems or loop.time() < self._deadline_s:
-                        problems[node] = (
-                            error.problem if error.endpoint == node else f"names a leader that does not work: {error}"
-                        )
+                    self._note(error.endpoint, error.problem, has_answered=error.has_answered)
                     # 3. Ask this node last in the next round, also if only the leader that it named failed.
                     self._nodes.remove(node)
                     self._nodes.append(node)
-            story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
             if not self._is_somebody_there:
-                raise QuorumUnavailableError("no node answers", story)
+                raise self._asked.silent()
             if loop.time() >= self._deadline_s:
-                raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms", story)
-            self._on_waiting(story)
+                raise self._asked.unavailable(self._limits.timeout_ms)
+            self._on_waiting(self._asked.story)
             await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
+
+    def _note(self, node: Endpoint, problem: str, *, has_answered: bool) -> None:
+        # Once our own time is over every request fails; do not overwrite the real problem with that.
+        if not self._asked.has(node) or asyncio.get_running_loop().time() < self._deadline_s:
+            self._asked.note(node, problem, has_answered=has_answered)
 
     async def _cluster_at(self, node: Endpoint) -> ClusterDescription:
         """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
@@ -272,28 +277,25 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         if code in _OTHER_KIND:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
             raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
+        nodes = nodes_in(answer)
+        if self._kind is NodeKind.CONTROLLER and is_pykraft(connection):
+            self._nodes += self._asked.add_voters(nodes)
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
             # A node of a quorum that elects: it will know the leader in a moment.
             self._is_somebody_there = True
-            raise UnreachableError(node, answer["error_message"] or "it knows no leader")
+            raise UnreachableError(node, answer["error_message"] or whom_it_names(None), has_answered=True)
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
         self._is_somebody_there = True
         found = ClusterDescription(
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
-            nodes={
-                NodeId(each["broker_id"]): endpoint
-                for each in answer["brokers"]
-                if (endpoint := Endpoint(each["host"], each["port"])).can_be_dialed
-            },
+            nodes=nodes,
         )
         if self._cluster_id not in (None, found.cluster_id):
             raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
         self._cluster_id = found.cluster_id
-        for endpoint in found.nodes.values():
-            if endpoint not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
-                self._nodes.append(endpoint)
+        self._nodes += [endpoint for endpoint in nodes.values() if self._asked.add(endpoint)]
         return found
 
     async def _answer_of_leader(
@@ -306,10 +308,13 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         leader = node
         if self._kind is NodeKind.CONTROLLER:
             if cluster.leader_id is None:
-                raise UnreachableError(node, "it knows no leader")
+                raise UnreachableError(node, whom_it_names(None), has_answered=True)
             if cluster.leader_id not in cluster.nodes:
-                raise UnreachableError(node, f"it does not know the address of its leader, node {cluster.leader_id}")
+                problem = f"it does not know the address of its leader, node {cluster.leader_id}"
+                raise UnreachableError(node, problem, has_answered=True)
             leader = cluster.nodes[cluster.leader_id]
+            # In case that the leader fails; if it is this node itself, its own problem replaces this.
+            self._note(node, whom_it_names(cluster.leader_id), has_answered=True)
         connection = await self._connection(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")
@@ -327,11 +332,11 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
                 doubts.append(f"{leader}: it stopped leading after it had begun")
-            raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
+            raise UnreachableError(leader, f"it does not lead ({error_name(code)})", has_answered=True)
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
         if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
-            raise UnreachableError(leader, "it describes a quorum without a leader")
+            raise UnreachableError(leader, "it describes a quorum without a leader", has_answered=True)
         return answer
 
     async def _connection(self, endpoint: Endpoint) -> Connection:
@@ -357,7 +362,8 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
                 default_listener="CONTROLLER",
             )
             names = Names(asyncio.get_running_loop())
-            self._caller = Caller(client_id=self._client_id, context=context, names=names)
+            resolved = self._asked.resolved
+            self._caller = Caller(client_id=self._client_id, context=context, names=names, resolved=resolved)
         return self._caller
 
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final
 
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_fetch import PATIENCE, Patience
 from pykraft.client.remote.leader_search import LeaderSearch
+from pykraft.client.remote.no_leader import voters_at, whom_it_names
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import (
     ErrorCode,
     OutcomeUnknownError,
-    QuorumUnavailableError,
     RefusedError,
     UnreachableError,
     UsageError,
-    error_name,
 )
 from pykraft.host.producers import Committed
 from pykraft.protocol.messages import ApiKey
@@ -86,11 +85,9 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
         tries = 0
         while True:
             if tries and loop.time() >= deadline_s:
-                raise QuorumUnavailableError(
-                    f"no leader was found within {self._patience.timeout_ms} ms", self._search.story
-                )
+                raise self._search.asked.unavailable(self._patience.timeout_ms)
             if tries > TRIES_WITHOUT_PAUSE:
-                self._patience.on_waiting(self._search.story)
+                self._patience.on_waiting(self._search.asked.story)
                 await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
             tries += 1
             committed = await self._try(batch, len(values))
@@ -98,6 +95,15 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
                 if tries > TRIES_WITHOUT_PAUSE:
                     self._patience.on_waiting(None)
                 return committed
+            if tries > TRIES_WITHOUT_PAUSE:
+                await self._learn_voters()
+
+    async def _learn_voters(self) -> None:
+        """In trouble, ask the node that answered last for the voters: any may lead, and the error names each."""
+        if self._connection is not None:
+            with suppress(UnreachableError):
+                timeout_ms = self._patience.request_timeout_ms
+                self._search.know_voters(await voters_at(self._connection, timeout_ms=timeout_ms))
 
     async def _try(self, batch: bytes, count: int) -> Committed | None:
         """Try the next node once; None when it certainly appended nothing and another try may help."""
@@ -109,7 +115,7 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
             self._search.failed(node, error.problem)
             if self._search.is_nobody_there and not self._was_heard:
                 # No node has ever answered: fail at once instead of waiting for an election.
-                raise QuorumUnavailableError("no node answers", self._search.story) from None
+                raise self._search.asked.silent() from None
             return None
         if not connection.offers_key(ApiKey.PRODUCE):
             await connection.close()
@@ -121,7 +127,7 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
                 raise UsageError(f"{node}: {story}")
             self._search.failed(node, story)
             if self._search.is_nobody_there:
-                raise UsageError(self._search.story)
+                raise UsageError(self._search.asked.story)
             return None
         timeout_ms = self._patience.request_timeout_ms
         topic = {"name": TEST_TOPIC_NAME, "partition_data": [{"index": 0, "records": batch}]}
@@ -155,7 +161,7 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             endpoints = {each["node_id"]: Endpoint(each["host"], each["port"]) for each in answer["node_endpoints"]}
             leader = endpoints.get(leader_id) if leader_id >= 0 else None
-            problem = f"{text} ({error_name(code)})"
+            problem = whom_it_names(leader_id)
             known = leader if leader is not None and leader.can_be_dialed else None
             self._search.redirected(node, Epoch(max(epoch, 0)), known, problem)
         return None
@@ -172,6 +178,7 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
             context = RpcContext(
                 cluster_id=None, topic_name=TEST_TOPIC_NAME, topic_id=TEST_TOPIC_ID, default_listener="LEADER"
             )
-            caller = Caller(client_id=self._client_id, context=context, names=self._names)
+            resolved = self._search.asked.resolved
+            caller = Caller(client_id=self._client_id, context=context, names=self._names, resolved=resolved)
             connection = await connect(node, caller, timeout_ms=self._patience.request_timeout_ms)
         return connection

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from pykraft.core.messages import Request
+from pykraft.durations import in_seconds
 from pykraft.errors import ProtocolError, UnreachableError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -34,13 +35,22 @@ T = TypeVar("T")
 _PIECE_SIZE_BYTES: Final = 256 * 1024
 
 
+def _do_not_tell(endpoint: Endpoint, addresses: Collection[str]) -> None:
+    """A caller that does not compare nodes."""
+    del endpoint, addresses
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The client: its client id, the partition that its requests are about, and the name lookups of its loop."""
+    """The client: its client id, the partition that its requests are about, and the name lookups of its loop.
+
+    ``resolved`` is told which addresses a host has.
+    """
 
     client_id: str
     context: RpcContext
     names: Names
+    resolved: Callable[[Endpoint, Collection[str]], None] = _do_not_tell
 
 
 class Connection:
@@ -122,7 +132,7 @@ class Connection:
                 return await self._receive()
         except TimeoutError:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""
-            problem = f"it accepts connections, but did not answer {_name(key)} within {timeout_ms} ms{doubt}"
+            problem = f"it accepts connections, but did not answer {_name(key)} within {in_seconds(timeout_ms)}{doubt}"
         except ProtocolError as error:
             problem = f"it is not a node of a quorum: it answers {_name(key)} with {error}"
         except OSError as error:
@@ -164,9 +174,10 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
         async with asyncio.timeout_at(end_s):
             addresses = await caller.names.addresses(endpoint)
     except TimeoutError:
-        raise UnreachableError(endpoint, f"its name was not resolved within {timeout_ms} ms") from None
+        raise UnreachableError(endpoint, f"its name was not resolved within {in_seconds(timeout_ms)}") from None
     except OSError as error:
         raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
+    caller.resolved(endpoint, addresses)
     problem = "it has no address"
     for at, address in enumerate(addresses):
         share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
@@ -174,9 +185,9 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
             async with asyncio.timeout(share_s):
                 reader, writer = await asyncio.open_connection(address, endpoint.port)
         except TimeoutError:
-            problem = f"nothing accepted a connection within {timeout_ms} ms"
+            problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
         except OSError as error:
-            problem = f"cannot connect ({in_words(error)})"
+            problem = in_words(error).lower()
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
             problem = f"cannot connect ({error})"
         else:

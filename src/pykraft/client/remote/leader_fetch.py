@@ -20,6 +20,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_search import LeaderSearch, OnWaiting, do_not_tell
+from pykraft.client.remote.no_leader import voters_at, whom_it_names
 from pykraft.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -27,7 +28,7 @@ from pykraft.core.messages import (
     FetchSnapshotResponse,
     TopLevelError,
 )
-from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, UnreachableError, error_name
+from pykraft.errors import ErrorCode, ForeignClusterError, UnreachableError, error_name
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
@@ -116,11 +117,9 @@ class LeaderFetch:
         while True:
             if self._tries and loop.time() >= self._trouble_since_s + self._patience.timeout_ms / 1_000:
                 self._trouble_since_s = None
-                raise QuorumUnavailableError(
-                    f"no usable leader was found within {self._patience.timeout_ms} ms", self._search.story
-                )
+                raise self._search.asked.unavailable(self._patience.timeout_ms)
             if self._tries > TRIES_WITHOUT_PAUSE:
-                self._patience.on_waiting(self._search.story)
+                self._patience.on_waiting(self._search.asked.story)
                 await self.pause()
             self._tries += 1
             found = await self._try(request_in, FetchResponse)
@@ -147,7 +146,7 @@ class LeaderFetch:
     @property
     def story(self) -> str:
         """What was wrong with each node since the last answer of a leader."""
-        return self._search.story
+        return self._search.asked.story
 
     def accept(self) -> None:
         """The last answer was useful: reset the time limit and the tries."""
@@ -171,11 +170,15 @@ class LeaderFetch:
             request = request_in(self._search.epoch)
             answer = await self._exchange(node, request)
             message = self._judge(node, answer, request.epoch)
+            # Only in trouble: a first redirect names the leader, and who the voters are does not matter then.
+            if message is None and self._connection is not None and self._tries > TRIES_WITHOUT_PAUSE:
+                timeout_ms = self._patience.request_timeout_ms
+                self._search.know_voters(await voters_at(self._connection, timeout_ms=timeout_ms))
         except UnreachableError as error:
             self._search.failed(node, error.problem)
             if self._search.is_nobody_there and not self._was_heard:
                 # No node has ever answered: fail at once instead of waiting for an election.
-                raise QuorumUnavailableError("no node answers", self._search.story) from None
+                raise self._search.asked.silent() from None
             return None
         if message is None:
             return None
@@ -201,8 +204,7 @@ class LeaderFetch:
         self._was_heard = True
         # Every error answer names the epoch and, if known, the leader with its endpoint (KIP-595, KIP-853).
         if message.error in _NOT_THE_LEADER:
-            known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"
-            problem = f"it knows {known} in epoch {epoch} ({error_name(message.error)})"
+            problem = whom_it_names(message.leader_id)
             self._search.redirected(node, epoch, message.listeners.get(_LISTENER), problem)
             return None
         if message.error not in _OF_A_LEADER[type(message)]:
@@ -252,4 +254,5 @@ class LeaderFetch:
         context = RpcContext(
             cluster_id=self._cluster_id, topic_name=name, topic_id=topic_id, default_listener=_LISTENER
         )
-        return Caller(client_id=self._client_id, context=context, names=self._names)
+        resolved = self._search.asked.resolved
+        return Caller(client_id=self._client_id, context=context, names=self._names, resolved=resolved)

@@ -1,19 +1,20 @@
-"""A client's knowledge of the leader: the nodes that it may ask, the epoch, and what was wrong with each node.
+"""A client's knowledge of the leader: the nodes that it may ask, in which order, and the epoch.
 
-Invariant: the epoch never goes back. The leader is a node that somebody named for this epoch and that has not failed
-since. Every node names the leader in each answer to a request meant for the leader. This module has no connections and
-no clock: it says which node to ask, and is told the result.
+`pykraft.client.remote.no_leader` knows what is wrong with each of them. Invariant: the epoch never goes back. The
+leader is a node that somebody named for this epoch and that has not failed since. Every node names the leader in each
+answer to a request meant for the leader. This module has no connections and no clock: it says which node to ask, and is
+told the result.
 
 Source: KIP-595 (every error answer carries leader and epoch), KIP-853 (and the leader's endpoint).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
-from pykraft.types import Endpoint, Epoch
+from pykraft.client.remote.no_leader import AskedNodes
+from pykraft.types import Endpoint, Epoch, NodeId
 
 OnWaiting: TypeAlias = Callable[[str | None], None]
 """Called while no leader is found, with what is wrong with each node; with None when the wait is over."""
@@ -31,9 +32,9 @@ class LeaderSearch:
         self.epoch = Epoch(0)
         """The highest epoch in any answer."""
         self.leader: Endpoint | None = None
+        self.asked = AskedNodes(bootstrap)
+        """What was wrong with each node since the last answer of a leader."""
         self._nodes = list(dict.fromkeys(bootstrap))
-        self._problems: dict[Endpoint, str] = {}
-        self._unreachable: set[Endpoint] = set()
 
     @property
     def whom(self) -> Endpoint:
@@ -43,23 +44,20 @@ class LeaderSearch:
     @property
     def is_nobody_there(self) -> bool:
         """True when every known node was unreachable since the last answer of a leader."""
-        return self._unreachable.issuperset(self._nodes)
+        return self.asked.are_all_silent(self._nodes)
 
-    @property
-    def story(self) -> str:
-        """What was wrong with each node since the last answer of a leader."""
-        return "; ".join(f"{node}: {problem}" for node, problem in self._problems.items())
+    def know_voters(self, voters: Mapping[NodeId, Endpoint]) -> None:
+        """A node named the voters: ask them too. None when it does not tell."""
+        self._nodes += self.asked.add_voters(voters)
 
     def led(self, node: Endpoint) -> None:
         """This node answered as the leader of `epoch`."""
         self.leader = node
-        self._problems.clear()
-        self._unreachable.clear()
+        self.asked.clear()
 
     def redirected(self, node: Endpoint, epoch: Epoch, leader: Endpoint | None, problem: str) -> None:
         """This node does not lead; it knows this epoch, and the leader's endpoint or None."""
-        self._note(node, problem)
-        self._unreachable.discard(node)
+        self._note(node, problem, has_answered=True)
         if epoch > self.epoch:
             self.epoch = epoch
             self.leader = None
@@ -68,19 +66,17 @@ class LeaderSearch:
             return
         # A node that refused as "not leader" cannot be the leader, even if it names itself.
         self.leader = leader if leader != node else None
-        if leader is not None and leader not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
+        if leader is not None and self.asked.add(leader):
             self._nodes.append(leader)
 
     def failed(self, node: Endpoint, problem: str) -> None:
         """This node could not be reached, or its answer was unusable."""
-        self._note(node, problem)
-        self._unreachable.add(node)
+        self._note(node, problem, has_answered=False)
 
-    def _note(self, node: Endpoint, problem: str) -> None:
-        """Remember the problem, and ask this node last."""
-        self._problems[node] = problem
-        if node in self._nodes:
-            self._nodes.remove(node)
-            self._nodes.append(node)
+    def _note(self, node: Endpoint, problem: str, *, has_answered: bool) -> None:
+        """Remember the problem, and ask this node last, under each of its names."""
+        self.asked.note(node, problem, has_answered=has_answered)
+        known = self.asked.known_as(node)
+        self._nodes.sort(key=lambda each: self.asked.known_as(each) == known)
         if node == self.leader:
             self.leader = None
