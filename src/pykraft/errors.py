@@ -30,10 +30,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # pykraft.types imports this module
-    from pykraft.types import Endpoint
 
 
 class ErrorCode(IntEnum):
@@ -224,7 +220,7 @@ class UnreachableError(PykraftError):
     ``has_answered``: it is a node of a quorum, and only does not lead.
     """
 
-    def __init__(self, endpoint: Endpoint, problem: str, *, has_answered: bool = False) -> None:
+    def __init__(self, endpoint: object, problem: str, *, has_answered: bool = False) -> None:
         super().__init__(f"{endpoint}: {problem}")
         self.endpoint = endpoint
         self.problem = problem

@@ -247,6 +247,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
                     cluster = await self._cluster_at(node)
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
+                    assert isinstance(error.endpoint, Endpoint), "it names the node that was asked"
                     self._note(error.endpoint, error.problem, has_answered=error.has_answered)
                     # 3. Ask this node last in the next round, also if only the leader that it named failed.
                     self._nodes.remove(node)
