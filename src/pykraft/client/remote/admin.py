@@ -247,8 +247,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
                     cluster = await self._cluster_at(node)
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
-                    assert isinstance(error.endpoint, Endpoint), "it names the node that was asked"
-                    self._note(error.endpoint, error.problem, has_answered=error.has_answered)
+                    self._note(error)
                     # 3. Ask this node last in the next round, also if only the leader that it named failed.
                     self._nodes.remove(node)
                     self._nodes.append(node)
@@ -259,10 +258,13 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
             self._on_waiting(self._asked.story)
             await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
 
-    def _note(self, node: Endpoint, problem: str, *, has_answered: bool) -> None:
+    def _note(self, error: UnreachableError) -> None:
+        """Note what is wrong with the node that this error names."""
+        node = error.endpoint
+        assert isinstance(node, Endpoint), "every connection has one"
         # Once our own time is over every request fails; do not overwrite the real problem with that.
         if not self._asked.has(node) or asyncio.get_running_loop().time() < self._deadline_s:
-            self._asked.note(node, problem, has_answered=has_answered)
+            self._asked.note(node, error.problem, has_answered=error.has_answered)
 
     async def _cluster_at(self, node: Endpoint) -> ClusterDescription:
         """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
@@ -315,7 +317,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
                 raise UnreachableError(node, problem, has_answered=True)
             leader = cluster.nodes[cluster.leader_id]
             # In case that the leader fails; if it is this node itself, its own problem replaces this.
-            self._note(node, whom_it_names(cluster.leader_id), has_answered=True)
+            self._note(UnreachableError(node, whom_it_names(cluster.leader_id), has_answered=True))
         connection = await self._connection(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")
