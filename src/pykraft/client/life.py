@@ -20,7 +20,7 @@ from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
 from pykraft.client.thread import NodeLoops
 from pykraft.config import NodeConfig
-from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
+from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, UsageError
 from pykraft.host.host import Host
 from pykraft.server.binding import listening_sockets, port_of, why_not_bound
 from pykraft.types import VoterSet
@@ -56,8 +56,10 @@ class Life:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Future[Any], Callable[[], PykraftError]] = {}
-        """Waiting calls, and the error that each gets if the node ends now."""
+        self.before_calls: Callable[[], None] = lambda: None
+        """Passes on the proposals that still gather; `ask` calls it first, so that calls reach the host in order."""
+        self.waiting: dict[object, Callable[[], None]] = {}
+        """Waiting calls, and what tells each of them that the node has ended."""
 
     def bind(self) -> None:
         """Listen on all listeners that have no socket yet; connections wait until `begin`.
@@ -117,10 +119,8 @@ class Life:
         Errors: the exception that it answers; UsageError from the host; NotRunningError; with ``doubt``
         OutcomeUnknownError, if the host got the call and the node ended before it answered.
         """
-        self.require_running()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            raise UsageError("call a node on the loop that initialized it; asyncio.run_coroutine_threadsafe goes there")
+        loop = self.require_loop()
+        self.before_calls()
         future: asyncio.Future[R] = loop.create_future()
         to_application = self.loops.to_application
         is_begun = False
@@ -134,24 +134,34 @@ class Life:
             to_application(_settle, future, result)
 
         # Only a call that reached the host can be in doubt; any other certainly had no effect.
-        self._waiting[future] = lambda: self._in_doubt(doubt) if is_begun and doubt is not None else self._ended()
+        self.waiting[future] = lambda: _settle(
+            future, self.in_doubt(doubt) if is_begun and doubt is not None else self.ended_error()
+        )
         self.loops.to_node(self.engine.call, call, answer)
         try:
             return await future
         finally:
-            del self._waiting[future]
+            del self.waiting[future]
 
     def require_running(self) -> None:
         """Check that the node runs. Errors: NotRunningError before it is initialized, and after its end."""
         if self.is_over:
-            raise self._ended()
+            raise self.ended_error()
         if not self.is_begun:
             raise NotRunningError("the node is not initialized yet: `async with node:` or `await node.initialize()`")
+
+    def require_loop(self) -> asyncio.AbstractEventLoop:
+        """The application's loop, if this is a call on it of a node that runs. Errors: NotRunningError; UsageError."""
+        self.require_running()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise UsageError("call a node on the loop that initialized it; asyncio.run_coroutine_threadsafe goes there")
+        return loop
 
     async def ended(self) -> NotRunningError:
         """Wait until the node has ended; returns the error for a call that came too late."""
         await self.wait_over()
-        return self._ended()
+        return self.ended_error()
 
     async def wait_over(self) -> None:
         """Wait until the node has ended, for any reason."""
@@ -190,16 +200,16 @@ class Life:
             self._unbind()
             self.is_over = True
             # Whatever ended the node, each waiting call gets its one answer.
-            for future, error_of_call in self._waiting.items():
-                _settle(future, error_of_call())
+            for tell in list(self.waiting.values()):
+                tell()
 
-    def _ended(self) -> NotRunningError:
+    def ended_error(self) -> NotRunningError:
         """The error for a call after the end."""
         ended = NotRunningError("the node has ended" if self.failure is None else f"the node failed: {self.failure}")
         ended.__cause__ = self.failure
         return ended
 
-    def _in_doubt(self, doubt: str) -> OutcomeUnknownError:
+    def in_doubt(self, doubt: str) -> OutcomeUnknownError:
         """The error for a call that reached the host but got no answer."""
         unknown = OutcomeUnknownError(f"the node ended before it answered: {doubt}")
         unknown.__cause__ = self.failure

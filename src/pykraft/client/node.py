@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
-from pykraft.client.appends import append, append_and_commit
 from pykraft.client.arguments import INT32_MAX, Records, epoch_number, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Life, OnAnswer
 from pykraft.client.listener import Listener
+from pykraft.client.proposals import Proposals, append
 from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
 from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
@@ -68,6 +68,7 @@ class Node(Generic[T]):
         """Where the node's loop runs; internal."""
         self._serde: Serde[T] = serde
         self._life = Life(config, self.loops, is_guest=not own_thread)
+        self._proposals = Proposals(self._life)
         self._listeners: Subscriptions[T] = Subscriptions(self, serde)
         self._watch = LeaderWatch(self.loops)
         self._shutdown: asyncio.Task[None] | None = None
@@ -146,7 +147,7 @@ class Node(Generic[T]):
         """
         values = serialized(self._serde, records)
         wanted = None if epoch is None else Epoch(epoch_number(epoch))
-        return await append_and_commit(self._life, values, wanted)
+        return await self._proposals.add(values, wanted)
 
     async def prepare_append(self, epoch: int, records: Records[T]) -> Offset:
         """Append one atomic batch that is held back until `schedule_prepared_append`; returns its last offset.

@@ -10,6 +10,7 @@ Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pykraft.client.arguments import Records
@@ -17,6 +18,7 @@ from pykraft.errors import UsageError
 from pykraft.record_list import check_records
 
 T = TypeVar("T")
+_ONLY_BYTES: Final = {bytes}
 
 
 class Serde(Protocol[T]):
@@ -97,14 +99,20 @@ def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
     """
     check_records(records)
     values = [*map(serde.serialize, records)]
-    if not values:
-        raise UsageError("there is nothing to append: give at least one record")
-    odd = {*map(type, values)} - {bytes}
-    if odd:
-        raise TypeError(f"{serde!r} serialized a record as {odd.pop().__name__}, not as bytes")
-    if not all(values):
-        raise UsageError("a record takes at least one byte in the log: the serde made an empty one")
+    # One comparison for the common case: each call of `propose` comes through here.
+    if {*map(type, values)} != _ONLY_BYTES or not all(values):
+        raise _unfit(serde, values)
     return values
+
+
+def _unfit(serde: Serde[Any], values: Sequence[object]) -> Exception:
+    """Why these values cannot be appended."""
+    if not values:
+        return UsageError("there is nothing to append: give at least one record")
+    for value in values:
+        if type(value) is not bytes:
+            return TypeError(f"{serde!r} serialized a record as {type(value).__name__}, not as bytes")
+    return UsageError("a record takes at least one byte in the log: the serde made an empty one")
 
 
 def check_serde(serde: object) -> None:

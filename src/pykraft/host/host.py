@@ -141,6 +141,7 @@ class Host:
         on_outcome: Callable[[ProposalOutcome], None],
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
+        calls: int = 1,
     ) -> int:
         """Append these values as one atomic batch if this node leads ``epoch``; returns the proposal's handle.
 
@@ -148,13 +149,14 @@ class Host:
         with `Rejected` (NotLeaderError, BufferFullError, RecordBatchTooLargeError, UsageError for a future epoch).
         ``on_accepted`` is called before that with the offset of the first value, unless the proposal is rejected at
         once. Neither may raise; both may call the host. ``is_prepared``: append nothing before `schedule_prepared`, or
-        before a proposal that is not prepared.
+        before a proposal that is not prepared. ``calls`` of the application have their values here; each counts for the
+        limit of undecided proposals.
 
         Errors: UsageError when there are no values or one is empty; then nothing is called.
         """
         producers = self._components.producers
         proposed = producers.propose(
-            values, epoch=epoch, on_outcome=on_outcome, on_accepted=on_accepted, is_prepared=is_prepared
+            values, epoch=epoch, on_outcome=on_outcome, on_accepted=on_accepted, is_prepared=is_prepared, calls=calls
         )
         if self._components.inbox.is_closed:
             producers.reject(proposed.handle, NotRunningError("the node has stopped"))

@@ -86,6 +86,7 @@ class _Proposal:
     values: list[bytes]
     on_outcome: Callable[[ProposalOutcome], None]
     on_accepted: Callable[[Offset], None] | None
+    calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ class _Appended:
     epoch: Epoch
     count: int
     on_outcome: Callable[[ProposalOutcome], None]
+    calls: int
 
 
 class Producers:
@@ -104,9 +106,11 @@ class Producers:
         self._next_handle = 1
         self._proposals: dict[int, _Proposal] = {}
         self._appended: deque[_Appended] = deque()
+        self._undecided = 0
 
     def __len__(self) -> int:
-        return len(self._proposals) + len(self._appended)
+        """Calls of the application whose proposals have no outcome yet."""
+        return self._undecided
 
     @property
     def is_overfull(self) -> bool:
@@ -121,8 +125,11 @@ class Producers:
         on_outcome: Callable[[ProposalOutcome], None],
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
+        calls: int = 1,
     ) -> Proposed:
         """Step 1: keep the values under a new handle; pass the returned event to the core.
+
+        ``calls`` of the application share this proposal and its outcome.
 
         Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts, and for a
         single value instead of a list.
@@ -132,7 +139,8 @@ class Producers:
         if not kept or not all(kept):
             raise UsageError("a proposal needs at least one value, and a value at least one byte")
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome, on_accepted=on_accepted)
+        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome, on_accepted=on_accepted, calls=calls)
+        self._undecided += calls
         size_bytes = self._claimed_size_bytes(kept)
         return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=size_bytes, is_prepared=is_prepared)
 
@@ -144,7 +152,9 @@ class Producers:
 
     def reject(self, handle: int, error: Exception) -> None:
         """The records of this proposal never reach the log."""
-        self._proposals.pop(handle).on_outcome(Rejected(error=error))
+        proposal = self._proposals.pop(handle)
+        self._undecided -= proposal.calls
+        proposal.on_outcome(Rejected(error=error))
 
     def encode(self, plan: PlannedBatch) -> HeaderAndBytes:
         """Step 3: the batch that the core planned; its proposals are in the log from now on."""
@@ -165,12 +175,14 @@ class Producers:
         """Step 4: everything below is committed."""
         while self._appended and self._appended[0].base_offset + self._appended[0].count <= high_watermark:
             done = self._appended.popleft()
+            self._undecided -= done.calls
             done.on_outcome(Committed(base_offset=done.base_offset, epoch=done.epoch, count=done.count))
 
     def lost(self, leading: Epoch | None, *, has_ended: bool = False) -> None:
         """This node leads only ``leading`` (None: nothing): its records of other epochs have an unknown outcome."""
         while self._appended and self._appended[0].epoch != leading:
             open_ended = self._appended.popleft()
+            self._undecided -= open_ended.calls
             open_ended.on_outcome(
                 OutcomeUnknown(base_offset=open_ended.base_offset, epoch=open_ended.epoch, has_ended=has_ended)
             )
@@ -191,6 +203,7 @@ class Producers:
                 epoch=plan.epoch,
                 count=len(proposal.values),
                 on_outcome=proposal.on_outcome,
+                calls=proposal.calls,
             )
             self._appended.append(appended)
             values += proposal.values
