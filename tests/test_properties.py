@@ -72,8 +72,8 @@ def test_the_names_of_2020_mean_the_same() -> None:
     old, new = (node_config(parse_properties(text)) for text in (SAMPLE_OF_2020, PRESENT_SAMPLE))
     assert old.config == new.config
     assert set(old.warnings) == {
-        "property broker.id is now called node.id",
-        "property quorum.voters is now called controller.quorum.voters",
+        "line 2: property broker.id is now called node.id",
+        "line 4: property quorum.voters is now called controller.quorum.voters",
         "property controller.listener.names is not given: voters use the first of listeners, PLAINTEXT",
     }
 

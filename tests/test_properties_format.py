@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import ConfigError
-from pykraft.properties_format import line_of, parse_properties
+from pykraft.errors import AddressInUseError, ConfigError
+from pykraft.properties_format import Properties, origin_of, parse_properties, with_origins
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,34 @@ def test_what_is_escaped_like_java_does_comes_back(properties: dict[str, str]) -
     assert parse_properties(text) == properties
 
 
-def test_the_line_of_a_key_is_where_its_last_value_begins() -> None:
+def test_the_origin_of_a_key_is_the_line_where_its_last_value_begins() -> None:
     properties = parse_properties("# one\na=1\n\nb=2,\\\n  3\r\nc=4\na=5\nd=\\\n")
     assert properties == {"a": "5", "b": "2,3", "c": "4", "d": ""}
-    assert properties.lines == {"a": 7, "b": 4, "c": 6, "d": 8}
-    assert (line_of(properties, "b"), line_of(properties, "e"), line_of({"a": "1"}, "a")) == (4, None, None)
+    assert properties.origins == {"a": "line 7", "b": "line 4", "c": "line 6", "d": "line 8"}
+    assert (origin_of(properties, "b"), origin_of(properties, "e"), origin_of({"a": "1"}, "a")) == ("line 4", "", "")
+
+
+def test_the_origin_names_the_file_or_the_option() -> None:
+    properties = parse_properties("a=1\nb=2\n", "some.file")
+    properties.give("b", "3", "--override")
+    properties.give("c", "4", "--override")
+    assert properties == {"a": "1", "b": "3", "c": "4"}
+    assert [origin_of(properties, key) for key in "abcd"] == [
+        "some.file: line 1",
+        "--override",
+        "--override",
+        "some.file",
+    ]
+    assert origin_of(properties, "d", "b") == "--override"
+    with pytest.raises(ConfigError, match=r"^some\.file: line 2: property b = "):
+        parse_properties("a=1\nb=\\uZZ\n", "some.file")
+
+
+def test_an_error_about_a_property_gets_its_origin_once() -> None:
+    properties = parse_properties("a=1\n", "some.file")
+    with (
+        pytest.raises(AddressInUseError, match=r"^some\.file: line 1: property a = '1': no$"),
+        with_origins(Properties("another.file")),
+        with_origins(properties),
+    ):
+        raise AddressInUseError("a", "1", "no")

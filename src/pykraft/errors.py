@@ -5,6 +5,7 @@
         TooManyElementsError   an array of a message with more elements than any correct sender needs
       UsageError               the caller's fault
         ConfigError            a property: key, value, what is allowed
+          AddressInUseError    another process listens there: retry when it has ended
         NotLeaderError         retry at the leader that it names
         BufferFullError        retry later: the leader cannot write fast enough
           LeadershipTransferError  retry in a moment: the leader hands over
@@ -96,15 +97,20 @@ class UsageError(PykraftError):
 
 
 class ConfigError(UsageError):
-    """A property is missing or has an invalid value; ``line`` is its line in a file, if it is known."""
+    """A property is missing or has an invalid value; ``origin`` says where the value comes from, if that is known."""
 
-    def __init__(self, key: str, value: object, allowed: str, *, line: int | None = None) -> None:
-        where = "" if line is None else f"line {line}: "
+    def __init__(self, key: str, value: object, allowed: str, *, origin: str = "") -> None:
+        where = f"{origin}: " if origin else ""
         given = "" if allowed.startswith("is required") else f" = {value!r}:"
         super().__init__(f"{where}property {key}{given} {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
+        self.origin = origin
+
+
+class AddressInUseError(ConfigError):
+    """Another process listens on an address that a property gives; starting again later may succeed."""
 
 
 class NotLeaderError(UsageError):

@@ -1,7 +1,7 @@
 """The properties of a node: names and values in, `NodeConfig` out.
 
-Unknown keys are ignored, as in Kafka, with a warning. An error or warning names the line if the properties come from a
-file (`pykraft.properties_format`).
+Unknown keys are ignored, as in Kafka, with a warning. An error or warning says where the value comes from: a line of a
+file, or an option (`pykraft.properties_format`).
 
 Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
 `pykraft.config` has the bounds of numbers, `pykraft.known_properties` the documentation of the names.
@@ -39,7 +39,7 @@ from pykraft.known_properties import (
     SEGMENT_SIZE_BYTES,
     suggestion,
 )
-from pykraft.properties_format import line_of
+from pykraft.properties_format import origin_of
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
@@ -61,17 +61,19 @@ class ParsedConfig:
 def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     """The configuration that the properties describe.
 
-    Errors: ConfigError with key, value, what is allowed, and the line if the properties come from a file.
+    Errors: ConfigError with key, value, what is allowed, and where the value comes from if `Properties` tells.
     """
     try:
         return _node_config(properties)
     except ConfigError as error:
-        allowed, line = error.allowed, line_of(properties, error.key)
+        allowed, origin = error.allowed, _origin(properties, error.key)
         for key in () if error.key in properties else properties:
-            if suggestion(key) == error.key:  # a required property is missing because its name is misspelled
-                line = line_of(properties, key)
+            if ALIASES.get(key) == error.key:
+                allowed += f" (given as {key})"
+            elif suggestion(key) == error.key:  # a required property is missing because its name is misspelled
+                origin = origin_of(properties, key)
                 allowed += f"; {key} is given: did you mean {error.key}?"
-        raise ConfigError(error.key, error.value, allowed, line=line) from error.__cause__
+        raise ConfigError(error.key, error.value, allowed, origin=origin) from error.__cause__
 
 
 def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
@@ -81,7 +83,8 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     names = reader.controller_listener_names(listeners)
     for name in names:
         if listeners.get(name) is None:
-            raise ConfigError("controller.listener.names", name, "each name must be one of listeners")
+            given = ", ".join(each for each, _ in listeners)
+            raise ConfigError("controller.listener.names", name, f"each name must be one of listeners: {given}")
     reader.refuse_protection(listeners)
     voters = reader.voters("controller.quorum.voters", names[0])
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
@@ -91,7 +94,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         )
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
-        reader.warn(f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
+        reader.warn(NODE_ID.key, f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
     topic_name = reader.one_of("pykraft.topic", tuple(TOPICS), TEST_TOPIC_NAME)
     config = NodeConfig(
         node_id=node_id,
@@ -126,7 +129,7 @@ class _Reader:
                 continue
             counts = self._left.setdefault(new, value).strip()
             other = "" if counts == value.strip() else f"; that is also given, and {counts} is used"
-            self._warnings.append(f"property {old} is now called {new}{other}")
+            self.warn(old, f"property {old} is now called {new}{other}")
 
     def finish(self) -> list[str]:
         """Check the properties without effect; returns all warnings, also those about unknown keys.
@@ -137,14 +140,13 @@ class _Reader:
             if idle.number.key in self._left:
                 self.number(idle.number, idle.default)
         for key in sorted(self._left.keys() - PASSED_OVER):
-            line = line_of(self._given, key)
-            where = "" if line is None else f"line {line}: "
-            self._warnings.append(f"{where}property {key} is unknown and has no effect{_or_similar(key)}")
+            self.warn(key, f"property {key} is unknown and has no effect{_or_similar(key)}")
         return self._warnings
 
-    def warn(self, text: str) -> None:
-        """Add a warning for the operator."""
-        self._warnings.append(text)
+    def warn(self, key: str, text: str) -> None:
+        """Add a warning for the operator about this property; it says where the property comes from."""
+        origin = _origin(self._given, key)
+        self._warnings.append(f"{origin}: {text}" if origin else text)
 
     def one_of(self, key: str, allowed: Sequence[str], default: str) -> str:
         """One of these words, in any case."""
@@ -190,7 +192,7 @@ class _Reader:
             if any("\0" in text for text in dirs):
                 raise ConfigError(key, ",".join(dirs), "a directory")
             if len(dirs) > 1 and not found:
-                self._warnings.append(f"of {key} only the first has an effect here: {dirs[0]}")
+                self.warn(key, f"of {key} only the first has an effect here: {dirs[0]}")
             found += [Path(text) for text in dirs if text]
         if not found:
             raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
@@ -220,14 +222,14 @@ class _Reader:
         if "controller" not in roles or len(set(roles)) != len(roles) or set(roles) - {"broker", "controller"}:
             raise ConfigError(key, ",".join(roles), "controller, or broker,controller: a node here is a controller")
         if "broker" in roles:
-            self._warnings.append("of process.roles only controller has an effect here")
+            self.warn(key, "of process.roles only controller has an effect here")
 
     def controller_listener_names(self, listeners: Listeners) -> tuple[str, ...]:
         """Listener names, upper case, each once; without the property (files of 2020) the first listener."""
         key = "controller.listener.names"
         if key not in self._left:
             first = listeners.entries[0][0]
-            self._warnings.append(f"property {key} is not given: voters use the first of listeners, {first}")
+            self.warn(key, f"property {key} is not given: voters use the first of listeners, {first}")
             return (first,)
         names = tuple(name.upper() for name in self._items(key))
         if not names or len(set(names)) != len(names):
@@ -265,8 +267,9 @@ class _Reader:
             endpoint = own.get(name) or bound
             if endpoint.host in _WILDCARDS:
                 endpoint = replace(endpoint, host="localhost")
-                self._warnings.append(
-                    f"other nodes will dial {endpoint} for {name}; if that is wrong, set advertised.listeners"
+                self.warn(
+                    "listeners",
+                    f"other nodes will dial {endpoint} for {name}; if that is wrong, set advertised.listeners",
                 )
             told.append((name, endpoint))
         return Listeners(tuple(told))
@@ -291,16 +294,20 @@ class _Reader:
         for key, value in self._left.items():
             if _PROTECTION.fullmatch(key) and value.strip():
                 raise ConfigError(key, value, _NOT_YET)
-        protocols = {name: name for name in _PROTECTED}
+        mapped: dict[str, str] = {}
         map_key = "listener.security.protocol.map"
         for item in self._items(map_key):
             name, _, protocol = (part.strip().upper() for part in item.partition(":"))
             if not name or protocol not in (*_PROTECTED, _UNPROTECTED):
                 raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {_UNPROTECTED}, {', '.join(_PROTECTED)}")
-            protocols[name] = protocol
+            mapped[name] = protocol
+        protocols = {name: name for name in _PROTECTED} | mapped
         for name, _ in listeners:
-            if protocols.get(name, _UNPROTECTED) != _UNPROTECTED:
-                raise ConfigError("listeners", f"{name} ({protocols[name]})", _NOT_YET)
+            protocol = protocols.get(name, _UNPROTECTED)
+            if protocol != _UNPROTECTED:
+                # A listener whose own name is a protocol is protected unless the map says otherwise.
+                key = map_key if name in mapped else "listeners"
+                raise ConfigError(key, f"{name}:{protocol}" if name in mapped else name, _NOT_YET)
         between_key = "security.inter.broker.protocol"
         between = self._text(between_key)
         if between.upper() not in ("", _UNPROTECTED):
@@ -312,6 +319,11 @@ class _Reader:
 
     def _items(self, key: str) -> list[str]:
         return [item.strip() for item in self._text(key).split(",") if item.strip()]
+
+
+def _origin(properties: Mapping[str, str], key: str) -> str:
+    """Where a value comes from that may be given by an older name."""
+    return origin_of(properties, key, *(old for old, new in ALIASES.items() if new == key))
 
 
 def _or_similar(key: str) -> str:

@@ -1,4 +1,4 @@
-"""The text of Java's properties files.
+"""The text of Java's properties files, and where each value comes from.
 
 Of a key that is given twice the last value counts. `pykraft.properties` reads the values.
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pykraft.errors import ConfigError
 
@@ -19,32 +20,56 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Properties(dict[str, str]):
-    """Keys and values; ``lines`` has the number of the line on which the value of each key begins."""
+    """Keys and values; ``origins`` says for each key where its value comes from, for messages.
 
-    def __init__(self) -> None:
+    That is the file and the line on which the value begins, or the option that gave it. ``source`` is the file alone,
+    for messages about a key that is not there.
+    """
+
+    def __init__(self, source: str = "") -> None:
         super().__init__()
-        self.lines: dict[str, int] = {}
+        self.source = source
+        self.origins: dict[str, str] = {}
+
+    def give(self, key: str, value: str, origin: str) -> None:
+        """Set a value, with where it comes from."""
+        self[key] = value
+        self.origins[key] = origin
 
 
-def line_of(properties: Mapping[str, str], key: str) -> int | None:
-    """The line of a key, if it is known."""
-    return properties.lines.get(key) if isinstance(properties, Properties) else None
+def origin_of(properties: Mapping[str, str], *keys: str) -> str:
+    """Where the value of the first of these keys that is given comes from; empty if nobody knows."""
+    if not isinstance(properties, Properties):
+        return ""
+    return next((properties.origins[key] for key in keys if key in properties.origins), properties.source)
 
 
-def parse_properties(text: str) -> Properties:
+@contextmanager
+def with_origins(properties: Mapping[str, str]) -> Iterator[None]:
+    """Within this block, an error about a property says where its value comes from. Errors: ConfigError."""
+    try:
+        yield
+    except ConfigError as error:
+        origin = error.origin or origin_of(properties, error.key)
+        raise type(error)(error.key, error.value, error.allowed, origin=origin) from error.__cause__
+
+
+def parse_properties(text: str, source: str = "") -> Properties:
     r"""Read Java's properties format: ``key=value``, ``key: value``, ``key value``; ``#`` and ``!`` begin a comment.
 
     A line that ends in an odd number of backslashes goes on in the next one. Escapes are ``\t \n \r \f``, ``\uXXXX``
     (UTF-16: pairs are one character), and a backslash before any other character, which then stands for itself.
 
+    ``source`` is the name of the file, for messages.
+
     Errors: ConfigError for a broken unicode escape.
     """
-    properties = Properties()
+    properties = Properties(source)
     for number, line in _logical_lines(text):
         raw_key, raw_value = _split(line)
-        key = _unescape(raw_key, raw_key, number)
-        properties.lines[key] = number
-        properties[key] = _unescape(key, raw_value, number)
+        origin = f"{source}: line {number}" if source else f"line {number}"
+        key = _unescape(raw_key, raw_key, origin)
+        properties.give(key, _unescape(key, raw_value, origin), origin)
     return properties
 
 
@@ -77,18 +102,18 @@ def _split(line: str) -> tuple[str, str]:
     return line[:at], rest
 
 
-def _unescape(key: str, text: str, line: int) -> str:
-    """The text with its escapes resolved; ``key`` and ``line`` are for the error."""
+def _unescape(key: str, text: str, origin: str) -> str:
+    """The text with its escapes resolved; ``key`` and ``origin`` are for the error."""
 
     def one(match: re.Match[str]) -> str:
         code = match[1]
         if code[0] != "u":
             return _ESCAPES.get(code, code)
         if len(code) != 5:
-            raise ConfigError(key, text, r"\u must be followed by four hexadecimal digits", line=line)
+            raise ConfigError(key, text, r"\u must be followed by four hexadecimal digits", origin=origin)
         return chr(int(code[1:], 16))
 
     try:
         return _ESCAPE.sub(one, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ConfigError(key, text, r"surrogates must come in pairs, \uD83D\uDE00", line=line) from None
+        raise ConfigError(key, text, r"surrogates must come in pairs, \uD83D\uDE00", origin=origin) from None

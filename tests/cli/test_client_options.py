@@ -74,8 +74,9 @@ def test_a_time_is_positive_and_ends(timeout_s: float) -> None:
     ],
 )
 def test_a_property_that_cannot_be_met_is_named(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=content.partition(b"=")[0].decode()):
-        options(command_config=write(tmp_path, content))
+    path = write(tmp_path, b"# of a client\n" + content)
+    with pytest.raises(ConfigError, match=f"^{path}: line 2: property {content.partition(b'=')[0].decode()} = "):
+        options(command_config=path)
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2", b"#" * (CONFIG_SIZE_BYTES_MAX + 1)], ids=["binary", "large"])

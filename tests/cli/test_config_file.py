@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX, find_config, naming, read_config, tell_of_neighbors
-from pykraft.errors import ConfigError, StorageError, UsageError
+from pykraft.cli.config_file import (
+    CONFIG_SIZE_BYTES_MAX,
+    checked_config,
+    find_config,
+    override,
+    read_properties,
+    tell_of_neighbors,
+)
+from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError, UsageError
 
 PROPERTIES = """
 node.id=1
@@ -17,6 +25,12 @@ controller.listener.names=PLAINTEXT
 controller.quorum.voters=1@localhost:9092
 log.dirs=data
 """
+
+
+def read_config(path: Path, *overrides: str) -> NodeConfig:
+    properties = read_properties(path)
+    override(properties, overrides, "--override")
+    return checked_config(properties)
 
 
 @pytest.fixture
@@ -53,18 +67,86 @@ def test_a_wrong_property_is_named_with_its_file(path: Path, key: str, value: st
         read_config(path)
 
 
-def test_warnings_name_the_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path.write_text(f"{PROPERTIES}some.key=1\n")
+SPOT = "property some.key is unknown and has no effect"
+MAP = "listener.security.protocol.map"
+LATER = "TLS, SASL and authorizers are not supported yet, so the node does not start"
+REMEDY = "if that is wrong, set advertised.listeners"
+ALONE = "node.id 2 is not one of controller.quorum.voters: this node only observes"
+
+
+@pytest.mark.parametrize(
+    ("added", "overrides", "told"),
+    [
+        ("some.key=1", [], f"FILE: line 7: {SPOT}"),
+        ("", ["some.key=1"], f"--override: {SPOT}"),
+        ("some.key=1", ["some.key=2"], f"--override: {SPOT}"),
+        ("node.id=2", [], f"FILE: line 7: {ALONE}"),
+        ("", ["node.id=2"], f"--override: {ALONE}"),
+        ("log.dirs=a,b", [], "FILE: line 7: of log.dirs only the first has an effect here: a"),
+        ("", ["process.roles=broker,controller"], "--override: of process.roles only controller has an effect here"),
+        ("broker.id=1", [], "FILE: line 7: property broker.id is now called node.id"),
+        (
+            "",
+            ["broker.id=3"],
+            "--override: property broker.id is now called node.id; that is also given, and 1 is used",
+        ),
+        (
+            "",
+            ["listeners=PLAINTEXT://:9092"],
+            f"--override: other nodes will dial localhost:9092 for PLAINTEXT; {REMEDY}",
+        ),
+    ],
+)
+def test_a_warning_says_where_the_value_comes_from(
+    path: Path, caplog: pytest.LogCaptureFixture, added: str, overrides: list[str], told: str
+) -> None:
+    path.write_text(f"{PROPERTIES}{added}\n")
     with caplog.at_level(logging.WARNING, logger="pykraft"):
+        read_config(path, *overrides)
+    assert caplog.messages == [told.replace("FILE", str(path))]
+
+
+@pytest.mark.parametrize(
+    ("added", "overrides", "told"),
+    [
+        ("", ["node.id=x"], "--override: property node.id = 'x': "),
+        ("node.id=x", [], "FILE: line 7: property node.id = 'x': "),
+        ("node.id=x", ["log.dirs=y"], "FILE: line 7: property node.id = 'x': "),
+        (
+            "listeners=PLAINTEXT://localhost:9092,SSL://localhost:9093",
+            [],
+            "FILE: line 7: property listeners = 'SSL': TLS, SASL and",
+        ),
+        (f"{MAP}=PLAINTEXT:SSL", [], f"FILE: line 7: property {MAP} = 'PLAINTEXT:SSL': {LATER}"),
+        ("", [f"{MAP}=PLAINTEXT:SASL_SSL"], f"--override: property {MAP} = 'PLAINTEXT:SASL_SSL': {LATER}"),
+        ("controller.listener.names=A", [], "FILE: line 7: property controller.listener.names = 'A': each name must"),
+        ("", ["log.dirs="], "--override: property log.dirs is required: "),
+        ("pykraft.topic=__cluster_metadata", [], "FILE: line 5: property controller.quorum.voters = "),
+    ],
+)
+def test_an_error_blames_the_line_or_the_option_that_is_wrong(
+    path: Path, added: str, overrides: list[str], told: str
+) -> None:
+    path.write_text(f"{PROPERTIES}{added}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_config(path, *overrides)
+    assert str(caught.value).startswith(told.replace("FILE", str(path)))
+
+
+def test_an_error_about_a_missing_property_names_the_file_and_the_older_name_that_was_given(path: Path) -> None:
+    path.write_text(PROPERTIES.replace("log.dirs=data\n", ""))
+    with pytest.raises(ConfigError, match=rf"^{path}: property log\.dirs is required: "):
         read_config(path)
-    assert caplog.messages == [f"{path}: line 7: property some.key is unknown and has no effect"]
+    path.write_text(PROPERTIES.replace("node.id=1", "broker.id=x"))
+    with pytest.raises(ConfigError, match=rf"^{path}: line 2: property node\.id = 'x': .* \(given as broker\.id\)$"):
+        read_config(path)
 
 
-def test_only_properties_are_named_with_their_file(path: Path) -> None:
-    with pytest.raises(UsageError, match=f"^{path}: property a = 'b': c$"), naming(path):
-        raise ConfigError("a", "b", "c")
-    with pytest.raises(StorageError, match=r"^elsewhere: full$"), naming(path):
-        raise StorageError("elsewhere", "full")
+@pytest.mark.parametrize("text", ["node.id", "=1", " = "])
+def test_an_override_is_a_key_and_a_value(path: Path, text: str) -> None:
+    path.write_text(PROPERTIES)
+    with pytest.raises(UsageError, match=f"^--override: '{text}': give a property and its value: key=value$"):
+        read_config(path, text)
 
 
 def test_a_file_is_looked_for_here_and_then_in_the_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pykraft.cli.errors import EXIT_CODES, exit_code, run_with_exit_codes, told
 from pykraft.errors import (
+    AddressInUseError,
     BufferFullError,
     ConfigError,
     CorruptionError,
@@ -25,6 +26,7 @@ from pykraft.errors import (
 CASES: list[tuple[Exception, int]] = [
     (UsageError("do it otherwise"), 2),
     (ConfigError("node.id", "x", "a whole number"), 2),
+    (AddressInUseError("listeners", "A://:1", "cannot be bound"), 1),
     (NotLeaderError(None, 3), 2),
     (BufferFullError("later"), 2),
     (StorageError("/data", "no space left on device"), 3),

@@ -164,7 +164,10 @@ def test_a_property_that_turns_out_wrong_later_is_named_with_its_file(
         raise ConfigError("listeners", "PLAINTEXT://localhost:9092", "cannot be bound")
 
     monkeypatch.setattr(run, "serve", serve)
-    assert refused(config_path).startswith(f"{config_path}: property listeners = ")
+    assert refused(config_path).startswith(f"{config_path}: line 3: property listeners = ")
+    assert refused(config_path, "--override", "listeners=PLAINTEXT://:9092").startswith(
+        "--override: property listeners"
+    )
 
 
 @pytest.mark.parametrize(("level", "is_told"), [("info", True), ("warning", True), ("error", False)])
@@ -201,13 +204,31 @@ def test_overrides_may_come_from_the_environment(
     invoke(config_path)
     (config, _) = served[0]
     assert (config.node_id, config.log_dir) == (3, Path("elsewhere"))
+    invoke(config_path, "--override", "node.id=4")
+    (_, (config, _)) = served
+    assert (config.node_id, config.log_dir) == (4, Path("elsewhere"))  # both count, the option last
 
 
 @pytest.mark.parametrize("text", ["node.id", "=1"])
 def test_an_override_is_a_key_and_a_value(text: str, config_path: Path) -> None:
-    assert refused(config_path, "--override", text) == f"--override {text}: give a property and its value: key=value"
+    assert refused(config_path, "--override", text) == f"--override: {text!r}: give a property and its value: key=value"
 
 
 def test_a_wrong_override_is_named_as_such(config_path: Path) -> None:
     assert refused(config_path, "--override", "node.id=x").startswith("--override: property node.id = 'x': ")
     assert refused(config_path, "--override", "node.id=5", "--override", "log.dirs=").startswith("--override: property")
+
+
+@pytest.mark.parametrize("value", ["node.id=x", "node.id"])
+def test_a_wrong_override_of_the_environment_is_named_as_such(
+    value: str, config_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYKRAFT_OVERRIDE", value)
+    assert refused(config_path).startswith("PYKRAFT_OVERRIDE: ")
+
+
+def test_a_warning_about_an_override_names_it(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "property some.key is unknown and has no effect\n"
+    assert invoke(config_path, "--override", "some.key=1").stderr.endswith(f" WARNING --override: {told}")
+    monkeypatch.setenv("PYKRAFT_OVERRIDE", "some.key=1")
+    assert invoke(config_path).stderr.endswith(f" WARNING PYKRAFT_OVERRIDE: {told}")

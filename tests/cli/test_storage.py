@@ -76,9 +76,9 @@ def test_formatting_twice_is_refused_or_ignored(config: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--standalone"], "--standalone starts a dynamic quorum, but controller.quorum.voters names static voters"),
-        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers starts a dynamic quorum"),
-        (["-N"], "--no-initial-controllers starts a dynamic quorum"),
+        (["--standalone"], "names static voters, but --standalone is for a dynamic quorum"),
+        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "names static voters, but --initial-controllers is for"),
+        (["-N"], "names static voters, but --no-initial-controllers is for"),
         (["-s", "-N"], "--standalone and --no-initial-controllers: give one of them"),
         (["--replica-directory-id", "short"], "--replica-directory-id 'short' is not a Kafka UUID"),
         (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "the 100 lowest ids are reserved"),
@@ -100,7 +100,8 @@ def test_a_node_without_any_voters_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, voters=BOOTSTRAP)
     result = run("format", "-c", path, "-t", CLUSTER)
     assert isinstance(result.exception, UsageError)
-    assert "so the quorum is dynamic: give --standalone, --initial-controllers" in str(result.exception)
+    told = f"{path}: property controller.quorum.voters is required for static voters; for a dynamic quorum give --stand"
+    assert str(result.exception).startswith(told)
 
 
 @pytest.mark.parametrize("words", [["--standalone"], ["-I", f"1@localhost:9093:{DIRECTORY_ID}"]])
@@ -108,9 +109,9 @@ def test_no_voter_is_formatted_among_kafkas_controllers(tmp_path: Path, words: l
     path = write(tmp_path, voters=BOOTSTRAP, extra="pykraft.topic=__cluster_metadata")
     result = run("format", "-c", path, "-t", CLUSTER, *words)
     assert isinstance(result.exception, UsageError)
-    assert "makes this node a voter, and with pykraft.topic=__cluster_metadata it only observes" in str(
-        result.exception
-    )
+    told = f"{path}: line 7: property pykraft.topic = '__cluster_metadata': lets this node only observe Kafka's contr"
+    assert str(result.exception).startswith(told)
+    assert str(result.exception).endswith(" makes it a voter: give --no-initial-controllers")
     assert run("format", "-c", path, "-t", CLUSTER, "-N").exit_code == 0
     assert head_in(tmp_path, partition="__cluster_metadata-0").kraft_version == 1
 

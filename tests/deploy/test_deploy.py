@@ -18,7 +18,7 @@ import click
 import pytest
 import yaml
 
-from pykraft.cli.config_file import read_config
+from pykraft.cli.config_file import checked_config, override, read_properties
 from pykraft.cli.errors import EXIT_CODES, EXIT_DIRECTORY, EXIT_USAGE
 from pykraft.cli.main import pykraft
 from pykraft.config import NodeConfig
@@ -109,13 +109,19 @@ def check_node(config: NodeConfig, own_name: str) -> None:
     assert endpoint.host == own_name
 
 
+def config_with(path: Path, overrides: list[str]) -> NodeConfig:
+    properties = read_properties(path)
+    override(properties, overrides, "--override")
+    return checked_config(properties)
+
+
 def voters(config: NodeConfig) -> list[str]:
     """``id@host:port`` of each voter."""
     return [f"{voter.key.id}@{voter.listeners.entries[0][1]}" for voter in config.voters.voters]
 
 
 def test_the_image_runs_a_quorum_of_one_as_a_user_without_rights(caplog: pytest.LogCaptureFixture) -> None:
-    config = read_config(PROPERTIES)
+    config = checked_config(read_properties(PROPERTIES))
     check_node(config, "localhost")
     image = final_stage()
     assert all(int(number) > 0 for number in image["USER"].split(":"))
@@ -145,7 +151,7 @@ def test_compose_runs_three_voters_that_agree(caplog: pytest.LogCaptureFixture) 
     content = compose()
     seen = []
     for name, service in content["services"].items():
-        config = read_config(PROPERTIES, service["environment"]["PYKRAFT_OVERRIDE"].split())
+        config = config_with(PROPERTIES, service["environment"]["PYKRAFT_OVERRIDE"].split())
         check_node(config, name)
         [volume] = service["volumes"]
         assert volume == f"{name}:{config.log_dir}"
@@ -169,7 +175,7 @@ def test_kubernetes_runs_three_voters_that_agree(tmp_path: Path, caplog: pytest.
             word.replace("$(POD_INDEX)", str(index)).replace("$(POD_NAME)", f"{name}-{index}")
             for word in container()["args"]
         ]
-        config = read_config(path, [word for word in arguments if "=" in word])
+        config = config_with(path, [word for word in arguments if "=" in word])
         check_node(config, f"{name}-{index}.{objects['Service']['metadata']['name']}")
         assert len(config.voters.ids) == spec["replicas"]
         assert exposed_ports(config) == {port["containerPort"] for port in container()["ports"]}

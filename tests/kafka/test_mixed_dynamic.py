@@ -20,7 +20,7 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.config_file import read_config
+from pykraft.cli.config_file import checked_config, read_properties
 from pykraft.cli.main import pykraft
 from pykraft.client import Node
 from pykraft.client.leadership import LeaderAndEpoch
@@ -141,7 +141,7 @@ async def snapshot_of(node: Node[bytes], application: Application) -> OffsetAndE
 
 
 async def story(quorum: Quorum) -> None:
-    config = replace(read_config(quorum.configs[1]), cluster_id=TEST_CLUSTER_ID)
+    config = replace(checked_config(read_properties(quorum.configs[1])), cluster_id=TEST_CLUSTER_ID)
     java, application = quorum.java, Application()
     node = Node(config, own_thread=True)
     node.register(application)

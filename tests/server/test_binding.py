@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import pytest
 
+from pykraft.errors import AddressInUseError
 from pykraft.local.ports import HOST, free_ports
-from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, port_of, serve, why_not_bound
+from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, not_bound, port_of, serve
 from pykraft.types import Endpoint
 from tests.server.station import turns
 
@@ -146,4 +147,6 @@ UNBOUND = {
 
 @pytest.mark.parametrize(("error", "told"), UNBOUND.values(), ids=UNBOUND)
 def test_an_address_that_cannot_be_bound_is_told_with_what_to_do(error: OSError, told: str) -> None:
-    assert why_not_bound(error) == told
+    refused = not_bound("listeners", "A://:1", error)
+    assert (refused.key, refused.value, refused.allowed) == ("listeners", "A://:1", told)
+    assert isinstance(refused, AddressInUseError) is (error.errno == errno.EADDRINUSE)

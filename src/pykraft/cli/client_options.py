@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykraft.cli.config_file import read_text
+from pykraft.cli.config_file import read_properties
 from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.errors import ConfigError, UsageError
-from pykraft.properties_format import parse_properties
+from pykraft.properties_format import Properties, with_origins
 from pykraft.types import Endpoint
 
 TIMEOUT_S: Final = 15.0
@@ -54,16 +54,13 @@ def client_options(
     if (controllers is None) == (servers is None):
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
-    properties = {} if command_config is None else parse_properties(read_text(command_config, "--command-config"))
-    for key, value in properties.items():
-        if _PROTECTION.fullmatch(key) and value.strip():
-            raise ConfigError(key, value, "TLS and SASL are not supported yet")
-    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
-    if protocol != "PLAINTEXT":
-        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported yet")
+    properties = Properties() if command_config is None else read_properties(command_config, "--command-config")
+    with with_origins(properties):
+        _refuse_protection(properties)
+        from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
+        request_timeout_ms = _milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS)
     if timeout_s is not None and not 0 < timeout_s <= TIMEOUT_S_MAX:
         raise UsageError(f"--timeout {timeout_s:g}: give more than 0 and at most {TIMEOUT_S_MAX:g} seconds")
-    from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
     option, text = (
         ("--bootstrap-controller", controllers) if controllers is not None else ("--bootstrap-server", servers)
     )
@@ -74,8 +71,18 @@ def client_options(
         is_controllers=controllers is not None,
         client_id=properties.get("client.id", "").strip() or client_id,
         timeout_ms=timeout_ms,
-        request_timeout_ms=min(timeout_ms, _milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS)),
+        request_timeout_ms=min(timeout_ms, request_timeout_ms),
     )
+
+
+def _refuse_protection(properties: Mapping[str, str]) -> None:
+    """Reject properties that ask for TLS or SASL. Errors: ConfigError."""
+    for key, value in properties.items():
+        if _PROTECTION.fullmatch(key) and value.strip():
+            raise ConfigError(key, value, "TLS and SASL are not supported yet")
+    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
+    if protocol != "PLAINTEXT":
+        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported yet")
 
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:

@@ -1,6 +1,7 @@
 """Finds and reads a node's properties file for a command, and logs its warnings.
 
-Every error names the file. `pykraft.properties` knows the properties.
+Every error and warning says where the value comes from: file and line, or the option. `pykraft.properties` knows the
+properties.
 """
 
 from __future__ import annotations
@@ -8,15 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pykraft.config import NodeConfig
-from pykraft.errors import ConfigError, UsageError
+from pykraft.errors import UsageError
 from pykraft.properties import node_config
-from pykraft.properties_format import parse_properties
+from pykraft.properties_format import Properties, parse_properties
 
 CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
 NEIGHBORS_TOLD_MAX: Final = 3
@@ -32,24 +32,28 @@ def find_config(path: Path, clone: Path | None) -> Path:
     return path
 
 
-def read_config(path: Path, overrides: Sequence[str] = ()) -> NodeConfig:
-    """The configuration in a file; warnings about it go to the log.
+def read_properties(path: Path, option: str = "--config") -> Properties:
+    """The properties in a file that this option names. Errors: UsageError, ConfigError."""
+    return parse_properties(read_text(path, option), str(path))
 
-    Each of ``overrides`` is a text ``key=value`` that counts instead of the line in the file.
 
-    Errors: UsageError with the file, and the property if one is wrong.
+def override(properties: Properties, overrides: Sequence[str], source: str) -> None:
+    """Set properties from texts ``key=value`` of ``source``: an option, or a variable of the environment.
+
+    Errors: UsageError.
     """
-    with naming(path, overrides):
-        properties = parse_properties(read_text(path))
-        for text in overrides:
-            key, separator, value = text.partition("=")
-            if not separator or not key.strip():
-                raise UsageError(f"--override {text}: give a property and its value: key=value")
-            properties[key.strip()] = value.strip()
-            properties.lines.pop(key.strip(), None)
-        parsed = node_config(properties)
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise UsageError(f"{source}: {text!r}: give a property and its value: key=value")
+        properties.give(key.strip(), value.strip(), source)
+
+
+def checked_config(properties: Properties) -> NodeConfig:
+    """The configuration that the properties describe; warnings about it go to the log. Errors: ConfigError."""
+    parsed = node_config(properties)
     for warning in parsed.warnings:
-        logger.warning("%s: %s", path, warning)
+        logger.warning("%s", warning)
     return parsed.config
 
 
@@ -65,16 +69,6 @@ def tell_of_neighbors(config: NodeConfig) -> None:
         more = f" and {len(others) - NEIGHBORS_TOLD_MAX} more" if len(others) > NEIGHBORS_TOLD_MAX else ""
         told = ", ".join(others[:NEIGHBORS_TOLD_MAX])
         logger.warning("%s also holds %s%s: this node reads and writes only %s", config.log_dir, told, more, own)
-
-
-@contextmanager
-def naming(path: Path, overrides: Sequence[str] = ()) -> Iterator[None]:
-    """Within this block, an error about a property names its file, or the option. Errors: UsageError."""
-    try:
-        yield
-    except ConfigError as error:
-        is_overridden = error.key in (text.partition("=")[0].strip() for text in overrides)
-        raise UsageError(f"{'--override' if is_overridden else path}: {error}") from error
 
 
 def read_text(path: Path, option: str = "--config") -> str:

@@ -16,7 +16,14 @@ from typing import NoReturn
 import click
 
 from pykraft.cli.interrupt import EXIT_SIGNAL, interruptible
-from pykraft.errors import CorruptionError, ForeignDirectoryError, PykraftError, StorageError, UsageError
+from pykraft.errors import (
+    AddressInUseError,
+    CorruptionError,
+    ForeignDirectoryError,
+    PykraftError,
+    StorageError,
+    UsageError,
+)
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -43,6 +50,8 @@ def exit_code(error: Exception) -> int:
             return EXIT_DIRECTORY
         case StorageError():
             return EXIT_STORAGE
+        case AddressInUseError():
+            return EXIT_FAILED  # the configuration may be right, and the same start succeed later
         case UsageError():
             return EXIT_USAGE
         case _:

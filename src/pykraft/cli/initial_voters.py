@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.config import NodeConfig
-from pykraft.errors import UsageError
+from pykraft.errors import ConfigError, UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.fs import Fs
 from pykraft.snapshot.bootstrap import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
@@ -31,6 +31,7 @@ from pykraft.types import (
     uuid_parse,
 )
 
+_VOTERS = "controller.quorum.voters"
 FORM = "id@host:port:directory-id"
 _CONTROLLER = re.compile(r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})")
 _ID_MAX = 2**31 - 1
@@ -63,7 +64,7 @@ def initial_voters(
     directory_id: Uuid | None,
     random_uuid: Callable[[], Uuid],
 ) -> Initial:
-    """What the options mean for this node. Errors: UsageError."""
+    """What the options mean for this node. Errors: UsageError, ConfigError."""
     given = {
         "--standalone": standalone,
         "--initial-controllers": controllers is not None,
@@ -74,18 +75,19 @@ def initial_voters(
         raise UsageError(f"{' and '.join(named)}: give one of them")
     if len(config.voters):
         if named:
-            raise UsageError(f"{named[0]} starts a dynamic quorum, but controller.quorum.voters names static voters")
+            static = ",".join(f"{voter.key.id}@{voter.listeners.entries[0][1]}" for voter in config.voters.voters)
+            raise ConfigError(_VOTERS, static, f"names static voters, but {named[0]} is for a dynamic quorum")
         return Initial(kraft_version=0, kind="metadata", voters=None, directory_id=directory_id)
     if not named:
-        raise UsageError(
-            "controller.quorum.voters is not given, so the quorum is dynamic: give --standalone, --initial-controllers "
-            "with the same list on each node, or --no-initial-controllers for a node that joins later"
+        raise ConfigError(
+            _VOTERS,
+            "",
+            "is required for static voters; for a dynamic quorum give --standalone, --initial-controllers with the "
+            "same list on each node, or --no-initial-controllers for a node that joins later",
         )
     if not config.may_vote and not joins:
-        raise UsageError(
-            f"{named[0]} makes this node a voter, and with pykraft.topic={config.topic_name} it only observes Kafka's "
-            "controllers: give --no-initial-controllers"
-        )
+        allowed = f"lets this node only observe Kafka's controllers, but {named[0]} makes it a voter: give "
+        raise ConfigError("pykraft.topic", config.topic_name, f"{allowed}--no-initial-controllers")
     if joins:
         return Initial(kraft_version=1, kind="dynamic metadata", voters=None, directory_id=directory_id)
     if controllers is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +21,18 @@ import click
 
 from pykraft import __version__
 from pykraft.cli.choice import OneOf
-from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
+from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.log.format import meta_in
 from pykraft.log.os_fs import OsFs
+from pykraft.properties_format import with_origins
 
 if TYPE_CHECKING:  # imported when the node runs, so that --help is quick
     from pykraft.server.workload import Load
 
+OVERRIDE_VARIABLE: Final = "PYKRAFT_OVERRIDE"
 LEVELS = ("debug", "info", "warning", "error")
 
 KAFKAS_DEFAULTS: Final = {"throughput": 5_000}
@@ -60,8 +63,7 @@ class JsonFormatter(logging.Formatter):
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    envvar="PYKRAFT_OVERRIDE",
-    help="Property that counts instead of the file's; may be repeated. Or PYKRAFT_OVERRIDE, separated by spaces.",
+    help="Property that overrides the file's; may be repeated. PYKRAFT_OVERRIDE holds several, with spaces between.",
 )
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option(
@@ -123,11 +125,14 @@ def server(  # noqa: PLR0913 - one argument for each option
     load = None if no_workload else _load(throughput, record_size)
     _set_up_logging(log_level, log_format)
     path = find_config(given, clone)
-    config = _with_options(read_config(path, overrides), replica_directory_id, cluster_id)
+    properties = read_properties(path)
+    override(properties, os.environ.get(OVERRIDE_VARIABLE, "").split(), OVERRIDE_VARIABLE)
+    override(properties, overrides, "--override")
+    config = _with_options(checked_config(properties), replica_directory_id, cluster_id)
     tell_of_neighbors(config)
     if not config.may_vote:
         logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
-    with naming(path, overrides):
+    with with_origins(properties):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 
 

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from pykraft.cli.config_file import naming, read_text
+from pykraft.cli.config_file import read_properties
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.initial_voters import initial_voters
 from pykraft.cli.json_option import json_option
-from pykraft.errors import UsageError
+from pykraft.errors import ConfigError, UsageError
+from pykraft.known_properties import NODE_ID
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.properties import node_config
-from pykraft.properties_format import parse_properties
+from pykraft.properties_format import origin_of, with_origins
 from pykraft.types import NodeId, Uuid, uuid_text
 
 _CONFIG: Final = click.option(
@@ -70,9 +72,9 @@ def format_command(
 ) -> None:
     """Write meta.properties into each of the node's log directories, and the first voters of a dynamic quorum."""
     parse_cluster_id(cluster_id)
-    properties = _read(path)
-    with naming(path):
-        config = node_config(properties).config
+    properties = read_properties(path)
+    config = node_config(properties).config
+    with with_origins(properties):
         initial = initial_voters(
             config,
             standalone=standalone,
@@ -112,7 +114,7 @@ def format_command(
 @json_option
 def info_command(*, path: Path, as_json: bool) -> None:
     """Show the node's log directories and their meta.properties; exits with 1 if there are problems."""
-    properties = _read(path)
+    properties = read_properties(path)
     directories = sorted(_log_directories(properties))
     if not directories:
         raise UsageError(f"{path}: log.dirs is required: the directory that keeps the log")
@@ -154,11 +156,6 @@ def _random_uuid() -> Uuid:
             return made
 
 
-def _read(path: Path) -> dict[str, str]:
-    with naming(path):
-        return parse_properties(read_text(path))
-
-
 def _log_directories(properties: Mapping[str, str]) -> list[Path]:
     """All of ``log.dirs`` (or ``log.dir``) and ``metadata.log.dir``, each once."""
     texts = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
@@ -167,8 +164,12 @@ def _log_directories(properties: Mapping[str, str]) -> list[Path]:
 
 
 def _node_id(properties: Mapping[str, str]) -> NodeId | None:
-    text = properties.get("node.id", properties.get("broker.id", ""))
-    return NodeId(int(text)) if text.isascii() and text.isdigit() and len(text) < 11 else None
+    """The id in the file, if there is one. Errors: ConfigError."""
+    key = "node.id" if "node.id" in properties else "broker.id"
+    text = properties.get(key, "").strip()
+    if text and not (re.fullmatch("[0-9]{1,10}", text) and int(text) <= NODE_ID.most):
+        raise ConfigError(key, text, NODE_ID.allowed, origin=origin_of(properties, key))
+    return NodeId(int(text)) if text else None
 
 
 def _fields(meta: MetaProperties | None) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pykraft.client.thread import NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, UsageError
 from pykraft.host.host import Host
-from pykraft.server.binding import listening_sockets, port_of, why_not_bound
+from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.types import VoterSet
 
 R = TypeVar("R")
@@ -75,7 +75,7 @@ class Life:
                 self._sockets[name] = listening_sockets(endpoint)
             except OSError as error:
                 self._unbind()
-                raise ConfigError("listeners", f"{name}://{endpoint}", why_not_bound(error)) from error
+                raise not_bound("listeners", f"{name}://{endpoint}", error) from error
         self.config = with_ports(self.config, {name: port_of(sockets) for name, sockets in self._sockets.items()})
 
     async def begin(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from pykraft.errors import AddressInUseError, ConfigError
 from pykraft.server.names import in_words
 from pykraft.types import Endpoint
 
@@ -75,12 +76,13 @@ async def serve(
     return server
 
 
-def why_not_bound(error: OSError) -> str:
-    """Why an address cannot be bound, and what to do."""
+def not_bound(key: str, value: str, error: OSError) -> ConfigError:
+    """The error for an address of this property that cannot be bound: why, and what to do."""
+    kind = AddressInUseError if error.errno == errno.EADDRINUSE else ConfigError
     remedy = _REMEDIES.get(error.errno or 0, "")
     if isinstance(error, socket.gaierror):
         remedy = "; correct the host name, or leave it empty for every interface"
-    return f"cannot be bound: {in_words(error).lower()}{remedy}"
+    return kind(key, value, f"cannot be bound: {in_words(error).lower()}{remedy}")
 
 
 def port_of(listening: Sequence[socket.socket]) -> int:

@@ -23,14 +23,13 @@ from time import thread_time
 from typing import Final, TypeVar
 
 from pykraft.config import NodeConfig
-from pykraft.errors import ConfigError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.ports import ABOUT_CONNECTIONS, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
-from pykraft.server.binding import listening_sockets, port_of, why_not_bound
+from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
@@ -237,7 +236,7 @@ class Driver:
             try:
                 await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
             except OSError as error:
-                raise ConfigError("listeners", f"{name}://{endpoint}", why_not_bound(error)) from error
+                raise not_bound("listeners", f"{name}://{endpoint}", error) from error
         if self._config.prometheus_listener is not None:
             await self._listen_to_prometheus(self._config.prometheus_listener)
 
@@ -246,7 +245,7 @@ class Driver:
         try:
             sockets = listening_sockets(endpoint)
         except OSError as error:
-            raise ConfigError("pykraft.prometheus.listener", str(endpoint), why_not_bound(error)) from error
+            raise not_bound("pykraft.prometheus.listener", str(endpoint), error) from error
         told = Endpoint(endpoint.host or "localhost", port_of(sockets))
         await self._prometheus.listen(sockets)
         self.report(f"metrics are at http://{told}/metrics")

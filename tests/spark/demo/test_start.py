@@ -39,7 +39,7 @@ def test_ports_that_are_always_taken_end_the_demo(
     told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda _: [taken])
-    with pytest.raises(LocalQuorumError, match=r"node 1 ended on its own with status 2: .* cannot be bound"):
+    with pytest.raises(LocalQuorumError, match=r"node 1 ended on its own with status 1: .* cannot be bound"):
         start_cluster(children, tmp_path, ALONE, told)
     assert len(told.stages) == START_TRIES_MAX - 1
     assert PORT_IS_TAKEN in children.log_ends()

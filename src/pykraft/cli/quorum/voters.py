@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from pykraft.cli.client_options import ClientOptions
-from pykraft.cli.config_file import naming, read_text
+from pykraft.cli.config_file import read_properties
 from pykraft.cli.identity import parse_directory_id
 from pykraft.cli.json_option import json_option
 from pykraft.cli.quorum.options import admin_of, joined, with_options
@@ -27,7 +27,6 @@ from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.properties import node_config
-from pykraft.properties_format import parse_properties
 from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
@@ -93,8 +92,7 @@ def remove_controller(
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
     """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
-    with naming(path):
-        config = node_config(parse_properties(read_text(path, "--command-config"))).config
+    config = node_config(read_properties(path, "--command-config")).config
     file = config.log_dir / FILE_NAME
     fs = OsFs()
     if not fs.exists(file):
