@@ -110,4 +110,4 @@ def test_each_shell_has_a_script_that_asks_pykraft(shell: str) -> None:
 def test_another_shell_is_refused_with_those_that_are() -> None:
     result = CliRunner().invoke(pykraft, ["completion", "tcsh"])
     assert result.exit_code == 2
-    assert "'tcsh' is not one of bash, zsh, fish" in result.output
+    assert "tcsh: give one of bash, zsh, fish" in result.output

@@ -206,7 +206,7 @@ def test_a_damaged_batch_is_shown_and_the_next_one_too(tmp_path: Path) -> None:
     assert lines[3].startswith(f"problem at position 0: expected CRC {crc:08x} of {len(BATCH)} bytes, found CRC ")
     assert lines[4].endswith("isvalid: true")
     assert lines[5] == f"problem at position {len(BATCH)}: expected offset 2, found offset 0"
-    assert result.stderr == f"pykraft dump: {path}: 2 problems found\n"
+    assert result.stderr == f"pykraft: {path}: 2 problems found\n"
 
 
 def test_a_cut_tail_is_told_with_position_expected_and_found(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_cut_tail_is_told_with_position_expected_and_found(tmp_path: Path) -> 
         f"problem at position {size}: expected a batch of {size} bytes, found {size - 10} bytes",
         f"Found {size - 10} invalid bytes at the end of 00000000000000000000.log",
     ]
-    assert result.stderr == f"pykraft dump: {path}: 1 problem found\n"
+    assert result.stderr == f"pykraft: {path}: 1 problem found\n"
     *_, problem, tail = map(json.loads, run("--json", path).stdout.splitlines())
     assert problem == {
         "file": str(path),
@@ -231,22 +231,21 @@ def test_a_cut_tail_is_told_with_position_expected_and_found(tmp_path: Path) -> 
     assert tail == {"file": str(path), "type": "tail", "position": size, "invalidBytes": size - 10}
 
 
-def test_files_that_cannot_be_dumped_are_told_and_the_others_still_shown(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_refused_before_anything_is_printed(tmp_path: Path) -> None:
     missing = tmp_path / "00000000000000000000.log"
-    directory = tmp_path / "00000000000000000001.log"
-    directory.mkdir()
+    for wrong, told in ((missing, "No such file or directory"), (tmp_path, "Is a directory; name the files in it")):
+        result = run(LOG, wrong)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.splitlines()[-1] == f"Error: {wrong}: {told}"
+
+
+def test_files_of_an_unknown_kind_are_told_and_the_others_still_printed(tmp_path: Path) -> None:
     unknown = tmp_path / "notes.txt"
     unknown.write_text("hello")
-    result = run(missing, directory, unknown, tmp_path / "nope", tmp_path, LOG)
-    assert result.exit_code == 1
-    missing_line, directory_line, unknown_line, nope_line, folder_line = result.stderr.splitlines()
-    assert nope_line == f"pykraft dump: {tmp_path / 'nope'}: cannot open: No such file or directory"
-    assert folder_line == f"pykraft dump: {tmp_path}: is a directory; name the files in it"
-    assert missing_line == f"pykraft dump: {missing}: cannot open: No such file or directory"
-    assert directory_line == f"pykraft dump: {directory}: is a directory; name the files in it"
-    assert unknown_line.startswith(f"pykraft dump: {unknown}: dump does not know this kind of file; it knows .log,")
+    result = run(unknown, LOG)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"pykraft: {unknown}: dump does not know this kind of file; it knows .log,")
     assert result.stdout.splitlines()[-1].endswith("isvalid: true")
-    assert run("--json", missing).exit_code == 1
 
 
 @pytest.mark.parametrize("options", [["--json"], []])

@@ -86,7 +86,7 @@ def test_a_command_may_choose_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wrong_arguments_are_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lambda: None, monkeypatch, "--number", "x") == 2
-    assert "'x' is not a valid integer" in capsys.readouterr().err
+    assert "invalid value for --number: x is not a valid integer" in capsys.readouterr().err
     assert run(lambda: None, monkeypatch, "--unheard-of") == 2
 
 

@@ -41,16 +41,8 @@ def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
 def test_an_unknown_command_is_refused_by_name() -> None:
     result = CliRunner().invoke(pykraft, ["sever"])
     assert result.exit_code == 2
-    assert "No such command 'sever'; did you mean server?" in result.output
+    assert "no such command 'sever'; did you mean pykraft server?" in result.output
     assert "did you mean" not in CliRunner().invoke(pykraft, ["xyzzy"]).output
-
-
-def test_a_misspelled_option_gets_a_suggestion_but_never_a_hidden_one() -> None:
-    output = CliRunner().invoke(pykraft, ["server", "--confg", "x"]).output
-    assert "No such option '--confg'. Did you mean '--config'?" in output
-    output = CliRunner().invoke(pykraft, ["server", "--clne", "x"]).output
-    assert "No such option '--clne'." in output
-    assert "Did you mean" not in output
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p", "--conf", "a=b"], "--conf a=b: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p"], "p: no segment files; give partition directories"),
-        (["run", "--path", "p"], "Missing option '--tables'"),
-        (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
+        (["run", "--path", "p"], "--tables is missing; see pykraft pipeline run --help"),
+        (["run", "--tables", "t", "--path", "p", "--format", "csv"], "--format csv: give one of delta, parquet"),
         (["status", "--tables", "t"], "no pipeline has written there"),
         (["report", "--tables", "t"], "no pipeline has written there"),
-        (["report", "--tables", "t", "--journal", "j"], "--journal': File 'j' does not exist"),
+        (["report", "--tables", "t", "--journal", "j"], "--journal j: No such file or directory"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(

@@ -126,7 +126,7 @@ def test_the_file_may_be_an_argument_as_in_2020(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "missing configuration file: give --config FILE"),
+        ([], "the configuration file is missing: give --config FILE"),
         (["--config", "a", "b"], "two configuration files, a and b: give one"),
     ],
 )

@@ -42,11 +42,11 @@ def config_path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "missing configuration file: give --config FILE"),
+        ([], "the configuration file is missing: give --config FILE"),
         (["--config"], "requires an argument"),
-        (["--confg", "x"], "No such option '--confg'"),
+        (["--confg", "x"], "no such option --confg; did you mean --config?"),
         (["a", "b"], "unexpected extra argument"),
-        (["--config", "a", "--throughput", "many"], "'many' is not a valid integer"),
+        (["--config", "a", "--throughput", "many"], "--throughput many: give a whole number"),
     ],
 )
 def test_a_wrong_command_line_prints_the_usage(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

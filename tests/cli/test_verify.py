@@ -46,7 +46,7 @@ def test_damage_is_named_with_what_to_do(node: Path) -> None:
         "  what to do: this node is the only voter, so no other one has what is lost here. Do not empty"
     )
     assert note.startswith(f"note: {node / 'quorum-state.tmp'}: is left over")
-    assert result.stderr == f"pykraft verify: {node}: 1 place damaged\n"
+    assert result.stderr == f"pykraft: {node}: 1 place damaged\n"
 
 
 def test_json_is_one_document(node: Path) -> None:

@@ -18,8 +18,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pykraft.cli.choice import OneOf, several_of
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.choice import OneOf, several_of
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.plural import counted
 from pykraft.suggest import did_you_mean
@@ -42,10 +43,12 @@ def _kind_names() -> list[str]:
 
 
 @click.command()
-@click.option("--minutes", default=5.0, show_default=True, help="Minutes to inject faults for.")
-@click.option("--seed", type=click.IntRange(0), help="Seed that decides the faults and their order; random by default.")
-@click.option("--episodes", type=click.IntRange(1), help="Stop after this many episodes, even if time is left.")
-@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
+@click.option("--minutes", type=DECIMAL, default=5.0, show_default=True, help="Minutes to inject faults for.")
+@click.option(
+    "--seed", type=NumberType(int, 0), help="Seed that decides the faults and their order; random by default."
+)
+@click.option("--episodes", type=NumberType(int, 1), help="Stop after this many episodes, even if time is left.")
+@click.option("--nodes", type=WHOLE, default=3, show_default=True, help="Number of voters.")
 @click.option(
     "--quorum", type=OneOf(["static", "dynamic"]), help="Static or dynamic voters; by default the seed decides."
 )
@@ -61,8 +64,8 @@ def _kind_names() -> list[str]:
     shell_complete=several_of(_kind_names),
     help="Inject all kinds of faults except these.",
 )
-@click.option("--throughput", default=500, show_default=True, help="Records written per second.")
-@click.option("--record-size", default=100, show_default=True, help="Size of each record, in bytes.")
+@click.option("--throughput", type=WHOLE, default=500, show_default=True, help="Records written per second.")
+@click.option("--record-size", type=WHOLE, default=100, show_default=True, help="Size of each record, in bytes.")
 @click.option(
     "--java",
     "with_java",

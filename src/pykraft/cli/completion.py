@@ -11,7 +11,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from pykraft.cli.choice import OneOf
+from pykraft.cli.parsing.choice import OneOf
 
 VARIABLE: Final = "_PYKRAFT_COMPLETE"
 """The script sets this variable to ask for candidates; `click.Command.main` answers."""

@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import DECIMAL, WHOLE
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -34,13 +35,13 @@ PASSING_INTERVAL_S = 2.0
 
 
 @click.command()
-@click.option("--seconds", default=20.0, show_default=True, help="Seconds of load.")
+@click.option("--seconds", type=DECIMAL, default=20.0, show_default=True, help="Seconds of load.")
 @click.option(
     "--kill-leader", is_flag=True, help="Kill the leader with kill -9 in the second half of the load, then restart it."
 )
-@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
-@click.option("--throughput", default=5_000, show_default=True, help="Records written per second.")
-@click.option("--record-size", default=256, show_default=True, help="Size of each record, in bytes.")
+@click.option("--nodes", type=WHOLE, default=3, show_default=True, help="Number of voters.")
+@click.option("--throughput", type=WHOLE, default=5_000, show_default=True, help="Records written per second.")
+@click.option("--record-size", type=WHOLE, default=256, show_default=True, help="Size of each record, in bytes.")
 @click.option(
     "--report",
     "report_path",

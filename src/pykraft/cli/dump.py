@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.errors import EXIT_DONE, EXIT_FAILED, exit_code
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import printable
-from pykraft.errors import StorageError
+from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.dump_batches import Fact
 from pykraft.log.os_fs import OsFs
@@ -38,7 +40,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 @click.command(short_help="Print log, index, snapshot and metadata files.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=ExistingPath(remedy="; name the files in it"), metavar="FILE...")
 @json_lines_option("for each batch or entry")
 @click.option("--deep-iteration", is_flag=True, help="Also print the records of each batch.")
 @click.option(
@@ -57,35 +59,28 @@ def dump(
 
     It reads .log, .index, .timeindex, .checkpoint and .snapshot files, leader-epoch-checkpoint, quorum-state,
     quorum-state.check, partition.metadata, meta.properties and recovery-point. For invalid bytes it prints the
-    position, what it expected and what it found. Exits with 1 if there are any, or if a file cannot be read.
+    position, what it expected and what it found, and exits with 1.
     """
     with_records = deep_iteration or print_data_log or skip_record_metadata
     view = _Text(with_data=print_data_log, with_metadata=not skip_record_metadata)
-    problems = 0
+    status = EXIT_DONE
     for path in files:
         if not as_json:
             click.echo(f"Dumping {click.format_filename(path)}")
         found = 0
         try:
-            for fact in _facts(path, with_records=with_records):
+            for fact in dump_file(OsFs(), path, with_records=with_records):
                 found += fact.kind == "problem"
                 for line in _json_lines(path, fact, with_data=print_data_log) if as_json else view.lines(path, fact):
                     click.echo(line)
-        except StorageError as error:
-            problems += 1
-            click.echo(f"pykraft dump: {error}", err=True)
+        except (StorageError, UsageError) as error:  # the other files are printed all the same
+            status = max(status, exit_code(error))
+            click.echo(f"pykraft: {error}", err=True)
         if found:
-            problems += found
-            click.echo(f"pykraft dump: {path}: {counted(found, 'problem')} found", err=True)
-    if problems:
-        raise SystemExit(1)
-
-
-def _facts(path: Path, *, with_records: bool) -> Iterator[Fact]:
-    """The facts of one file. Errors: StorageError."""
-    if path.is_dir():
-        raise StorageError(path, "is a directory", repair="name the files in it")
-    yield from dump_file(OsFs(), path, with_records=with_records)
+            status = max(status, EXIT_FAILED)
+            click.echo(f"pykraft: {path}: {counted(found, 'problem')} found", err=True)
+    if status:
+        raise SystemExit(status)
 
 
 class _Text:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import NoReturn
 
 import click
 
 from pykraft.cli.interrupt import EXIT_SIGNAL, interruptible
+from pykraft.cli.parsing.usage_error import usage_line
 from pykraft.errors import (
     AddressInUseError,
     CorruptionError,
@@ -33,7 +33,7 @@ EXIT_DIRECTORY = 4
 EXIT_CODES: Mapping[int, str] = {
     EXIT_DONE: "done",
     EXIT_FAILED: "failed, and the message says why; or the reader of the output is gone",
-    EXIT_USAGE: "wrong arguments or configuration",
+    EXIT_USAGE: "wrong arguments or configuration; nothing was done",
     EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable",
     EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
     EXIT_SIGNAL + signal.SIGHUP: "SIGHUP ended it: the terminal was closed",
@@ -41,6 +41,9 @@ EXIT_CODES: Mapping[int, str] = {
     EXIT_SIGNAL + signal.SIGTERM: "SIGTERM ended it",
 }
 """What each code means; docs/cli.md has the same table."""
+
+_ONLY_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""A group without a command, which shows its help; older versions of click show it themselves."""
 
 
 def exit_code(error: Exception) -> int:
@@ -65,19 +68,6 @@ def told(error: Exception) -> str:
     return str(error)
 
 
-@contextmanager
-def without_hidden_options() -> Iterator[None]:
-    """Within this block, the error about an unknown option suggests no hidden one. Errors: click.NoSuchOption."""
-    try:
-        yield
-    except click.NoSuchOption as error:
-        if error.possibilities and error.ctx is not None:
-            options = [each for each in error.ctx.command.get_params(error.ctx) if getattr(each, "hidden", False)]
-            hidden = {name for option in options for name in option.opts}
-            error.possibilities[:] = [name for name in error.possibilities if name not in hidden]
-        raise
-
-
 def run_with_exit_codes(command: click.Command) -> None:
     """Run a command and leave the process. Errors: CommandInterrupted if a signal ended the command."""
     interruptible(lambda: _run(command))
@@ -89,8 +79,11 @@ def _run(command: click.Command) -> NoReturn:
     except click.exceptions.Abort:
         sys.exit(EXIT_FAILED)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        if isinstance(error, _ONLY_HELP):
+            error.show()
+        else:
+            click.echo(f"pykraft: {usage_line(error)}", err=True)
+        sys.exit(EXIT_USAGE)
     except (PykraftError, OSError) as error:
         click.echo(f"pykraft: {told(error)}", err=True)
         sys.exit(exit_code(error))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.group import Group
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
 from pykraft.errors import UsageError
 from pykraft.plural import counted
 
@@ -38,21 +40,21 @@ _folder_option = click.option(
 )
 
 
-@click.group(short_help="Run a quorum on this machine: up, status, down.")
+@click.group(cls=Group, short_help="Run a quorum on this machine: up, status, down.")
 def local() -> None:
     """Run a quorum on this machine. Its files are in one folder, and its nodes run until `down` stops them."""
 
 
 @local.command()
-@click.option("--nodes", type=int, help="Voters of a new quorum.  [default: 3]")
+@click.option("--nodes", type=WHOLE, help="Voters of a new quorum.  [default: 3]")
 @click.option(
     "--port",
     "first_port",
-    type=click.IntRange(1, PORT_MAX),
+    type=NumberType(int, 1, PORT_MAX),
     help="Port of node 1 of a new quorum; the others take the next ones.  [default: free ports]",
 )
 @_folder_option
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for a leader.")
+@click.option("--timeout", type=DECIMAL, default=30.0, show_default=True, help="Seconds to wait for a leader.")
 @json_option
 def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float, as_json: bool) -> None:
     """Start the quorum in the folder, or a new one, and wait for its leader.

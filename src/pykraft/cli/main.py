@@ -13,8 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pykraft import __version__
-from pykraft.cli.errors import run_with_exit_codes, without_hidden_options
-from pykraft.suggest import did_you_mean
+from pykraft.cli.errors import run_with_exit_codes
+from pykraft.cli.parsing.group import Group
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Command: its module, and its short help, so that the list of commands imports none of them."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports a command only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -52,20 +52,6 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See `click.Group`; click suggests only commands that are already imported."""
-        name = args[0]
-        if name not in COMMANDS and name[:1].isalnum() and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """See `click.Group`; the commands below it do not suggest hidden options either."""
-        with without_hidden_options():
-            return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """See `click.Group`; completing names imports no command."""

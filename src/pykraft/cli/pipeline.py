@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from pykraft.cli.choice import OneOf, any_of
 from pykraft.cli.json_option import json_lines_option, json_option
+from pykraft.cli.parsing.choice import OneOf, any_of
+from pykraft.cli.parsing.group import Group
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -35,7 +37,7 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 COMMAND = "the pipeline"
 
 
-@click.group(short_help="Write a quorum's log into tables with Spark.")
+@click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")
 def pipeline() -> None:
     """Write a quorum's log into tables: bronze (batches) and silver (records), each row exactly once."""
 
@@ -67,10 +69,10 @@ def pipeline() -> None:
     shell_complete=any_of(lambda: ("earliest", "latest")),
     help="Where to start: earliest, latest or an offset.",
 )
-@click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Limit of records per micro-batch.")
+@click.option("--max-records-per-trigger", type=NumberType(int, 1), help="Limit of records per micro-batch.")
 @click.option(
     "--max-bytes-per-trigger",
-    type=click.IntRange(min=1),
+    type=NumberType(int, 1),
     help="Limit of bytes per micro-batch; 128 MiB if neither limit is given.",
 )
 @click.option(
@@ -131,7 +133,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 
 
 @pipeline.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=NewFile())
 def package(*, file: Path) -> None:
     """Write this package as a zip FILE for spark-submit --py-files."""
     from pykraft.spark.session.package import write_package
@@ -159,7 +161,7 @@ def status(*, root: Path, as_json: bool) -> None:
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option(
     "--journal",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=ExistingPath(),
     help="Journal of acknowledgements; its rows are kept in a table.",
 )
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")

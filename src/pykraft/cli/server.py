@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykraft import __version__
-from pykraft.cli.choice import OneOf
 from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
+from pykraft.cli.parsing.choice import OneOf
+from pykraft.cli.parsing.value import WHOLE
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.log.format import meta_in
@@ -68,13 +69,13 @@ class JsonFormatter(logging.Formatter):
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option(
     "--throughput",
-    type=int,
+    type=WHOLE,
     help="Write generated records while leading, so many per second; -1 for no limit."
     "  [default: write nothing; 5000 under the names of Kafka's scripts]",
 )
-@click.option("--record-size", type=int, help="Size of each generated record, in bytes.  [default: 256]")
+@click.option("--record-size", type=WHOLE, help="Size of each generated record, in bytes.  [default: 256]")
 @click.option("--cluster-id", help="Cluster id; by default the one in meta.properties, or that of Kafka's test server.")
-@click.option("--ack-fd", type=int, help="Write a JSON line for each acknowledgement to this file descriptor.")
+@click.option("--ack-fd", type=WHOLE, help="Write a JSON line for each acknowledgement to this file descriptor.")
 @click.option("--no-workload", is_flag=True, help="Write nothing, whatever --throughput says.")
 @click.option(
     "--loop",
@@ -121,7 +122,7 @@ def server(  # noqa: PLR0913 - one argument for each option
         raise click.UsageError(f"two configuration files, {config_path} and {file}: give one")
     given = config_path or file
     if given is None:
-        raise click.UsageError("missing configuration file: give --config FILE")
+        raise click.UsageError("the configuration file is missing: give --config FILE")
     load = None if no_workload else _load(throughput, record_size)
     _set_up_logging(log_level, log_format)
     path = find_config(given, clone)

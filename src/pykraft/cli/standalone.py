@@ -31,18 +31,17 @@ def _run(name: str, words: Sequence[str]) -> int:
 
     import click
 
-    from pykraft.cli.errors import without_hidden_options
+    from pykraft.cli.parsing.usage_error import usage_line
     from pykraft.cli.server import KAFKAS_DEFAULTS, server
     from pykraft.errors import PykraftError
 
     try:
-        with without_hidden_options():
-            result = server.main(list(words), prog_name=name, standalone_mode=False, default_map=KAFKAS_DEFAULTS)
+        result = server.main(list(words), prog_name=name, standalone_mode=False, default_map=KAFKAS_DEFAULTS)
     except click.exceptions.Abort:
         return EXIT_FAILED
     except click.ClickException as error:
         click.echo(server.get_help(click.Context(server, info_name=name)), err=True)
-        click.echo(f"\n{name}: {error.format_message()}", err=True)
+        click.echo(f"\n{name}: {usage_line(error)}", err=True)
         return EXIT_FAILED
     except (PykraftError, OSError) as error:
         click.echo(f"{name}: {error}", err=True)

@@ -21,6 +21,7 @@ from pykraft.cli.config_file import read_properties
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.initial_voters import initial_voters
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.group import Group
 from pykraft.errors import ConfigError, UsageError
 from pykraft.known_properties import NODE_ID
 from pykraft.log.directory import is_reserved
@@ -36,7 +37,7 @@ _CONFIG: Final = click.option(
 )
 
 
-@click.group(short_help="Format a node's log directories, or show them.")
+@click.group(cls=Group, short_help="Format a node's log directories, or show them.")
 def storage() -> None:
     """Prepare a node's log directories, as kafka-storage does."""
 

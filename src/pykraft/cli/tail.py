@@ -23,9 +23,10 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from pykraft.cli.choice import any_of
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.parsing.choice import any_of
+from pykraft.cli.parsing.value import DECIMAL, NumberType
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.leader_fetch import Patience
@@ -74,7 +75,7 @@ class _EnoughError(Exception):
     help="Where to start: earliest, latest or an offset.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new records as they commit; Ctrl-C ends it.")
-@click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--max-records", type=NumberType(int, 1), help="Stop after this many records.")
 @click.option("--print-control", is_flag=True, help="Also print control records.")
 @click.option(
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
@@ -83,7 +84,7 @@ class _EnoughError(Exception):
 @click.option(
     "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
 )
-@click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
+@click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
 def tail(  # noqa: PLR0913 - one argument for each option
     *,
     bootstrap_controller: str,

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import click
 
-from pykraft.cli.choice import OneOf
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.choice import OneOf
+from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
@@ -29,7 +30,7 @@ PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 
 
 @click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("directory", type=ExistingPath(is_folder=True))
 @json_option
 @click.option(
     "--progress",
@@ -54,7 +55,7 @@ def verify(directory: Path, *, as_json: bool, progress: str) -> None:
         for line in _lines(report):
             click.echo(line)
     if count := report.findings.damage_count:
-        click.echo(f"pykraft verify: {_text(directory)}: {counted(count, 'place')} damaged", err=True)
+        click.echo(f"pykraft: {_text(directory)}: {counted(count, 'place')} damaged", err=True)
         raise SystemExit(EXIT_DIRECTORY)
 
 

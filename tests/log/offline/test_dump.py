@@ -12,7 +12,7 @@ import pytest
 from crc32c import crc32c
 
 from pykraft.core.quarantine import Quarantine
-from pykraft.errors import StorageError
+from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import INDEX_CHUNK_ENTRIES, dump_file
 from pykraft.log.offline.dump_batches import Fact
 from pykraft.log.os_fs import OsFs
@@ -243,7 +243,7 @@ def test_partition_metadata_and_meta_properties(tmp_path: Path) -> None:
     "name", ["notes.txt", "1.log", f"{BASE}.txnindex", "99999999999999999999.log", "0-0.checkpoint", ".log"]
 )
 def test_other_names_are_refused_with_those_that_are_known(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError, match=r"dump does not know this kind of file; it knows \.log, .*recovery-point"):
+    with pytest.raises(UsageError, match=r"dump does not know this kind of file; it knows \.log, .*recovery-point"):
         dumped(tmp_path / name, b"")
 
 

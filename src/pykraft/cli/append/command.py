@@ -25,10 +25,11 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.append.lines import Line, Lines
-from pykraft.cli.choice import OneOf
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted
+from pykraft.cli.parsing.choice import OneOf
+from pykraft.cli.parsing.value import DECIMAL
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.client.remote.leader_fetch import Patience
@@ -71,7 +72,7 @@ class AppendOptions:
 @click.option(
     "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
 )
-@click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
+@click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
 def append(
     *,
     file: Path | None,

@@ -10,9 +10,10 @@ import click
 from pykraft.cli.bench.join import bench_join
 from pykraft.cli.bench.raft import bench_raft
 from pykraft.cli.bench.transfer import bench_transfer
+from pykraft.cli.parsing.group import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """Run benchmarks on local quorums. A machine's speed varies over time, so only compare runs that took turns."""
 

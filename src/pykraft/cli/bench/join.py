@@ -13,6 +13,7 @@ import click
 
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import DECIMAL, WHOLE
 from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -20,10 +21,16 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("join")
-@click.option("--snapshot-mib", default=1_024, show_default=True, help="Size of the snapshot, in MiB.")
+@click.option("--snapshot-mib", type=WHOLE, default=1_024, show_default=True, help="Size of the snapshot, in MiB.")
 @throughput_option
 @record_size_option
-@click.option("--seconds", default=15.0, show_default=True, help="Seconds to measure commits before the node joins.")
+@click.option(
+    "--seconds",
+    type=DECIMAL,
+    default=15.0,
+    show_default=True,
+    help="Seconds to measure commits before the node joins.",
+)
 @folder_option
 @json_option
 def bench_join(

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pykraft.cli.choice import OneOf
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.choice import OneOf
+from pykraft.cli.parsing.value import DECIMAL, WHOLE
 from pykraft.errors import UsageError
 from pykraft.text_table import terminal_width
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("raft")
-@click.option("--nodes", default=3, show_default=True, help="Number of voters.")
+@click.option("--nodes", type=WHOLE, default=3, show_default=True, help="Number of voters.")
 @click.option(
     "--record-size", "sizes", default="100,256,1024", show_default=True, help="Record sizes to measure, in bytes."
 )
@@ -36,11 +37,24 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     show_default=True,
     help="Records per second, or max for the highest rate that each sustains.",
 )
-@click.option("--seconds", default=10.0, show_default=True, help="Measured seconds of each run.")
-@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before the measurement starts.")
-@click.option("--runs", default=3, show_default=True, help="Number of runs of each; pykraft and Kafka take turns.")
+@click.option("--seconds", type=DECIMAL, default=10.0, show_default=True, help="Measured seconds of each run.")
+@click.option(
+    "--warm-up",
+    type=DECIMAL,
+    default=8.0,
+    show_default=True,
+    help="Seconds of load before the measurement starts.",
+)
+@click.option(
+    "--runs",
+    type=WHOLE,
+    default=3,
+    show_default=True,
+    help="Number of runs of each; pykraft and Kafka take turns.",
+)
 @click.option(
     "--linger-ms",
+    type=WHOLE,
     default=25,
     show_default=True,
     help="How long the leader waits for more records before it writes, in ms.",

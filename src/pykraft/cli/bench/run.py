@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from pykraft.cli.parsing.value import WHOLE
 from pykraft.errors import LocalQuorumError
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -22,9 +23,11 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 T = TypeVar("T")
 NAME_WIDTH: Final = 19
 
-throughput_option = click.option("--throughput", default=2_000, show_default=True, help="Records written per second.")
+throughput_option = click.option(
+    "--throughput", type=WHOLE, default=2_000, show_default=True, help="Records written per second."
+)
 record_size_option = click.option(
-    "--record-size", default=100, show_default=True, help="Size of each record, in bytes."
+    "--record-size", type=WHOLE, default=100, show_default=True, help="Size of each record, in bytes."
 )
 folder_option = click.option(
     "--dir",

@@ -15,6 +15,7 @@ import click
 
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import WHOLE
 from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -22,8 +23,8 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
 
 
 @click.command("transfer")
-@click.option("--nodes", default=5, show_default=True, help="Number of voters.")
-@click.option("--runs", default=15, show_default=True, help="Number of transfers.")
+@click.option("--nodes", type=WHOLE, default=5, show_default=True, help="Number of voters.")
+@click.option("--runs", type=WHOLE, default=15, show_default=True, help="Number of transfers.")
 @throughput_option
 @record_size_option
 @folder_option

@@ -17,6 +17,8 @@ import click
 
 from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.group import Group
+from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.quorum.leadership import transfer
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.upgrade import upgrade
@@ -30,7 +32,7 @@ WATCH_S_MIN: Final = 0.1
 WATCH_S_MAX: Final = 3_600.0
 
 
-@click.group(short_help="Describe and change a live quorum, like kafka-metadata-quorum.")
+@click.group(cls=Group, short_help="Describe and change a live quorum, like kafka-metadata-quorum.")
 @with_options
 @click.pass_context
 def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - passed on as click has them
@@ -55,7 +57,7 @@ quorum.add_command(upgrade)
     metavar="[SECONDS]",
     is_flag=False,
     flag_value=WATCH_S,
-    type=click.FloatRange(WATCH_S_MIN, WATCH_S_MAX),
+    type=NumberType(float, WATCH_S_MIN, WATCH_S_MAX),
     help=f"Look again every SECONDS, {WATCH_S:g} by default, until Ctrl-C.",
 )
 @json_option

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import DECIMAL, NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.errors import UsageError
@@ -26,12 +27,16 @@ CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
 @click.command()
 @with_options
 @click.option(
-    "--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="Node id of the voter that should lead."
+    "--to",
+    "target_id",
+    required=True,
+    type=NumberType(int, 0, 2**31 - 1),
+    help="Node id of the voter that should lead.",
 )
 @click.option(
     "--catch-up",
     "catch_up_s",
-    type=float,
+    type=DECIMAL,
     default=TRANSFER_TIMEOUT_MS / 1_000,
     show_default=True,
     help="Seconds that the leader accepts no records while the voter catches up.",

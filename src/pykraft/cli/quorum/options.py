@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.parsing.value import DECIMAL
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting
@@ -24,7 +25,7 @@ _OPTIONS: Final = (
     click.option(
         "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
     ),
-    click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
+    click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
 )
 
 

@@ -21,6 +21,7 @@ from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.config_file import read_properties
 from pykraft.cli.identity import parse_directory_id
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.client.remote.admin import Admin
 from pykraft.errors import UsageError
@@ -59,7 +60,7 @@ def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, *
 @click.command("remove-controller")
 @with_options
 @click.option(
-    "--controller-id", "-i", required=True, type=click.IntRange(0, 2**31 - 1), help="The node.id of the voter."
+    "--controller-id", "-i", required=True, type=NumberType(int, 0, 2**31 - 1), help="The node.id of the voter."
 )
 @click.option(
     "--controller-directory-id", "-d", required=True, help="The directory id of the voter, as describe shows it."

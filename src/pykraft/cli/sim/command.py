@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import click
 
+from pykraft.cli.parsing.group import Group
 from pykraft.cli.sim.mutants import mutants
 from pykraft.cli.sim.replay import replay
 from pykraft.cli.sim.report import report
 from pykraft.cli.sim.run import run
 
 
-@click.group()
+@click.group(cls=Group)
 def sim() -> None:
     """Run the simulator: the production node on a virtual disk, network and clock."""
 

@@ -48,7 +48,6 @@ def shrink_and_draw(failure: Failure, scenario: Scenario, page: Path, *, say: Ca
     """Write the page of the shrunk run, and its scenario beside it."""
     best = shrink(failure, scenario, say=say)
     path = page.with_suffix(".toml")
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(scenario_text(best.scenario))
     words = ("--scenario", str(path))
     draw(failure.seed, best.scenario, page, words)
@@ -64,7 +63,6 @@ def draw(
     reason = result.reason if isinstance(result, Failure) else None
     title = f"pykraft sim, seed {seed}"
     text = render(recorder, title=title, replay=replay_command(seed, words), reason=reason)
-    page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text)
     return result
 

@@ -18,8 +18,9 @@ from typing import Any
 import click
 
 import pykraft
-from pykraft.cli.choice import any_of
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.parsing.choice import any_of
+from pykraft.cli.parsing.value import WHOLE
 from pykraft.cli.sim.options import parse_seeds
 from pykraft.errors import UsageError
 from pykraft.suggest import did_you_mean
@@ -46,7 +47,13 @@ MODULE = "tests.sim.mutants.search"
     is_flag=True,
     help="Record what --seeds finds for these bugs, and for each oracle that must notice one of them alone.",
 )
-@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes for a search.")
+@click.option(
+    "--workers",
+    type=WHOLE,
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Number of processes for a search.",
+)
 @json_lines_option("per bug")
 def mutants(
     names: tuple[str, ...],

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from pykraft.cli.choice import several_of
+from pykraft.cli.parsing.choice import several_of
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Row

@@ -12,8 +12,9 @@ from pathlib import Path
 import click
 
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import NewFile
 from pykraft.cli.sim.failure import draw, shrink_and_draw, tell_failure
-from pykraft.cli.sim.options import Choice, parse_seed, require_folder, scenario_options, told_row
+from pykraft.cli.sim.options import Choice, parse_seed, scenario_options, told_row
 from pykraft.plural import counted
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.sim.run.simulation import Failure, simulate
@@ -25,7 +26,7 @@ from pykraft.sim.run.simulation import Failure, simulate
 @click.option(
     "--html",
     "page",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Write an HTML page for stepping through the run.",
 )
 @click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails the same way.")
@@ -38,7 +39,6 @@ def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool
     --shrink also writes the scenario of the smaller run, next to the page or as seed-S.toml.
     """
     seed = parse_seed(seed_text)
-    require_folder(None if page is None else page.parent)
     tell = None if quiet or is_shrunk or as_json else click.echo
     say = partial(click.echo, err=as_json)
     if page is not None and not is_shrunk:

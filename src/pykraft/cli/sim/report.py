@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.sim.run.campaign import merge
 from pykraft.sim.run.totals import Totals
@@ -20,7 +21,7 @@ FAILURES_SHOWN = 20
 
 
 @click.command(short_help="Add up the files of `sim run --out`.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=ExistingPath())
 @coverage_option
 @json_option
 def report(files: tuple[Path, ...], *, with_coverage: bool, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from typing import TypeVar
 import click
 
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.parsing.value import WHOLE, NewFile
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import ORACLES, Choice, require_folder, scenario_options, seed_options, told_row
 from pykraft.cli.sim.table import coverage_option, summary_lines
@@ -38,14 +39,18 @@ T = TypeVar("T")
 @seed_options
 @scenario_options
 @click.option(
-    "--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes; --trace uses one."
+    "--workers",
+    type=WHOLE,
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Number of processes; --trace uses one.",
 )
 @click.option("--spark", metavar="MASTER", help="Run the seeds on this Spark master: local[2], spark://host:port, …")
 @click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error.")
 @json_lines_option("per seed")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Append a row for each seed to this file, and skip the seeds that it already holds.",
 )
 @click.option(

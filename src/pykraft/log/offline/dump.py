@@ -28,7 +28,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pykraft.log.offline.dump_batches import Fact, batch_facts, problem, try_header
@@ -59,7 +59,7 @@ _PRODUCER_SIZE_BYTES: Final = 46
 def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
     """The facts of one file, in file order; damage is a fact, too.
 
-    Errors: StorageError when the file cannot be read, or its name is not in the table above.
+    Errors: StorageError when the file cannot be read; UsageError when its name is not in the table above.
     """
     fixed_name = _ENDINGS.sub("", path.name)
     facts = _FIXED_NAMES.get(fixed_name)
@@ -86,11 +86,8 @@ def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
         yield from _producer_snapshot(fs.read(path))
     else:
         fs.open(path).close()  # a file that is missing or unreadable is reported as such
-        raise StorageError(
-            path,
-            "dump does not know this kind of file",
-            repair="it knows .log, .index, .timeindex, .checkpoint, .snapshot, " + ", ".join(sorted(_FIXED_NAMES)),
-        )
+        known = ", ".join((".log, .index, .timeindex, .checkpoint, .snapshot", *sorted(_FIXED_NAMES)))
+        raise UsageError(f"{path}: dump does not know this kind of file; it knows {known}")
 
 
 def _snapshot_heading(name: re.Match[str] | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
+from pykraft.cli.parsing.value import WrongValueError
 from pykraft.suggest import did_you_mean
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -19,10 +20,12 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Compl
 class OneOf(click.Choice):  # type: ignore[type-arg] # generic only in newer versions of click
     """One of these words."""
 
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401 - as click has it
-        """See `click.Choice`."""
-        del ctx
-        return f"{value!r} is not one of {', '.join(self.choices)}{did_you_mean(str(value), self.choices)}"
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
+        """See `click.Choice`. Errors: WrongValueError."""
+        if value not in self.choices:
+            rule = f"give one of {', '.join(self.choices)}{did_you_mean(str(value), self.choices)}"
+            raise WrongValueError(value, rule, param, ctx)
+        return value
 
 
 def several_of(names: Callable[[], Iterable[str]]) -> Complete:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from pykraft.cli.choice import OneOf, any_of, several_of
+from pykraft.cli.parsing.choice import OneOf, any_of, several_of
 
 NAMES = ("kill", "kill-all", "pause")
 
@@ -31,7 +31,7 @@ def test_one_name_is_completed() -> None:
 
 
 def test_a_word_that_is_not_similar_gets_the_list_alone() -> None:
-    with pytest.raises(click.BadParameter, match=r"^'x' is not one of kill, kill-all, pause$"):
+    with pytest.raises(click.BadParameter, match=r"^x: give one of kill, kill-all, pause$"):
         OneOf(NAMES).convert("x", None, None)
     with pytest.raises(click.BadParameter, match=r"; did you mean pause\?$"):
         OneOf(NAMES).convert("pase", None, None)

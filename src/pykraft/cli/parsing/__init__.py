@@ -1,0 +1,1 @@
+"""How the words of a command line are read: groups, values, paths, and what is said about wrong ones."""

@@ -1,0 +1,117 @@
+"""Values of options and arguments: numbers within bounds, files and folders that must exist, and files to write.
+
+Invariant: a wrong value is refused with the option, the value and what to give instead, before the command does
+anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+
+class WrongValueError(click.BadParameter):
+    """A value of an option or argument that is refused, and the reason or what to give instead."""
+
+    def __init__(self, value: object, problem: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
+        super().__init__(f"{value}: {problem}", ctx, param)
+
+    def format_message(self) -> str:
+        """See `click.ClickException`; an argument needs no name, since its value is what was typed."""
+        option = self.param if isinstance(self.param, click.Option) else None
+        return self.message if option is None else f"{max(option.opts, key=len)} {self.message}"
+
+
+class NumberType(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """A number within bounds, both inclusive."""
+
+    name = "number"
+
+    def __init__(self, kind: type[int | float] = int, least: float | None = None, most: float | None = None) -> None:
+        self._kind = kind
+        self._least = least
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:  # noqa: ANN401 - as click has it
+        """See `click.ParamType`. Errors: WrongValueError."""
+        try:
+            number = self._kind(value)
+        except ValueError:
+            self._refuse(value, param, ctx)
+        # Written so that NaN, which compares as false, is refused too.
+        is_enough = self._least is None or number >= self._least
+        is_small = self._most is None or number <= self._most
+        if not (is_enough and is_small):
+            self._refuse(value, param, ctx)
+        return number
+
+    def _refuse(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        allowed = "a whole number" if self._kind is int else "a number"
+        if self._most is not None:
+            allowed += f" from {_plain(self._least)} to {_plain(self._most)}"
+        elif self._least is not None:
+            allowed += f" of at least {_plain(self._least)}"
+        raise WrongValueError(value, f"give {allowed}", param, ctx)
+
+
+WHOLE: Final = NumberType()
+DECIMAL: Final = NumberType(float)
+
+
+class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """A file, or a folder, that exists and may be read."""
+
+    name = "path"
+
+    def __init__(self, *, is_folder: bool = False, remedy: str = "") -> None:
+        """``remedy`` follows the message about a folder in place of a file."""
+        self._is_folder = is_folder
+        self._remedy = remedy
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
+        """See `click.ParamType`. Errors: WrongValueError."""
+        path = Path(value)
+        try:
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:
+            raise WrongValueError(value, error.strerror or str(error), param, ctx) from error
+        if is_folder != self._is_folder:
+            problem = "Not a directory" if self._is_folder else f"Is a directory{self._remedy}"
+            raise WrongValueError(value, problem, param, ctx)
+        if not os.access(path, os.R_OK):
+            raise WrongValueError(value, "Permission denied", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """See `click.ParamType`; the shell completes the names."""
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir" if self._is_folder else "file")]
+
+
+class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """A file to write; it may exist, and its folder must: a misspelled folder is never made."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
+        """See `click.ParamType`. Errors: WrongValueError."""
+        path = Path(value)
+        if path.is_dir():
+            raise WrongValueError(value, "Is a directory; give a file", param, ctx)
+        if not path.parent.is_dir():
+            raise WrongValueError(value, f"there is no folder {path.parent}; make it first", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """See `click.ParamType`; the shell completes the names."""
+        del ctx, param
+        return [CompletionItem(incomplete, type="file")]
+
+
+def _plain(bound: float | None) -> str:
+    return str(bound).removesuffix(".0")

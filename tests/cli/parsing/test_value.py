@@ -1,0 +1,86 @@
+"""Wrong values of options and arguments are refused with the option, the value and what to give."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, WrongValueError
+
+OPTION = click.Option(["-o", "--option"])
+ARGUMENT = click.Argument(["file"])
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "told"),
+    [
+        (NumberType(), "x", "--option x: give a whole number"),
+        (NumberType(), "1.5", "--option 1.5: give a whole number"),
+        (NumberType(float), "x", "--option x: give a number"),
+        (NumberType(int, 1), "0", "--option 0: give a whole number of at least 1"),
+        (NumberType(int, 1, 3), "4", "--option 4: give a whole number from 1 to 3"),
+        (NumberType(int, 1, 3), "many", "--option many: give a whole number from 1 to 3"),
+        (NumberType(float, 0.1, 3600.0), "1e9", "--option 1e9: give a number from 0.1 to 3600"),
+        (NumberType(float, 0.1, 3600.0), "nan", "--option nan: give a number from 0.1 to 3600"),
+    ],
+)
+def test_a_number_is_within_its_bounds(number: NumberType, text: str, told: str) -> None:
+    with pytest.raises(WrongValueError) as caught:
+        number.convert(text, OPTION, None)
+    assert caught.value.format_message() == told
+
+
+def test_numbers_on_the_bounds_are_taken() -> None:
+    assert [NumberType(int, 1, 3).convert(text, None, None) for text in ("1", "3")] == [1, 3]
+    assert NumberType(float, 0.5).convert("0.5", None, None) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [
+        (ExistingPath(), "absent", "No such file or directory"),
+        (ExistingPath(), "folder", "Is a directory"),
+        (ExistingPath(remedy="; name a file"), "folder", "Is a directory; name a file"),
+        (ExistingPath(), "file/below", "Not a directory"),
+        (ExistingPath(is_folder=True), "file", "Not a directory"),
+        (ExistingPath(is_folder=True), "absent", "No such file or directory"),
+    ],
+)
+def test_a_path_exists_and_is_of_the_right_kind(tmp_path: Path, kind: ExistingPath, name: str, told: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / name)
+    for param, prefix in ((ARGUMENT, ""), (OPTION, "--option ")):
+        with pytest.raises(WrongValueError) as caught:
+            kind.convert(path, param, None)
+        assert caught.value.format_message() == f"{prefix}{path}: {told}"
+
+
+def test_a_path_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ExistingPath(is_folder=True).convert(str(tmp_path), None, None) == tmp_path
+    monkeypatch.setattr(os, "access", lambda *_: False)  # whoever runs the tests may be allowed everything
+    with pytest.raises(WrongValueError, match="Permission denied"):
+        ExistingPath(is_folder=True).convert(str(tmp_path), None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("absent/file", "there is no folder {}/absent; make it first"),
+        ("file/below", "there is no folder {}/file; make it first"),
+        ("folder", "Is a directory; give a file"),
+    ],
+)
+def test_a_file_is_written_into_a_folder_that_exists(tmp_path: Path, name: str, told: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / name)
+    with pytest.raises(WrongValueError) as caught:
+        NewFile().convert(path, OPTION, None)
+    assert caught.value.format_message() == f"--option {path}: {told.format(tmp_path)}"
+    assert not (tmp_path / "absent").exists()
+    for taken in ("file", "new"):
+        assert NewFile().convert(str(tmp_path / taken), OPTION, None) == tmp_path / taken

@@ -1,0 +1,94 @@
+"""Every option and argument that names a file or folder, with one that is not there: one rule for all commands.
+
+What a command reads must exist, and a file that it writes needs an existing folder: otherwise the status is 2, the path
+is named, and nothing was done. What a command fills with files of its own it makes itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from pykraft.cli.errors import EXIT_USAGE, run_with_exit_codes
+from pykraft.cli.main import pykraft
+from pykraft.cli.parsing.value import ExistingPath, NewFile
+from tests.cli.command_tree import leaves
+
+BOOTSTRAP = "--bootstrap-controller localhost:9"
+ABSENT = "absent/x"
+
+# Command and option or argument: the rest of the command line.
+REFUSED: dict[str, str] = {
+    "append file": f"{BOOTSTRAP} {ABSENT}",
+    "append command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "bench join folder": f"--dir {ABSENT}",
+    "bench raft folders": f"--dir {ABSENT} --peer none",
+    "bench raft kafka_libs": f"--kafka-libs {ABSENT}",
+    "bench transfer folder": f"--dir {ABSENT}",
+    "chaos kafka_libs": f"--java --kafka-libs {ABSENT}",
+    "chaos folder": f"--dir {ABSENT}",
+    "dump files": ABSENT,
+    "local down path": f"--dir {ABSENT}",
+    "local status path": f"--dir {ABSENT}",
+    "pipeline package file": ABSENT,
+    "pipeline report journal": f"--tables tables --journal {ABSENT}",
+    "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "quorum describe command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "quorum remove-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT} -i 1 -d {'B' * 22}",
+    "quorum transfer command_config": f"{BOOTSTRAP} --command-config {ABSENT} --to 1",
+    "quorum upgrade command_config": f"{BOOTSTRAP} --command-config {ABSENT} --feature kraft.version=1",
+    "server file": ABSENT,
+    "server config_path": f"--config {ABSENT}",
+    "sim replay files": f"--seed 1 --scenario {ABSENT}",
+    "sim replay page": f"--seed 1 --html {ABSENT}",
+    "sim report files": ABSENT,
+    "sim run files": f"--seeds 1 --scenario {ABSENT}",
+    "sim run out": f"--seeds 1 --out {ABSENT}",
+    "storage format path": f"--config {ABSENT} -t c",
+    "storage info path": f"--config {ABSENT}",
+    "tail command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "verify directory": ABSENT,
+}
+MADE: dict[str, str] = {
+    "demo report_path": "the folder of the report",
+    "demo data_path": "the folder of the quorum and the tables",
+    "local up path": "the folder of the quorum",
+    "pipeline run root": "the folder of the tables",
+    "sim run folder": "the folder of the pages",
+}
+"""Folders that the command makes, with their parents, to put its own files into them."""
+ELSEWHERE: dict[str, str] = {
+    "pipeline report root": "needs Spark: tests/cli/test_pipeline.py",
+    "pipeline status root": "needs Spark: tests/cli/test_pipeline.py",
+    "server clone": "hidden: the script in a clone gives it",
+}
+
+
+def test_every_file_and_folder_is_in_the_table() -> None:
+    kinds = (click.Path, ExistingPath, NewFile)
+    found = {
+        f"{name.removeprefix('pykraft ')} {param.name}"
+        for name, command in leaves()
+        for param in command.params
+        if isinstance(param.type, kinds)
+    }
+    assert found == REFUSED.keys() | MADE.keys() | ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_there_is_a_wrong_argument_and_nothing_is_made(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["pykraft", *case.split()[:-1], *REFUSED[case].split()])
+    with pytest.raises(SystemExit) as ended:
+        run_with_exit_codes(pykraft)
+    out, err = capsys.readouterr()
+    assert ended.value.code == EXIT_USAGE, err
+    assert out == ""
+    [line] = err.splitlines()
+    assert line.startswith("pykraft: ")
+    assert "absent" in line
+    assert list(tmp_path.iterdir()) == []
