@@ -14,7 +14,7 @@ from pykraft.client.state_reader import StateReader, read_by, read_in_a_thread
 from pykraft.errors import CorruptionError, DeserializeError, UsageError
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
-from tests.log.page_cache_fs import PageCacheFs
+from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, write
 
 
@@ -43,8 +43,8 @@ class Reading:
 
 
 def opened(*values: bytes, damage_at: int | None = None, node: Reading | None = None) -> StateReader[str]:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     write(fs, values)
     path = checkpoint_path(DIRECTORY, ID)
     reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)

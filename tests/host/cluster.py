@@ -25,8 +25,8 @@ from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_hea
 from pykraft.protocol.batch import scan
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer, Endpoint, Instant, Uuid
+from tests.disks import ScriptedDisk
 from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
-from tests.log.page_cache_fs import PageCacheFs
 
 EPOCH_FIELDS = {
     ApiKey.VOTE: "replica_epoch",
@@ -60,7 +60,7 @@ class Machine(FakePorts):
         self.cluster = cluster
         self.config = node_config
         self.node_id = node_id
-        self.fs = PageCacheFs()
+        self.fs = ScriptedDisk()
         self.host: Host | None = None
         self.listener = FakeListener()
         self.is_disk_stalled = False
@@ -87,7 +87,7 @@ class Machine(FakePorts):
 
     def wipe(self) -> None:
         """The disk is emptied while the program does not run."""
-        self.fs = PageCacheFs()
+        self.fs = ScriptedDisk()
 
     def format(self) -> None:
         """What ``pykraft storage format`` does: the operator vouches for the empty disk."""

@@ -17,8 +17,8 @@ from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
+from tests.disks import ScriptedDisk
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch
-from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import DIRECTORY, id_of, write
 
 
@@ -50,8 +50,8 @@ class SnapshotDesk:
 
     def __init__(self, *, start_offset: int = 0, is_formatted: bool = False) -> None:
         self.ports = FakePorts()
-        self.fs = fs = PageCacheFs()
-        fs.mkdir(DIRECTORY)
+        self.fs = fs = ScriptedDisk()
+        fs.prepare(DIRECTORY)
         snapshot_id = id_of(0, 0) if is_formatted else id_of(3, 1)
         write(fs, [b"formatted"] if is_formatted else [b"state"], snapshot_id=snapshot_id)
         files = SnapshotFiles.open(

@@ -14,9 +14,9 @@ from pykraft.core.proof import PROVEN, Proof
 from pykraft.host.host import Host
 from pykraft.log.small_files.proof_file import FILE_NAME, ProofFile
 from pykraft.types import Epoch, NodeId
+from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import FakePorts, config
-from tests.log.page_cache_fs import PageCacheFs
 
 
 def note(machine: Machine) -> Proof | None:
@@ -88,7 +88,7 @@ def test_an_election_that_is_lost_beside_a_log_is_not_made_up() -> None:
 
 @pytest.mark.parametrize("node_id", [NodeId(1), None])
 def test_what_nobody_with_an_id_owns_has_no_note(node_id: NodeId | None) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     settings = replace(config(1), node_id=node_id, directory_id=None)
     Host.open(fs, FakePorts(), settings, rng=Random(1))
     assert ProofFile(fs, settings.log_dir).exists() is (node_id is not None)

@@ -17,9 +17,9 @@ from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, R
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch, Offset
+from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import LISTENER, FakeListener, FakePorts
-from tests.log.page_cache_fs import PageCacheFs
 
 
 def committed(outcomes: list[ProposalOutcome]) -> Committed:
@@ -162,7 +162,7 @@ def test_a_leader_whose_memory_is_empty_serves_an_empty_follower_from_its_files(
     leader = cluster.leader()
     empty, other = cluster.others(leader)
     empty.crash()
-    empty.fs = PageCacheFs()
+    empty.fs = ScriptedDisk()
     for value in values("v", 30):
         leader.propose(value * 50)
     cluster.run_until_committed(31, leader, other)

@@ -20,21 +20,21 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import encode_quorum_state
 from pykraft.protocol.batch import read_header
 from pykraft.types import Election, Epoch, Io, Listeners, NodeId, Offset, Uuid, VoterSet, uuid_parse
+from tests.disks import ScriptedDisk
 from tests.host.fakes import DIRECTORY, at, batch, config
-from tests.log.page_cache_fs import PageCacheFs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "raft" / "disk" / "n1"
 PARTITION = DIRECTORY / "a-topic-0"
 LOG = PARTITION / f"{0:020d}.log"
 
 
-def opened(fs: PageCacheFs, node_config: NodeConfig | None = None) -> Opened:
+def opened(fs: ScriptedDisk, node_config: NodeConfig | None = None) -> Opened:
     return open_node(fs, node_config or config(1), Random(1))
 
 
-def used() -> PageCacheFs:
+def used() -> ScriptedDisk:
     """A disk on which a node has written two batches and a vote, and was closed."""
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     node = opened(fs)
     election = Election(epoch=Epoch(1), leader_id=NodeId(2))
     write = WriteElectionState(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
@@ -45,7 +45,7 @@ def used() -> PageCacheFs:
 
 @pytest.mark.conformance(1)
 def test_a_new_directory_gets_its_identity() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     node = opened(fs)
     meta = fs.read(DIRECTORY / "meta.properties").decode()
     assert "node.id=1" in meta
@@ -57,12 +57,12 @@ def test_a_new_directory_gets_its_identity() -> None:
 
 @pytest.mark.conformance("H66", "H78")
 def test_a_directory_id_that_is_not_configured_is_made_up_once() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     first = opened(fs, replace(config(1), directory_id=None))
     first.close()
     again = open_node(fs, replace(config(1), directory_id=None), Random(2))
     assert again.directory.directory_id == first.directory.directory_id
-    another = open_node(PageCacheFs(), replace(config(2), directory_id=None), Random(2))
+    another = open_node(ScriptedDisk(), replace(config(2), directory_id=None), Random(2))
     assert another.directory.directory_id != first.directory.directory_id
 
 
@@ -187,7 +187,7 @@ def test_a_directory_is_opened_once() -> None:
     ],
 )
 def test_a_configuration_that_no_quorum_can_work_with_is_refused(wrong: dict[str, object], key: str) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     with pytest.raises(ConfigError) as raised:
         opened(fs, replace(config(1), **wrong))  # type: ignore[arg-type]
     assert raised.value.key == key
@@ -196,7 +196,7 @@ def test_a_configuration_that_no_quorum_can_work_with_is_refused(wrong: dict[str
 
 def test_who_has_no_id_needs_no_listener() -> None:
     nowhere = Listeners()
-    node = opened(PageCacheFs(), replace(config(1), node_id=None, listeners=nowhere, advertised_listeners=nowhere))
+    node = opened(ScriptedDisk(), replace(config(1), node_id=None, listeners=nowhere, advertised_listeners=nowhere))
     assert node.node_id is None
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from pykraft.host.removal import FileRemoval, lingering
 from pykraft.types import Io
+from tests.disks import ScriptedDisk
 from tests.host.fakes import FakePorts, at
-from tests.log.page_cache_fs import PageCacheFs
 
 DIRECTORY = Path("/data")
 SEGMENT = f"{0:020d}.log.deleted"
@@ -31,8 +31,8 @@ class Place:
     """A directory with names in it, and its removal after a second."""
 
     def __init__(self, *names: str, delay_ms: int = 1_000) -> None:
-        self.fs = PageCacheFs()
-        self.fs.mkdir(DIRECTORY)
+        self.fs = ScriptedDisk()
+        self.fs.prepare(DIRECTORY)
         self.ports = FakePorts()
         self.add(*names)
         self.removal = FileRemoval(self.ports, self.fs, DIRECTORY, delay_ms=delay_ms)

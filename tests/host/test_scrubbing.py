@@ -11,9 +11,9 @@ from pykraft.host.inbox import Inbox
 from pykraft.host.scrubbing import PIECE_MS, Scrubbing
 from pykraft.log.log import Log
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.host.fakes import FakePorts, at
 from tests.log.logs import DIRECTORY, batch, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 COUNT = 12
 SIZE_BYTES = len(batch(0)[1])
@@ -24,7 +24,7 @@ class Desk:
     """A log of twelve batches in one file, read two batches at a time."""
 
     def __init__(self, *, bytes_per_s: int = SIZE_BYTES * 2 * 1_000 // PIECE_MS, interval_ms: int = 60_000) -> None:
-        self.fs = PageCacheFs()
+        self.fs = ScriptedDisk()
         self.log: Log
         self.log, _ = open_log(self.fs)
         fill(self.log, run_of(0, COUNT))

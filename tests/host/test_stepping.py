@@ -12,9 +12,9 @@ from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import OutcomeUnknown, ProposalOutcome, Rejected
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch
+from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster
 from tests.host.fakes import LISTENER, FakePorts, at, config
-from tests.log.page_cache_fs import PageCacheFs
 
 
 def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
@@ -40,7 +40,7 @@ def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
 
 def test_what_arrives_before_the_start_is_answered_after_it() -> None:
     ports = FakePorts()
-    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
+    host = Host.open(ScriptedDisk(), ports, config(1), rng=Random(1))
     host.on_accepted(ConnectionId(5), LISTENER, at(0))
     topics = [{"topic_name": "a-topic", "partitions": [{"partition_index": 0}]}]
     parts = encode_request(ApiKey.DESCRIBE_QUORUM, 2, 9, None, {"topics": topics})
@@ -70,7 +70,7 @@ def test_after_the_end_nothing_happens_any_more() -> None:
 
 def test_after_each_call_the_next_wake_up_is_what_the_core_asks_for() -> None:
     ports = FakePorts()
-    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
+    host = Host.open(ScriptedDisk(), ports, config(1), rng=Random(1))
     assert ports.wake_ms is None
     host.start(at(1_000))
     first = ports.wake_ms

@@ -13,12 +13,13 @@ import pytest
 
 from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, bytes_of, content, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 
-def damaged_log(fs: PageCacheFs, *, hit: int = 9) -> tuple[Log, Recovery]:
+def damaged_log(fs: ScriptedDisk, *, hit: int = 9) -> tuple[Log, Recovery]:
     """A log of some segments, opened after a byte of the batch at this offset has changed."""
     log, _ = open_log(fs)
     fill(log, run_of(0, 60))
@@ -31,7 +32,7 @@ def damaged_log(fs: PageCacheFs, *, hit: int = 9) -> tuple[Log, Recovery]:
 
 
 def test_damage_is_cut_off_as_a_whole_when_the_log_is_truncated_where_it_is_sound() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, recovery = damaged_log(fs)
     assert [one.start_offset for one in recovery.corrupt] == [9]
     names = fs.listdir(DIRECTORY)
@@ -45,7 +46,7 @@ def test_damage_is_cut_off_as_a_whole_when_the_log_is_truncated_where_it_is_soun
 
 
 def test_damage_can_be_cut_off_together_with_what_is_sound() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = damaged_log(fs)
     log.truncate_to(Offset(4))
     assert content(log) == bytes_of(run_of(0, 4))
@@ -53,7 +54,7 @@ def test_damage_can_be_cut_off_together_with_what_is_sound() -> None:
     assert open_log(fs)[1].corrupt == ()
 
 
-class TwoLanes(PageCacheFs):
+class TwoLanes(ScriptedDisk):
     """The bulk lane removes what lingers as soon as the ordered lane has looked into the directory."""
 
     def listdir(self, path: Path) -> list[str]:
@@ -74,18 +75,18 @@ def test_the_bulk_lane_may_remove_what_lingers_at_the_same_time() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_power_loss_while_damage_is_cut_off_leaves_it_or_what_is_sound(seed: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = damaged_log(fs)
     operations = [seed]
 
     def fails(_operation: str, _path: Path) -> bool:
         operations[0] -= 1
         if operations[0] < 0:
-            raise PowerLossError
+            raise Interrupted(loses_power=True)
         return False
 
     fs.fail = fails
-    with suppress(PowerLossError):
+    with suppress(Interrupted):
         log.truncate_to(Offset(9))
     fs.fail = lambda _operation, _path: False
     fs.power_loss(Random(seed))
@@ -98,7 +99,7 @@ def test_power_loss_while_damage_is_cut_off_leaves_it_or_what_is_sound(seed: int
 
 
 def test_without_its_recovery_point_a_damaged_log_gets_a_new_one_when_it_is_cut() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     damaged_log(fs)[0].close()
     fs.write(DIRECTORY / "recovery-point", b"nonsense")
     log, recovery = open_log(fs)
@@ -114,7 +115,7 @@ def test_without_its_recovery_point_a_damaged_log_gets_a_new_one_when_it_is_cut(
 
 
 def test_without_its_recovery_point_a_sound_log_gets_a_new_one_at_once() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     fill(log, run_of(0, 5))
     log.close()
@@ -125,7 +126,7 @@ def test_without_its_recovery_point_a_sound_log_gets_a_new_one_at_once() -> None
 
 
 def test_a_damaged_log_without_recovery_point_is_closed_as_it_is() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     damaged_log(fs)[0].close()
     fs.write(DIRECTORY / "recovery-point", b"nonsense")
     open_log(fs)[0].close()

@@ -15,7 +15,7 @@ from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, 
 from pykraft.log.directory import LogDirectory
 from pykraft.log.os_fs import OsFs
 from pykraft.types import NodeId, Uuid, uuid_text
-from tests.log.page_cache_fs import PageCacheFs
+from tests.disks import ScriptedDisk
 
 PATH = Path("/data/logs")
 META = PATH / "meta.properties"
@@ -23,7 +23,7 @@ ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
 
 
 def open_directory(
-    fs: PageCacheFs,
+    fs: ScriptedDisk,
     *,
     node_id: int | None = 1,
     cluster_id: str = "cluster",
@@ -42,7 +42,7 @@ def open_directory(
 
 @pytest.mark.conformance(1)
 def test_a_new_directory_gets_a_durable_identity() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     assert open_directory(fs).directory_id == ID_A
     fs.power_loss(Random(1))
     assert open_directory(fs, random_uuid=lambda: ID_B).directory_id == ID_A
@@ -51,7 +51,7 @@ def test_a_new_directory_gets_a_durable_identity() -> None:
 
 @pytest.mark.conformance(1)
 def test_a_configured_directory_id_is_taken_and_then_checked() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     open_directory(fs, directory_id=ID_B).release()
     assert open_directory(fs, directory_id=ID_B).directory_id == ID_B
     fs.kill()
@@ -60,14 +60,14 @@ def test_a_configured_directory_id_is_taken_and_then_checked() -> None:
 
 
 def test_an_old_file_without_directory_id_gets_one() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     fs.write(META, b"version=1\nnode.id=1\ncluster.id=cluster\n")
     assert open_directory(fs, random_uuid=lambda: ID_B).directory_id == ID_B
     assert uuid_text(ID_B).encode() in fs.read(META)
 
 
 def test_another_replicas_directory_is_refused_and_unlocked() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     open_directory(fs).release()
     for expected, other in (
         ("expected node.id=2, found node.id=1", {"node_id": 2}),
@@ -80,7 +80,7 @@ def test_another_replicas_directory_is_refused_and_unlocked() -> None:
 
 
 def test_a_damaged_file_is_refused_and_the_lock_is_let_go() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     fs.write(META, b"garbage")
     for _ in range(2):
         with pytest.raises(CorruptionError, match=r"meta\.properties"):
@@ -90,13 +90,13 @@ def test_a_damaged_file_is_refused_and_the_lock_is_let_go() -> None:
 def test_random_ids_that_kafka_could_not_use_are_drawn_again() -> None:
     drawn: Iterator[Uuid] = iter([Uuid(bytes(15) + b"\x63"), Uuid(b"\xf8" + bytes(15)), ID_B])
     assert uuid_text(Uuid(b"\xf8" + bytes(15))).startswith("-")
-    assert open_directory(PageCacheFs(), random_uuid=lambda: next(drawn)).directory_id == ID_B
+    assert open_directory(ScriptedDisk(), random_uuid=lambda: next(drawn)).directory_id == ID_B
 
 
 @pytest.mark.conformance(1)
 def test_a_reserved_directory_id_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"directory\.id = 'AAAAAAAAAAAAAAAAAAAAAA': the 100 lowest"):
-        open_directory(PageCacheFs(), directory_id=Uuid(bytes(16)))
+        open_directory(ScriptedDisk(), directory_id=Uuid(bytes(16)))
 
 
 def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
 
 
 def test_an_observer_without_an_id_leaves_no_identity_behind() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     first = open_directory(fs, node_id=None)
     assert first.directory_id == ID_A
     assert not fs.exists(META)
@@ -124,7 +124,7 @@ def test_an_observer_without_an_id_leaves_no_identity_behind() -> None:
 
 
 def test_an_observer_without_an_id_does_not_take_a_nodes_directory() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     open_directory(fs).release()
     with pytest.raises(ForeignDirectoryError, match=r"observer without node\.id"):
         open_directory(fs, node_id=None)

@@ -14,7 +14,8 @@ import pytest
 
 from pykraft.errors import StorageError
 from pykraft.log.fs import make_directory, write_atomically
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+from pykraft.sim.machine.disk import Interrupted
+from tests.disks import ScriptedDisk
 
 PATH = Path("/data/file")
 
@@ -22,12 +23,12 @@ PATH = Path("/data/file")
 @pytest.mark.parametrize("last", range(8))
 def test_a_crash_at_every_operation_leaves_one_of_both_contents(last: int) -> None:
     for seed in range(30):
-        fs = PageCacheFs()
+        fs = ScriptedDisk()
         fs.write(PATH, b"old")
         fs.write(PATH.with_name("file.tmp"), b"left over from an earlier crash, and longer")
         fs.last_operation = last
         is_done = False
-        with suppress(PowerLossError):
+        with suppress(Interrupted):
             write_atomically(fs, PATH, b"new content")
             is_done = True
         fs.power_loss(Random(seed))
@@ -35,7 +36,7 @@ def test_a_crash_at_every_operation_leaves_one_of_both_contents(last: int) -> No
 
 
 def test_a_failure_names_the_file_and_leaves_the_old_content() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     fs.write(PATH, b"old")
     fs.fail = lambda operation, _path: operation == "sync"
     with pytest.raises(StorageError, match=r"file\.tmp: cannot sync"):
@@ -43,7 +44,7 @@ def test_a_failure_names_the_file_and_leaves_the_old_content() -> None:
     assert fs.read(PATH) == b"old"
 
 
-class Guarded(PageCacheFs):
+class Guarded(ScriptedDisk):
     """Directories whose parent this user may not open."""
 
     def sync_dir(self, path: Path) -> None:
@@ -54,15 +55,15 @@ class Guarded(PageCacheFs):
 
 def test_what_an_administrator_made_where_this_user_may_not_look_is_taken_as_it_is() -> None:
     fs = Guarded()
-    fs.mkdir(Path("/data"))
+    fs.prepare(Path("/data"))
     with pytest.raises(StorageError, match="Permission denied"):
         make_directory(fs, Path("/data/raft"))
     make_directory(fs, Path("/data"))
 
 
 def test_any_other_error_of_the_parent_counts() -> None:
-    fs = PageCacheFs()
-    fs.mkdir(Path("/data"))
+    fs = ScriptedDisk()
+    fs.prepare(Path("/data"))
     fs.fail = lambda operation, _path: operation == "sync_dir"
     with pytest.raises(StorageError, match="cannot sync_dir"):
         make_directory(fs, Path("/data"))

@@ -14,8 +14,8 @@ from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, SegmentIndex
 from pykraft.log.os_fs import OsFs
 from pykraft.log.scan import scan_file
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import batch
-from tests.log.page_cache_fs import PageCacheFs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 RESTARTS = {
@@ -101,9 +101,9 @@ def test_bytes_from_an_entry_on() -> None:
 
 
 def test_an_index_file_is_preallocated_extended_and_cut() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     path = Path("/data/0.index")
-    fs.mkdir(path.parent)
+    fs.prepare(path.parent)
     file = IndexFile(fs.open(path, create=True), OFFSET_ENTRY, 43)
     file.cut_to(0, preallocate=True)
     assert fs.read(path) == bytes(40)
@@ -121,9 +121,9 @@ def test_an_index_file_is_preallocated_extended_and_cut() -> None:
 
 
 def test_more_entries_than_preallocated_are_kept() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     path = Path("/data/0.index")
-    fs.mkdir(path.parent)
+    fs.prepare(path.parent)
     file = IndexFile(fs.open(path, create=True), OFFSET_ENTRY, 16)
     file.write(b"a" * 40)
     file.cut_to(4, preallocate=True)

@@ -30,9 +30,10 @@ from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))
 LOG_0 = f"{0:020d}.log"
@@ -60,7 +61,7 @@ State = tuple[list[bytes], Election | None]
 class Replica:
     """A lane on a disk, and every (batches, election) that its jobs have passed through since the last answer."""
 
-    def __init__(self, fs: PageCacheFs, passed: list[State] | None = None, *, config: LogSettings = SMALL) -> None:
+    def __init__(self, fs: ScriptedDisk, passed: list[State] | None = None, *, config: LogSettings = SMALL) -> None:
         self.fs = fs
         self.config = config
         self.passed = passed or [([], None)]
@@ -138,16 +139,16 @@ def live(replica: Replica, random: Random, groups: int) -> None:
 @pytest.mark.conformance(104)
 @pytest.mark.parametrize("seed", range(250))
 def test_power_loss_at_a_random_operation_loses_nothing_that_was_answered(seed: int) -> None:
-    fs, random = PageCacheFs(), Random(seed)
+    fs, random = ScriptedDisk(), Random(seed)
     replica = Replica(fs)
     for _ in range(4):
         fs.last_operation = len(fs.operations) + random.randrange(60)
-        with pytest.raises(PowerLossError):
+        with pytest.raises(Interrupted):
             live(replica, random, groups=100)
         fs.power_loss(random)
         if random.random() < 0.5:
             fs.last_operation = len(fs.operations) + random.randrange(12)
-            with suppress(PowerLossError):
+            with suppress(Interrupted):
                 replica.restart()
             fs.power_loss(random)
         replica.restart()
@@ -158,11 +159,11 @@ def test_power_loss_at_a_random_operation_loses_nothing_that_was_answered(seed: 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_kill_loses_nothing_and_what_it_leaves_is_durable_after_recovery(seed: int) -> None:
-    fs, random = PageCacheFs(), Random(seed)
+    fs, random = ScriptedDisk(), Random(seed)
     replica = Replica(fs)
     for _ in range(3):
         fs.last_operation = len(fs.operations) + random.randrange(60)
-        with pytest.raises(PowerLossError):
+        with pytest.raises(Interrupted):
             live(replica, random, groups=100)
         fs.kill()
         replica.restart()
@@ -182,7 +183,7 @@ def pages_of(base_offset: int, count: int, *, fill: int) -> list[Batch]:
 
 
 def started(jobs: list[Job]) -> Replica:
-    replica = Replica(PageCacheFs(), config=PAGES)
+    replica = Replica(ScriptedDisk(), config=PAGES)
     replica.perform(jobs)
     return replica
 
@@ -196,7 +197,7 @@ def test_power_loss_at_every_operation_of_a_truncation_never_mixes_old_and_new_b
         for seed in range(5):
             replica = started(start)
             replica.fs.last_operation = last
-            with suppress(PowerLossError):
+            with suppress(Interrupted):
                 replica.perform(jobs)
             replica.fs.power_loss(Random(seed))
             replica.restart()
@@ -209,11 +210,11 @@ def test_power_loss_at_every_operation_of_a_truncation_never_mixes_old_and_new_b
 def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
     jobs: list[Job] = [write_election(1, 1), append(2, run_of(0, 2))]
     for last in range(70):
-        fs = PageCacheFs()
+        fs = ScriptedDisk()
         fs.last_operation = last
         batches = bytes_of(run_of(0, 2))
         passed: list[State] = [([], None), *((batches[:count], election(1)) for count in range(3))]
-        with suppress(PowerLossError):
+        with suppress(Interrupted):
             Replica(fs, passed).perform(jobs)
             assert last > 40
         fs.power_loss(Random(seed))
@@ -223,7 +224,7 @@ def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
 
 @pytest.mark.conformance("H44")
 def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY), ProofFile(fs, DIRECTORY))
     lane.perform([append(1, run_of(0, 1))])
@@ -234,7 +235,7 @@ def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
 
 
 def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     replica = Replica(fs)
     replica.perform([write_election(1, 1), append(2, run_of(0, 1))])
     fs.operations.clear()
@@ -250,7 +251,7 @@ def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after() 
 
 
 def test_a_truncation_is_durable_before_a_later_append_is_written() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 30, size_bytes=200))])
     replica.lane.settle()
@@ -272,7 +273,7 @@ def test_a_truncation_is_durable_before_a_later_append_is_written() -> None:
 
 
 def test_nothing_to_do_is_nothing_done() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 2))])
     fs.operations.clear()
@@ -282,7 +283,7 @@ def test_nothing_to_do_is_nothing_done() -> None:
 
 
 def test_jobs_out_of_order_are_our_bug() -> None:
-    lane = Replica(PageCacheFs()).lane
+    lane = Replica(ScriptedDisk()).lane
     lane.perform([write_election(2, 1)])
     with pytest.raises(AssertionError, match="in order"):
         lane.perform([write_election(2, 2)])
@@ -291,7 +292,7 @@ def test_jobs_out_of_order_are_our_bug() -> None:
 
 def test_a_failed_sync_is_fatal_and_never_repeated() -> None:
     """The repeated sync would succeed, and the batch would be gone."""
-    fs, random = PageCacheFs(), Random(1)
+    fs, random = ScriptedDisk(), Random(1)
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 3))])
     kept = list(replica.batches)
@@ -313,7 +314,7 @@ def test_a_failed_sync_is_fatal_and_never_repeated() -> None:
 
 @pytest.mark.parametrize("room_bytes", [0, 1, 500, 5000])
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(room_bytes: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 3))])
     fs.capacity_bytes = fs.used_bytes() + room_bytes
@@ -326,7 +327,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(room_bytes: int) -> None
 
 
 def test_a_failed_recovery_point_is_fatal_too() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     replica = Replica(fs)
     replica.perform([append(1, run_of(0, 3))])
     fs.fail = lambda operation, path: operation == "sync" and path.name == "recovery-point"
@@ -338,7 +339,7 @@ def test_a_failed_recovery_point_is_fatal_too() -> None:
 
 def test_the_same_log_reads_equal_on_every_replica() -> None:
     """Groups differ from replica to replica; the bytes of the log do not."""
-    one, other = Replica(PageCacheFs()), Replica(PageCacheFs())
+    one, other = Replica(ScriptedDisk()), Replica(ScriptedDisk())
     batches = run_of(0, 40, size_bytes=150)
     one.perform([append(1, batches)])
     for at in range(0, 40, 4):
@@ -349,7 +350,7 @@ def test_the_same_log_reads_equal_on_every_replica() -> None:
 
 
 def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew_again() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     file = QuarantineFile(fs, DIRECTORY)
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file, ProofFile(fs, DIRECTORY))
@@ -368,7 +369,7 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
 
 
 def test_what_was_appended_before_the_log_begins_anew_or_later_is_durable_first() -> None:
-    replica = Replica(PageCacheFs())
+    replica = Replica(ScriptedDisk())
     lane = replica.lane
     delete, anew = (
         MoveLogStart(io=Io(2), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),

@@ -23,6 +23,7 @@ from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid
+from tests.disks import ScriptedDisk
 from tests.log.logs import (
     DIRECTORY,
     ONE,
@@ -37,7 +38,6 @@ from tests.log.logs import (
     open_log,
     run_of,
 )
-from tests.log.page_cache_fs import PageCacheFs
 
 batch_shapes = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 400), st.integers(0, 2)), max_size=30)
 
@@ -53,7 +53,7 @@ def built(shapes: list[tuple[int, int, int]]) -> list[Batch]:
     return batches
 
 
-def logs_of(fs: PageCacheFs) -> list[str]:
+def logs_of(fs: ScriptedDisk) -> list[str]:
     return [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
 
 
@@ -61,7 +61,7 @@ def logs_of(fs: PageCacheFs) -> list[str]:
 @given(batch_shapes, st.integers(1, 3000))
 def test_what_was_appended_is_read_back(shapes: list[tuple[int, int, int]], size_bytes_max: int) -> None:
     batches = built(shapes)
-    log, _ = open_log(PageCacheFs())
+    log, _ = open_log(ScriptedDisk())
     fill(log, batches)
     assert content(log, size_bytes_max=size_bytes_max) == bytes_of(batches)
     assert log.end_offset == log.flushed_offset == (batches[-1][0].end_offset if batches else 0)
@@ -72,7 +72,7 @@ def test_what_was_appended_is_read_back(shapes: list[tuple[int, int, int]], size
 @pytest.mark.conformance(101)
 @given(batch_shapes)
 def test_grouped_appends_leave_the_files_of_single_ones(shapes: list[tuple[int, int, int]]) -> None:
-    batches, one, other = built(shapes), PageCacheFs(), PageCacheFs()
+    batches, one, other = built(shapes), ScriptedDisk(), ScriptedDisk()
     log, _ = open_log(one)
     fill(log, batches)
     log.close()
@@ -88,7 +88,7 @@ def test_grouped_appends_leave_the_files_of_single_ones(shapes: list[tuple[int, 
 
 @given(batch_shapes)
 def test_a_closed_log_opens_unchanged(shapes: list[tuple[int, int, int]]) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     fill(log, built(shapes))
     epochs = log.epochs
@@ -103,7 +103,7 @@ def test_a_closed_log_opens_unchanged(shapes: list[tuple[int, int, int]]) -> Non
 @pytest.mark.conformance(104)
 @pytest.mark.parametrize("cut", range(26))
 def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     batches = [batch(2 * at, count=2, size_bytes=150, epoch=1 + at // 4, fill=at) for at in range(12)]
     fill(log, batches)
@@ -124,7 +124,7 @@ def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
 
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_before_it_grows_too_large() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     size_bytes = len(batch(0)[1])
     log, _ = open_log(fs, AnySize(segment_size_bytes=3 * size_bytes, index_size_bytes_max=480))
     fill(log, run_of(0, 7))
@@ -133,7 +133,7 @@ def test_a_segment_rolls_before_it_grows_too_large() -> None:
 
 @pytest.mark.conformance(110)
 def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, AnySize(segment_size_bytes=100, index_size_bytes_max=480))
     fill(log, run_of(0, 3, size_bytes=500))
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 1, 2)]
@@ -141,7 +141,7 @@ def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
 
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, LogSettings(segment_ms=1000, index_size_bytes_max=480))
     fill(log, [batch(at, time=time) for at, time in enumerate((500, 1500, 1501, 2501, 2400))])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2)]
@@ -149,7 +149,7 @@ def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
 
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_when_an_index_is_full() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, LogSettings(index_interval_bytes=0, index_size_bytes_max=36))
     fill(log, [batch(at, time=at) for at in range(7)])
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
@@ -159,7 +159,7 @@ def test_a_segment_rolls_when_an_index_is_full() -> None:
 
 @pytest.mark.conformance(110)
 def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     first, second = batch(0), batch(1)
     data = bytearray(second[1])
@@ -171,7 +171,7 @@ def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
 
 
 def test_a_group_is_one_write_for_each_segment_and_one_sync() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     fill(log, run_of(0, 1))
     fs.operations.clear()
@@ -182,7 +182,7 @@ def test_a_group_is_one_write_for_each_segment_and_one_sync() -> None:
 
 
 def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     fill(log, run_of(0, 1))
     fs.operations.clear()
@@ -193,7 +193,7 @@ def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
 
 
 def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     for at in range(3):
         fill(log, run_of(at, 1))
@@ -216,7 +216,7 @@ def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
 
 @pytest.mark.conformance(102)
 def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
-    log, _ = open_log(PageCacheFs())
+    log, _ = open_log(ScriptedDisk())
     assert log.read(Offset(0), 100) == b""
     fill(log, run_of(0, 3))
     assert log.read(Offset(3), 100) == b""
@@ -227,7 +227,7 @@ def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
 
 @pytest.mark.conformance(102, 143)
 def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
-    log, _ = open_log(PageCacheFs(), AnySize(segment_size_bytes=1000, index_size_bytes_max=480))
+    log, _ = open_log(ScriptedDisk(), AnySize(segment_size_bytes=1000, index_size_bytes_max=480))
     batches = run_of(0, 20)
     size_bytes = len(batches[0][1])
     fill(log, batches)
@@ -240,7 +240,7 @@ def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
 @pytest.mark.conformance(116)
 @pytest.mark.parametrize("position", range(0, 200, 7))
 def test_damage_is_found_by_the_reader(position: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     fill(log, run_of(0, 4, size_bytes=40))
     path = DIRECTORY / f"{0:020d}.log"
@@ -255,7 +255,7 @@ def test_damage_is_found_by_the_reader(position: int) -> None:
 
 
 def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     fill(log, run_of(0, 30, size_bytes=100))
     read = SegmentView.read
@@ -272,7 +272,7 @@ def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.Monk
 
 
 def test_a_view_taken_before_a_truncation_finds_no_file_of_a_removed_segment() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     batches = run_of(0, 30, size_bytes=300)
     fill(log, batches)
@@ -323,7 +323,7 @@ def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) ->
 
 @pytest.mark.conformance(103, 104, "H58")
 def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     fill(log, [batch(0, epoch=1), batch(1, epoch=1), batch(2, epoch=4), batch(3, epoch=6)])
     path = DIRECTORY / "leader-epoch-checkpoint"
@@ -335,7 +335,7 @@ def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
 
 @pytest.mark.conformance(101)
 def test_a_control_batch_takes_offsets_like_any_other() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs)
     records: list[ControlRecord] = [
         LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),
@@ -352,7 +352,7 @@ def test_a_control_batch_takes_offsets_like_any_other() -> None:
 
 @pytest.mark.conformance(101)
 def test_batches_out_of_order_are_our_bug() -> None:
-    log, _ = open_log(PageCacheFs())
+    log, _ = open_log(ScriptedDisk())
     with pytest.raises(AssertionError, match="in order"):
         log.append([batch(1)])
     log.append([batch(0, epoch=5)])
@@ -364,7 +364,7 @@ def test_batches_out_of_order_are_our_bug() -> None:
 
 @pytest.mark.conformance(111)
 def test_another_topics_directory_is_refused() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     open_log(fs)
     with pytest.raises(ForeignDirectoryError, match=r"partition.metadata.*expected AAAAAAAAAAAAAAAAAAAAAQ"):
         type(open_log(fs)[0]).open(fs, DIRECTORY, config=SMALL, topic_id=Uuid(bytes(15) + b"\1"))

@@ -13,15 +13,15 @@ from pykraft.core.epochs import EpochCache
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence
 from pykraft.log.log_scan import LogScan, scan_log
 from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 
 def scan_of(
     segments: dict[int, bytes], recovery_point: int, *, epochs: EpochCache | None = None, epoch_max: int = EPOCH_MAX
 ) -> LogScan:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     for base_offset, content in segments.items():
         fs.write(DIRECTORY / f"{base_offset:020d}.log", content)
     before = {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}

@@ -14,16 +14,17 @@ import pytest
 from pykraft.errors import UsageError
 from pykraft.log.log import Log
 from pykraft.log.scrub import Scrub, find_damage
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Epoch, EpochStart, Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, bytes_of, content, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 
-def logs_of(fs: PageCacheFs) -> list[str]:
+def logs_of(fs: ScriptedDisk) -> list[str]:
     return [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
 
 
-def replaced(fs: PageCacheFs) -> Log:
+def replaced(fs: ScriptedDisk) -> Log:
     """A log of three segments that is about to be replaced by a snapshot that ends at 50."""
     log, _ = open_log(fs)
     fill(log, run_of(0, 20, size_bytes=300))
@@ -33,7 +34,7 @@ def replaced(fs: PageCacheFs) -> Log:
 
 @pytest.mark.conformance(107)
 def test_a_log_that_begins_anew_is_empty_behind_the_snapshot_and_goes_on() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = replaced(fs)
     log.begin_anew_at(Offset(50))
     assert (log.start_offset, log.end_offset, log.flushed_offset, log.epochs) == (50, 50, 50, [])
@@ -48,7 +49,7 @@ def test_a_log_that_begins_anew_is_empty_behind_the_snapshot_and_goes_on() -> No
 
 
 def test_who_reads_while_a_log_begins_anew_finds_no_damage() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = replaced(fs)
     retired = []
 
@@ -73,13 +74,13 @@ def test_power_loss_at_every_operation_of_a_new_beginning_leaves_a_sound_log() -
     last = 0
     while not is_done:
         last += 1
-        fs = PageCacheFs()
+        fs = ScriptedDisk()
         log = replaced(fs)
         checkpoint = fs.open(DIRECTORY / f"{50:020d}-{1:010d}.checkpoint", create=True)
         checkpoint.sync()
         fs.sync_dir(DIRECTORY)
         fs.last_operation = len(fs.operations) + last
-        with suppress(PowerLossError):
+        with suppress(Interrupted):
             log.begin_anew_at(Offset(50))
             is_done = True
         fs.power_loss(Random(last))
@@ -94,7 +95,7 @@ def test_power_loss_at_every_operation_of_a_new_beginning_leaves_a_sound_log() -
 
 @pytest.mark.conformance(107)
 def test_a_damaged_log_may_begin_anew() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = replaced(fs)
     name = DIRECTORY / logs_of(fs)[0]
     log.close()
@@ -108,7 +109,7 @@ def test_a_damaged_log_may_begin_anew() -> None:
 @pytest.mark.conformance(110)
 @pytest.mark.parametrize("offset", [0, 1, 7, 12, 19, 20])
 def test_a_cleaned_log_loses_whole_segments_below_a_snapshot_only(offset: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = replaced(fs)
     bases = [view.base_offset for view in log.views()]
     kept = [base for base, end in zip(bases, [*bases[1:], 99], strict=True) if end > offset]
@@ -127,7 +128,7 @@ def test_a_cleaned_log_loses_whole_segments_below_a_snapshot_only(offset: int) -
     assert log.epochs == [EpochStart(epoch=Epoch(1), start_offset=kept[0])]
 
 
-def with_checkpoint(fs: PageCacheFs, offset: int) -> None:
+def with_checkpoint(fs: ScriptedDisk, offset: int) -> None:
     """A snapshot that ends here; recovery looks at its name only."""
     fs.write(DIRECTORY / f"{offset:020d}-{1:010d}.checkpoint", b"")
 
@@ -137,13 +138,13 @@ def test_power_loss_at_every_operation_of_a_cleaning_leaves_a_sound_log() -> Non
     """A file system may keep the rename of a later segment and lose that of an earlier one."""
     expected = bytes_of(run_of(0, 20, size_bytes=300))
     for seed in range(300):
-        fs = PageCacheFs()
+        fs = ScriptedDisk()
         log = replaced(fs)
         if seed % 2:  # else the recovery point is not durable yet, and a gap looks like a torn tail
             log.settle()
         with_checkpoint(fs, 15)
         fs.last_operation = len(fs.operations) + seed % 20
-        with suppress(PowerLossError):
+        with suppress(Interrupted):
             log.delete_before(Offset(15))
         fs.power_loss(Random(seed))
         log, recovery = open_log(fs)
@@ -151,7 +152,7 @@ def test_power_loss_at_every_operation_of_a_cleaning_leaves_a_sound_log() -> Non
         assert content(log) == expected[log.start_offset :]
 
 
-def gap(fs: PageCacheFs) -> list[int]:
+def gap(fs: ScriptedDisk) -> list[int]:
     """A log whose second segment is retired, and the first is not; the base offsets."""
     log = replaced(fs)
     bases = [int(view.base_offset) for view in log.views()]
@@ -162,7 +163,7 @@ def gap(fs: PageCacheFs) -> list[int]:
 
 
 def test_a_cleaning_that_a_power_loss_interrupted_is_finished() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     bases = gap(fs)
     with_checkpoint(fs, bases[2])
     log, recovery = open_log(fs)
@@ -173,7 +174,7 @@ def test_a_cleaning_that_a_power_loss_interrupted_is_finished() -> None:
 
 
 def test_a_segment_that_is_missing_above_the_snapshots_is_damage() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     bases = gap(fs)
     with_checkpoint(fs, bases[2] - 1)
     _, recovery = open_log(fs)

@@ -12,21 +12,21 @@ from pykraft.log.log import Log
 from pykraft.log.scan import scan_file, scan_headers
 from pykraft.log.scrub import Scrub, find_damage
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, batch, bytes_of, content, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 COUNT = 10
 SIZE_BYTES = len(batch(0)[1])
 NAME = f"{0:020d}.log"
 
 
-def log_on(fs: PageCacheFs) -> Log:
+def log_on(fs: ScriptedDisk) -> Log:
     log, _ = open_log(fs, ONE)
     fill(log, run_of(0, COUNT))
     return log
 
 
-def lose(fs: PageCacheFs, offset: int, *, at: int = 70) -> None:
+def lose(fs: ScriptedDisk, offset: int, *, at: int = 70) -> None:
     """One byte of the batch at this offset is on a lost sector."""
     position = offset * SIZE_BYTES + at
     fs.lost[NAME] = range(position, position + 1)
@@ -36,7 +36,7 @@ def lose(fs: PageCacheFs, offset: int, *, at: int = 70) -> None:
 @pytest.mark.parametrize("has_point", [True, False])
 @pytest.mark.parametrize("offset", [0, 4, COUNT - 1])
 def test_a_start_finds_it_and_takes_it_for_no_torn_tail(offset: int, at: int, *, has_point: bool) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log_on(fs).close()
     if not has_point:
         fs.remove(DIRECTORY / "recovery-point")
@@ -57,7 +57,7 @@ def test_a_start_finds_it_and_takes_it_for_no_torn_tail(offset: int, at: int, *,
 
 @pytest.mark.parametrize("offset", [1, 4, COUNT - 1])
 def test_what_lies_before_it_is_read(offset: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     lose(fs, offset)
     for at in range(offset):
@@ -70,7 +70,7 @@ def test_what_lies_before_it_is_read(offset: int) -> None:
 
 @pytest.mark.parametrize("offset", [0, 4, COUNT - 1])
 def test_a_scrub_and_a_closer_look_find_the_batch(offset: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     lose(fs, offset)
     pieces = [Scrub(log).step(10**6, Offset(COUNT))]
@@ -85,7 +85,7 @@ def test_a_scrub_and_a_closer_look_find_the_batch(offset: int) -> None:
 @pytest.mark.parametrize("scan", [scan_file, scan_headers])
 def test_a_walk_yields_all_before_it(offset: int, scan: object) -> None:
     assert callable(scan)
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log_on(fs).close()
     lose(fs, offset, at=5)
     kept: list[int] = []

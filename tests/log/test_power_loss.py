@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from pykraft.log.os_fs import OsFs
+from pykraft.sim.machine.fate import ALL_KEPT
 from tests.log.power.exploration import explore, record
 from tests.log.power.planted import PLANTED, BuggyFs
-from tests.log.power.platter import KEPT, Platter
+from tests.log.power.replay import Replay
 from tests.log.power.stories import STORIES
 from tests.log.power.system_calls import real_tree
 
@@ -21,10 +22,10 @@ from tests.log.power.system_calls import real_tree
 @pytest.mark.parametrize("name", STORIES)
 def test_a_power_loss_after_any_system_call_costs_nothing_that_was_told(name: str, tmp_path: Path) -> None:
     recorded = record(name, OsFs(), tmp_path)
-    platter = Platter(tmp_path)
+    replay = Replay(tmp_path)
     for call in recorded.calls:
-        platter.apply(call)
-    assert platter.left(KEPT) == real_tree(tmp_path), "a system call was not recorded"
+        replay.apply(call)
+    assert replay.left(ALL_KEPT) == real_tree(tmp_path), "a system call was not recorded"
     assert list(explore(recorded)) == []
 
 

@@ -21,36 +21,36 @@ from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
 from pykraft.types import Uuid
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, batch, bytes_of, content, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOG_0 = DIRECTORY / f"{0:020d}.log"
 POINT = DIRECTORY / "recovery-point"
 
 
-def directory_with(batches: list[Batch], config: LogSettings = SMALL) -> PageCacheFs:
+def directory_with(batches: list[Batch], config: LogSettings = SMALL) -> ScriptedDisk:
     """A directory that was closed cleanly."""
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, _ = open_log(fs, config)
     fill(log, batches)
     log.close()
     return fs
 
 
-def without_point(fs: PageCacheFs) -> PageCacheFs:
+def without_point(fs: ScriptedDisk) -> ScriptedDisk:
     """As if Kafka had written the directory."""
     fs.remove(POINT)
     fs.sync_dir(DIRECTORY)
     return fs
 
 
-def files_of(fs: PageCacheFs) -> dict[str, bytes]:
+def files_of(fs: ScriptedDisk) -> dict[str, bytes]:
     return {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
 
 
 def test_an_empty_directory_becomes_an_empty_log() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log, recovery = open_log(fs)
     assert (log.start_offset, log.end_offset, log.epochs) == (0, 0, [])
     assert (recovery.recovery_point, recovery.notes, recovery.corrupt) == (None, (), ())

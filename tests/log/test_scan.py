@@ -13,14 +13,14 @@ from pykraft.errors import CorruptionError
 from pykraft.log import scan as scan_module
 from pykraft.log.scan import scan_file, scan_headers
 from pykraft.protocol.batch import BatchHeader
+from tests.disks import ScriptedDisk, ScriptedFile
 from tests.log.logs import Batch, bytes_of, run_of
-from tests.log.page_cache_fs import PageCacheFs, PageFile
 
 PATH = Path("/data/0.log")
 
 
-def file_of(content: bytes) -> PageFile:
-    fs = PageCacheFs()
+def file_of(content: bytes) -> ScriptedFile:
+    fs = ScriptedDisk()
     fs.write(PATH, content)
     return fs.open(PATH)
 

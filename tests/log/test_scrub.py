@@ -13,15 +13,15 @@ from pykraft.errors import StorageError
 from pykraft.log.log import Log
 from pykraft.log.scrub import Scrub, Scrubbed, find_damage
 from pykraft.types import Damage, Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import batch, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 COUNT = 60
 BATCH_SIZE_BYTES = len(batch(0)[1])
 ALL = Offset(COUNT)
 
 
-def log_on(fs: PageCacheFs, count: int = COUNT) -> Log:
+def log_on(fs: ScriptedDisk, count: int = COUNT) -> Log:
     log, _ = open_log(fs)
     fill(log, run_of(0, count))
     assert len(log.views()) > 2
@@ -36,7 +36,7 @@ def passed(scrub: Scrub, size_bytes: int, end_offset: Offset = ALL) -> list[Scru
     return pieces
 
 
-def damage_at(fs: PageCacheFs, log: Log, offset: int, at: int = 70) -> tuple[str, int]:
+def damage_at(fs: ScriptedDisk, log: Log, offset: int, at: int = 70) -> tuple[str, int]:
     """Change one byte of the batch at this offset; its file and position."""
     view = next(view for view in log.views() if view.base_offset <= offset < view.end_offset)
     position = (offset - view.base_offset) * BATCH_SIZE_BYTES
@@ -48,7 +48,7 @@ def damage_at(fs: PageCacheFs, log: Log, offset: int, at: int = 70) -> tuple[str
 
 @pytest.mark.parametrize("size_bytes", [1, 100, 1_000, 10**6])
 def test_a_pass_reads_every_byte_once_and_the_next_one_begins_again(size_bytes: int) -> None:
-    log = log_on(PageCacheFs())
+    log = log_on(ScriptedDisk())
     scrub = Scrub(log)
     for _ in range(2):
         pieces = passed(scrub, size_bytes)
@@ -60,7 +60,7 @@ def test_a_pass_reads_every_byte_once_and_the_next_one_begins_again(size_bytes: 
 @pytest.mark.parametrize("at", [3, 10, 13, 16, 18, 30, 70])
 @pytest.mark.parametrize("offset", [0, 1, 19, 31, COUNT - 1])
 def test_damage_is_found_where_it_is_whatever_byte_it_hit(offset: int, at: int) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     path, position = damage_at(fs, log, offset, at)
     found = passed(Scrub(log), 100)[-1].damage
@@ -71,7 +71,7 @@ def test_damage_is_found_where_it_is_whatever_byte_it_hit(offset: int, at: int) 
 
 
 def test_the_first_damaged_batch_of_a_segment_is_the_one_that_is_found() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     damage_at(fs, log, 5)
     damage_at(fs, log, 2)
@@ -84,7 +84,7 @@ def found_at(damage: Damage | None) -> int | None:
 
 
 def test_nothing_at_or_above_the_end_is_looked_at() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     damage_at(fs, log, 30)
     pieces = passed(Scrub(log), 100, Offset(30))
@@ -92,7 +92,7 @@ def test_nothing_at_or_above_the_end_is_looked_at() -> None:
 
 
 def test_a_pass_ends_where_the_log_ended_when_it_began_however_fast_it_grows() -> None:
-    log = log_on(PageCacheFs())
+    log = log_on(ScriptedDisk())
     scrub = Scrub(log)
     read_bytes = 0
     for offset in range(COUNT, COUNT + 200):
@@ -105,13 +105,13 @@ def test_a_pass_ends_where_the_log_ended_when_it_began_however_fast_it_grows() -
 
 
 def test_a_sound_segment_and_an_offset_outside_of_the_log_are_no_damage() -> None:
-    log = log_on(PageCacheFs())
+    log = log_on(ScriptedDisk())
     assert find_damage(log, Offset(3)) is None
     assert find_damage(log, ALL) is None
 
 
 def test_after_a_truncation_a_segment_is_read_again_from_its_beginning() -> None:
-    log = log_on(PageCacheFs())
+    log = log_on(ScriptedDisk())
     scrub = Scrub(log)
     scrub.step(BATCH_SIZE_BYTES * 8, ALL)
     log.truncate_to(Offset(4))
@@ -122,7 +122,7 @@ def test_after_a_truncation_a_segment_is_read_again_from_its_beginning() -> None
 
 
 def test_what_was_read_while_the_log_was_cut_is_no_damage() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     log = log_on(fs)
     before = log.views()
 
@@ -142,7 +142,7 @@ def test_what_was_read_while_the_log_was_cut_is_no_damage() -> None:
 
 
 def test_a_disk_that_cannot_be_read_is_no_damage() -> None:
-    log = log_on(PageCacheFs())
+    log = log_on(ScriptedDisk())
 
     class Broken:
         def pread(self, size_bytes: int, position: int) -> bytes:
@@ -161,5 +161,5 @@ def test_a_disk_that_cannot_be_read_is_no_damage() -> None:
 
 
 def test_an_empty_log_is_one_short_pass() -> None:
-    log, _ = open_log(PageCacheFs())
+    log, _ = open_log(ScriptedDisk())
     assert Scrub(log).step(100, Offset(0)) == Scrubbed(size_bytes=0, is_whole_pass=True)

@@ -11,14 +11,14 @@ from pykraft.errors import ReadError
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 BASE = f"{10:020d}"
 
 
-def segment_with(batches: list[Batch], fs: PageCacheFs) -> Segment:
-    fs.mkdir(DIRECTORY)
+def segment_with(batches: list[Batch], fs: ScriptedDisk) -> Segment:
+    fs.prepare(DIRECTORY)
     segment = Segment(fs, OpenFiles(fs), DIRECTORY, SegmentContent(Offset(10), SMALL), SMALL)
     for header, data in batches:
         segment.stage(header, data)
@@ -26,12 +26,12 @@ def segment_with(batches: list[Batch], fs: PageCacheFs) -> Segment:
     return segment
 
 
-def indexes(fs: PageCacheFs) -> tuple[bytes, bytes]:
+def indexes(fs: ScriptedDisk) -> tuple[bytes, bytes]:
     return fs.read(DIRECTORY / f"{BASE}.index"), fs.read(DIRECTORY / f"{BASE}.timeindex")
 
 
 def test_staged_batches_reach_the_file_with_one_write() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     batches = run_of(10, 5)
     segment = segment_with(batches, fs)
     assert fs.read(segment.path) == b"".join(bytes_of(batches))
@@ -43,7 +43,7 @@ def test_staged_batches_reach_the_file_with_one_write() -> None:
 
 
 def test_a_sealed_segment_has_whole_trimmed_and_synced_indexes() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     segment = segment_with([batch(10 + at, time=at) for at in range(9)], fs)
     assert [len(content) for content in indexes(fs)] == [480, 480]
     segment.seal()
@@ -55,7 +55,7 @@ def test_a_sealed_segment_has_whole_trimmed_and_synced_indexes() -> None:
 @pytest.mark.parametrize("cut", range(10, 20))
 def test_a_truncated_segment_is_that_of_fewer_batches_and_takes_more(cut: int, *, is_sealed: bool) -> None:
     batches = [batch(10 + at, time=100 - at if at < 4 else 100 + at) for at in range(9)]
-    fs, fresh = PageCacheFs(), PageCacheFs()
+    fs, fresh = ScriptedDisk(), ScriptedDisk()
     segment = segment_with(batches, fs)
     if is_sealed:
         segment.seal()
@@ -76,7 +76,7 @@ def test_a_truncated_segment_is_that_of_fewer_batches_and_takes_more(cut: int, *
 
 
 def test_bytes_behind_the_content_are_cut() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     segment = segment_with(run_of(10, 2), fs)
     assert segment.cut_tail() == 0
     whole = fs.read(segment.path)
@@ -86,7 +86,7 @@ def test_bytes_behind_the_content_are_cut() -> None:
 
 
 def test_only_a_changed_segment_is_synced() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     segment = segment_with(run_of(10, 2), fs)
     segment.sync()
     fs.operations.clear()
@@ -95,7 +95,7 @@ def test_only_a_changed_segment_is_synced() -> None:
 
 
 def test_a_removed_segment_leaves_no_file_and_cannot_be_read() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     batches = run_of(10, 2)
     segment = segment_with(batches, fs)
     view = segment.view(EPOCH_1)
@@ -106,7 +106,7 @@ def test_a_removed_segment_leaves_no_file_and_cannot_be_read() -> None:
 
 
 def test_a_retired_segment_has_other_names_and_cannot_be_read() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     batches = run_of(10, 2)
     segment = segment_with(batches, fs)
     view = segment.view(EPOCH_1)
@@ -128,7 +128,7 @@ def test_an_index_is_full_one_time_entry_early() -> None:
 @pytest.mark.parametrize("position", [0, 7, 10_000])
 def test_bytes_are_written_again_as_they_are_and_synced(monkeypatch: pytest.MonkeyPatch, position: int) -> None:
     monkeypatch.setattr("pykraft.log.segment.REWRITTEN_SIZE_BYTES", 50)
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     segment = segment_with(run_of(10, 5), fs)
     segment.sync()
     whole = fs.read(segment.path)

@@ -16,13 +16,13 @@ from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.log.segment_view import SegmentView
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, run_of
-from tests.log.page_cache_fs import PageCacheFs
 
 
-def view_of(batches: list[Batch], *, index_interval_bytes: int = 200) -> tuple[PageCacheFs, SegmentView]:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+def view_of(batches: list[Batch], *, index_interval_bytes: int = 200) -> tuple[ScriptedDisk, SegmentView]:
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     config = replace(SMALL, index_interval_bytes=index_interval_bytes)
     segment = Segment(fs, OpenFiles(fs), DIRECTORY, SegmentContent(Offset(10), config), config)
     for header, data in batches:

@@ -23,8 +23,8 @@ from pykraft.log.small_files.quorum_state import encode_quorum_state, parse_quor
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.log.small_files.slots import SlotFile, parse_slots
 from pykraft.types import Damage, Election, Epoch, NodeId, Offset, ReplicaKey, Uuid
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY
-from tests.log.page_cache_fs import PageCacheFs
 
 PATH = DIRECTORY / "file"
 MANY_DIGITS = "9" * 5_000
@@ -56,8 +56,8 @@ VALUES = [
 
 def slot_of(payload: bytes) -> bytes:
     """The file of a sound slot with this payload."""
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     SlotFile.create(fs, PATH, payload).close()
     return fs.read(PATH)
 
@@ -65,7 +65,7 @@ def slot_of(payload: bytes) -> bytes:
 def point_of(path: Path, payload: bytes) -> object:
     """A recovery point read from a sound slot with this payload."""
     del path
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     fs.write(DIRECTORY / "recovery-point", slot_of(payload))
     found = RecoveryPoint.open(fs, DIRECTORY)
     assert found is not None

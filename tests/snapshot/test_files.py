@@ -102,7 +102,7 @@ def test_a_retired_snapshot_no_longer_counts_and_can_be_read_until_it_is_removed
     fs.lose_power()
     assert fs.listdir(DIRECTORY) == [f"{STEM}.checkpoint.deleted"]
     fs.remove(DIRECTORY / f"{STEM}.checkpoint.deleted")
-    assert reader._inode.cached == data
+    assert reader.inode.cached == data
 
 
 def test_what_is_missing_cannot_be_retired(tmp_path: Path) -> None:

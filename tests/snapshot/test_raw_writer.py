@@ -19,7 +19,7 @@ from pykraft.sim.machine.disk import Interrupted
 from pykraft.snapshot import raw_writer
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.snapshot.raw_writer import RawWriter
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, disk
 
 CHECKPOINT = checkpoint_path(DIRECTORY, ID)
@@ -27,8 +27,8 @@ PART = part_path(DIRECTORY, ID)
 chunks_of_bytes = st.lists(st.binary(min_size=1, max_size=9_000), min_size=1, max_size=5)
 
 
-def page_cache_fs() -> PageCacheFs:
-    fs = PageCacheFs()
+def scripted_disk() -> ScriptedDisk:
+    fs = ScriptedDisk()
     make_directory(fs, DIRECTORY)
     fs.operations.clear()
     return fs
@@ -137,7 +137,7 @@ def test_positions_have_64_bits(tmp_path: Path) -> None:
 
 def test_a_part_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw_writer, "SYNC_INTERVAL_BYTES", 10)
-    fs = page_cache_fs()
+    fs = scripted_disk()
     writer = RawWriter.create(fs, DIRECTORY, ID)
     for _ in range(6):
         writer.append([b"abcd"])
@@ -149,7 +149,7 @@ def test_a_part_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("operation", ["pwrite", "sync", "rename", "sync_dir"])
 def test_a_failed_disk_ends_the_writer(operation: str) -> None:
-    fs = page_cache_fs()
+    fs = scripted_disk()
     writer = RawWriter.create(fs, DIRECTORY, ID)
     fs.fail = lambda found, _path: found == operation
     with pytest.raises(StorageError):
@@ -192,7 +192,7 @@ def test_a_checkpoint_that_is_there_after_a_crash_is_whole(
 def test_neither_does_a_disk_that_reorders_show_half_a_checkpoint(
     chunks: list[bytes], seed: int, operations: int
 ) -> None:
-    fs = page_cache_fs()
+    fs = scripted_disk()
     fs.last_operation = len(fs.operations) + operations
     is_frozen = False
     try:
@@ -201,7 +201,7 @@ def test_neither_does_a_disk_that_reorders_show_half_a_checkpoint(
             writer.append([chunk])
         writer.freeze()
         is_frozen = True
-    except PowerLossError:
+    except Interrupted:
         pass
     fs.power_loss(Random(seed))
     if is_frozen or fs.exists(CHECKPOINT):

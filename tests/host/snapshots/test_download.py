@@ -15,8 +15,8 @@ from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import list_snapshots
 from pykraft.types import Epoch, OffsetAndEpoch
+from tests.disks import ScriptedDisk
 from tests.host.fakes import FakePorts
-from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import DIRECTORY, ID, id_of, small_batches
 
 WHOLE = small_batches()
@@ -25,9 +25,9 @@ WHOLE = small_batches()
 class Desk:
     """A directory, and what the core hears of it."""
 
-    def __init__(self, fs: PageCacheFs | None = None) -> None:
-        self.fs = fs or PageCacheFs()
-        self.fs.mkdir(DIRECTORY)
+    def __init__(self, fs: ScriptedDisk | None = None) -> None:
+        self.fs = fs or ScriptedDisk()
+        self.fs.prepare(DIRECTORY)
         self.ports, self.inbox = FakePorts(), Inbox()
         files = SnapshotFiles(
             fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), settings=LogSettings()

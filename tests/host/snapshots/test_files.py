@@ -13,11 +13,11 @@ from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.types import Epoch, KRaftVersion, Offset
-from tests.log.page_cache_fs import PageCacheFs
+from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, id_of, write
 
 
-def opened(fs: PageCacheFs, log_start_offset: int = 0) -> SnapshotFiles:
+def opened(fs: ScriptedDisk, log_start_offset: int = 0) -> SnapshotFiles:
     return SnapshotFiles.open(
         fs, DIRECTORY, log_start_offset=Offset(log_start_offset), leader_epoch=Epoch(1), settings=LogSettings()
     )
@@ -25,7 +25,7 @@ def opened(fs: PageCacheFs, log_start_offset: int = 0) -> SnapshotFiles:
 
 @pytest.mark.conformance(121)
 def test_the_bootstrap_checkpoint_is_none_of_them_and_a_directory_without_others_is_left_as_it_is() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     write_bootstrap(fs, DIRECTORY, None)
     fs.operations.clear()
     assert opened(fs).catalog.ids == ()
@@ -36,8 +36,8 @@ def test_the_bootstrap_checkpoint_is_none_of_them_and_a_directory_without_others
 
 @pytest.mark.conformance(108)
 def test_what_is_left_of_snapshots_is_brought_into_order() -> None:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     write(fs, [b"old"], snapshot_id=id_of(3, 1))
     write(fs, [b"new"])
     fs.open(DIRECTORY / f"{200:020d}-{5:010d}.checkpoint.part", create=True).close()
@@ -50,7 +50,7 @@ def test_what_is_left_of_snapshots_is_brought_into_order() -> None:
 
 
 def test_a_frozen_one_is_in_the_catalog_and_says_who_votes() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     write_bootstrap(fs, DIRECTORY, None)
     files = opened(fs)
     told = files.frozen(BOOTSTRAP_ID)

@@ -13,10 +13,10 @@ from pykraft.log.log import Log
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.types import Offset, OffsetAndEpoch
+from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster
 from tests.host.snapshots.test_store import lagging
 from tests.log.logs import DIRECTORY, fill, open_log, run_of
-from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import id_of, write
 
 
@@ -24,7 +24,7 @@ class Directory:
     """A log from 0 to 20 with snapshots of it, some of them damaged."""
 
     def __init__(self, *offsets: int, damaged: tuple[int, ...] = (), begins_behind: int = 0) -> None:
-        self.fs = PageCacheFs()
+        self.fs = ScriptedDisk()
         self.log, _ = open_log(self.fs)
         fill(self.log, run_of(0, 20, size_bytes=300))
         for offset in offsets:

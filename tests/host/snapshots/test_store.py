@@ -48,7 +48,7 @@ def take(cluster: Cluster, machine: Machine, snapshot_id: OffsetAndEpoch, *value
     taken.freeze(answers.append)
     cluster.settle()
     assert answers[1] is None
-    assert answers[2] == len(machine.fs.read(checkpoint_path(machine.config.partition_directory, snapshot_id)))
+    assert answers[2] == machine.fs.open(checkpoint_path(machine.config.partition_directory, snapshot_id)).size()
     machine.running.on_tick(cluster.now)
 
 

@@ -17,14 +17,12 @@ from pykraft.config import NodeConfig
 from pykraft.errors import PykraftError
 from pykraft.host.open import open_node
 from pykraft.log.fs import Fs
-from pykraft.sim.machine.disk import VirtualDisk
-from tests.log.power.platter import BYTES, KEPT, LOST, NAMES, SIZES, Platter, Tree, drawn
+from pykraft.sim.machine.disk import ROOT, Tree, VirtualDisk
+from pykraft.sim.machine.fate import EXTREMES, DrawnFate
+from tests.log.power.replay import Replay
 from tests.log.power.replica import Promises, Told
 from tests.log.power.stories import STORIES
 from tests.log.power.system_calls import Call, Recording
-
-TOP = Path("/")
-"""Where the recorded directory is on the simulator's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +52,20 @@ def record(name: str, fs: Fs, top: Path) -> Recorded:
 
 def explore(recorded: Recorded) -> Iterator[str]:
     """What a power loss after each call breaks: a sentence for each finding."""
-    platter = Platter(recorded.recording.top)
+    replay = Replay(recorded.recording.top)
     seen: set[bytes] = set()
     for calls_count in range(len(recorded.calls) + 1):
         if calls_count > 0:
-            platter.apply(recorded.calls[calls_count - 1])
+            replay.apply(recorded.calls[calls_count - 1])
         held = recorded.promises.at(calls_count)
-        fates = (LOST, KEPT, NAMES, SIZES, BYTES, drawn(calls_count))
-        for fate in fates:
-            tree = platter.left(fate)
+        fates = {each.name: each for each in EXTREMES} | {f"drawn from {calls_count}": DrawnFate(Random(calls_count))}
+        for name, fate in fates.items():
+            tree = replay.left(fate)
             digest = _digest(tree, held)
             if digest not in seen:
                 seen.add(digest)
                 for finding in judge(recorded, tree, held):
-                    yield f"{_place(recorded.calls, calls_count)}, {fate.name}: {finding}"
+                    yield f"{_place(recorded.calls, calls_count)}, {name}: {finding}"
 
 
 def judge(recorded: Recorded, tree: Tree, held: dict[str, Told]) -> Iterator[str]:
@@ -75,7 +73,7 @@ def judge(recorded: Recorded, tree: Tree, held: dict[str, Told]) -> Iterator[str
     disk = VirtualDisk(Random(1))
     put(disk, tree)
     # Short paths: a virtual disk looks at each part of each of them.
-    log_dir = TOP / recorded.config.log_dir.relative_to(recorded.recording.top)
+    log_dir = ROOT / recorded.config.log_dir.relative_to(recorded.recording.top)
     try:
         node = open_node(disk, replace(recorded.config, log_dir=log_dir), Random(1))
     except PykraftError as error:
@@ -90,16 +88,15 @@ def judge(recorded: Recorded, tree: Tree, held: dict[str, Told]) -> Iterator[str
 
 def put(disk: VirtualDisk, tree: Tree) -> None:
     """Files and directories onto an empty disk, durably."""
-    disk.mkdir(TOP)
     directories = [each for each, content in sorted(tree.items()) if content is None]
     for path in directories:
-        disk.mkdir(TOP / path)
+        disk.mkdir(ROOT / path)
     for path, content in tree.items():
         if content is not None:
-            file = disk.open(TOP / path, create=True)
+            file = disk.open(ROOT / path, create=True)
             file.pwrite([content], 0)
             file.sync()
-    for path in (TOP, *(TOP / each for each in directories)):
+    for path in (ROOT, *(ROOT / each for each in directories)):
         disk.sync_dir(path)
 
 

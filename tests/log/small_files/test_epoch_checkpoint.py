@@ -13,7 +13,7 @@ from pykraft.errors import CorruptionError
 from pykraft.log.small_files import epoch_checkpoint
 from pykraft.log.small_files.epoch_checkpoint import encode_epochs, parse_epochs, read_epochs, write_epochs
 from pykraft.types import Epoch, EpochStart, Offset
-from tests.log.page_cache_fs import PageCacheFs
+from tests.disks import ScriptedDisk
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATH = Path("/data/leader-epoch-checkpoint")
@@ -59,8 +59,8 @@ def test_what_is_damaged_is_refused_with_the_repair(content: bytes) -> None:
 
 
 def test_it_is_written_only_when_it_changes() -> None:
-    fs = PageCacheFs()
-    fs.mkdir(PATH.parent)
+    fs = ScriptedDisk()
+    fs.prepare(PATH.parent)
     write_epochs(fs, PATH.parent, [start(1, 0)])
     assert fs.read(PATH) == b"0\n1\n1 0\n"
     fs.operations.clear()
@@ -71,7 +71,7 @@ def test_it_is_written_only_when_it_changes() -> None:
 
 
 def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     write = encode_epochs([start(1, 0), start(2, 5)])
     fs.write(PATH, write)
     assert read_epochs(fs, PATH) == [start(1, 0), start(2, 5)]

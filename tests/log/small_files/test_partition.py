@@ -13,8 +13,8 @@ import pytest
 from pykraft.errors import CorruptionError, ForeignDirectoryError
 from pykraft.log.small_files.partition import encode_partition_metadata, own_partition, parse_partition_metadata
 from pykraft.types import Uuid, uuid_parse
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, TOPIC_ID
-from tests.log.page_cache_fs import PageCacheFs
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATH = DIRECTORY / "partition.metadata"
@@ -27,7 +27,7 @@ def test_kafkas_files_are_read_and_written(path: Path) -> None:
 
 
 def test_a_new_directory_is_owned_durably() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     own_partition(fs, DIRECTORY, TOPIC_ID)
     fs.power_loss(Random(1))
     assert fs.read(PATH) == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg"
@@ -35,7 +35,7 @@ def test_a_new_directory_is_owned_durably() -> None:
 
 
 def test_another_topics_directory_is_refused() -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     own_partition(fs, DIRECTORY, Uuid(bytes(range(16))))
     with pytest.raises(ForeignDirectoryError) as caught:
         own_partition(fs, DIRECTORY, TOPIC_ID)
@@ -48,7 +48,7 @@ def test_another_topics_directory_is_refused() -> None:
     [b"", b"version: 0", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg", b"version: 0\ntopic_id: AAAA", b"\xff\x00"],
 )
 def test_what_cannot_be_read_is_refused_with_the_repair(content: bytes) -> None:
-    fs = PageCacheFs()
+    fs = ScriptedDisk()
     fs.write(PATH, content)
     with pytest.raises(CorruptionError, match=r"partition\.metadata: .*remove partition\.metadata"):
         own_partition(fs, DIRECTORY, uuid_parse("AAAAAAAAAAAAAAAAAAAAAg"))

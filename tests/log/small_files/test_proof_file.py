@@ -22,16 +22,16 @@ from pykraft.log.small_files.proof_file import (
 )
 from pykraft.log.small_files.slots import SlotFile, parse_slots
 from pykraft.types import Epoch
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY
-from tests.log.page_cache_fs import PageCacheFs
 
 FOLDER = DIRECTORY.parent
 UNPROVEN = Proof(is_complete=False)
 
 
-def disk(*, has_partition: bool = False, note: Proof | None = None) -> PageCacheFs:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY if has_partition else FOLDER)
+def disk(*, has_partition: bool = False, note: Proof | None = None) -> ScriptedDisk:
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY if has_partition else FOLDER)
     if has_partition:
         fs.write(DIRECTORY / "quorum-state", b"{}")
         fs.write(DIRECTORY / f"{0:020}.log", b"")
@@ -40,7 +40,7 @@ def disk(*, has_partition: bool = False, note: Proof | None = None) -> PageCache
     return fs
 
 
-def look_up(fs: PageCacheFs, *, is_formatted: bool, has_given_id: bool = False) -> Proof:
+def look_up(fs: ScriptedDisk, *, is_formatted: bool, has_given_id: bool = False) -> Proof:
     file = ProofFile(fs, FOLDER)
     return look_up_proof(fs, file, DIRECTORY, is_formatted=is_formatted, has_given_id=has_given_id)
 

@@ -16,9 +16,10 @@ from pykraft.core.quarantine import Quarantine
 from pykraft.errors import CorruptionError
 from pykraft.log.small_files.quarantine_file import FILE_NAME, QuarantineFile, encode_quarantine, parse_quarantine
 from pykraft.log.small_files.slots import SlotFile, parse_slots
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Damage, Epoch, Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 DAMAGE = Damage(
     path="/data/topic-0/0.log",
@@ -31,9 +32,9 @@ DAMAGE = Damage(
 NOTE = Quarantine(epoch=Epoch(5), until_offset=Offset(12), damages=(DAMAGE,), is_cut=True)
 
 
-def disk() -> PageCacheFs:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+def disk() -> ScriptedDisk:
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     return fs
 
 
@@ -97,11 +98,11 @@ def test_power_loss_while_it_is_replaced_leaves_one_or_the_other(operations: int
     def fails(_operation: str, _path: Path) -> bool:
         left[0] -= 1
         if left[0] < 0:
-            raise PowerLossError
+            raise Interrupted(loses_power=True)
         return False
 
     fs.fail = fails
-    with suppress(PowerLossError):
+    with suppress(Interrupted):
         for _ in range(9):
             file.write(later)
     assert left[0] < 0

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError
 from pykraft.log.small_files.quorum_state import ElectionStore, StoredElection, encode_quorum_state, parse_quorum_state
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import Election, Epoch, NodeId, ReplicaKey, Uuid
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PATH = DIRECTORY / "quorum-state"
@@ -36,9 +37,9 @@ elections = st.builds(
 )
 
 
-def disk() -> PageCacheFs:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+def disk() -> ScriptedDisk:
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     return fs
 
 
@@ -46,11 +47,11 @@ def election(epoch: int) -> Election:
     return Election(epoch=Epoch(epoch), voted=ReplicaKey(NodeId(epoch), Uuid(b"d" * 16)))
 
 
-def write(fs: PageCacheFs, epoch: int) -> None:
+def write(fs: ScriptedDisk, epoch: int) -> None:
     ElectionStore(fs, DIRECTORY).write(election(epoch), voters=VOTERS, kraft_version=1)
 
 
-def read(fs: PageCacheFs) -> Election | None:
+def read(fs: ScriptedDisk) -> Election | None:
     stored = ElectionStore(fs, DIRECTORY).read()
     return stored.election if stored else None
 
@@ -212,7 +213,7 @@ def test_a_crash_at_every_operation_leaves_the_old_election_or_the_new(epochs: i
             expected = [read(fs), election(20)]
             fs.last_operation = len(fs.operations) + last
             is_done = False
-            with suppress(PowerLossError):
+            with suppress(Interrupted):
                 write(fs, 20)
                 is_done = True
             if random.random() < 0.2:

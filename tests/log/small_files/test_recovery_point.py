@@ -13,17 +13,17 @@ from pykraft.errors import CorruptionError
 from pykraft.log.small_files.recovery_point import FILE_NAME, RecoveryPoint
 from pykraft.log.small_files.slots import SlotFile
 from pykraft.types import Offset
+from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY
-from tests.log.page_cache_fs import PageCacheFs
 
 
-def disk() -> PageCacheFs:
-    fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+def disk() -> ScriptedDisk:
+    fs = ScriptedDisk()
+    fs.prepare(DIRECTORY)
     return fs
 
 
-def offset_of(fs: PageCacheFs) -> int:
+def offset_of(fs: ScriptedDisk) -> int:
     point = RecoveryPoint.open(fs, DIRECTORY)
     assert point is not None
     return point.offset

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.log.small_files.slots import SLOT_SIZE_BYTES, SlotFile, parse_slots
-from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+from pykraft.sim.machine.disk import Interrupted
+from tests.disks import ScriptedDisk
 
 PATH = Path("/data/slots")
 
 
-def disk() -> PageCacheFs:
-    fs = PageCacheFs()
-    fs.mkdir(PATH.parent)
+def disk() -> ScriptedDisk:
+    fs = ScriptedDisk()
+    fs.prepare(PATH.parent)
     return fs
 
 
@@ -59,7 +60,7 @@ def test_power_loss_leaves_the_last_synced_payload_or_a_later_one(seed: int) -> 
     file = SlotFile.create(fs, PATH, b"0")
     synced = written = 0
     fs.last_operation = len(fs.operations) + random.randrange(12)
-    with suppress(PowerLossError):
+    with suppress(Interrupted):
         while written < 20:
             written += 1
             file.write(b"%d" % written * random.choice([1, 3000]))

@@ -64,7 +64,7 @@ def test_the_end_is_that_of_the_last_batch_over_all_segments() -> None:
 
 def test_what_is_not_synced_does_not_count_and_counts_as_soon_as_it_is() -> None:
     disk, oracle = platter(s0=batch(0))
-    file = disk.open(PARTITION / f"{0:020}.log")
+    file = disk.open(PARTITION / f"{0:020}.log", write=True)
     file.pwrite([batch(1)], file.size())
     assert oracle.end_offset() == 1
     file.sync()
@@ -107,7 +107,7 @@ def test_the_election_is_the_one_that_was_made_durable() -> None:
     for epoch, voted in ((3, ReplicaKey(NodeId(2))), (4, None)):
         store.write(Election(epoch=Epoch(epoch), voted=voted), voters=(NodeId(1), NodeId(2)), kraft_version=0)
         assert oracle.election() == DurableElection(epoch=epoch, voted_id=voted.id if voted else None)
-    file = disk.open(PARTITION / "quorum-state")
+    file = disk.open(PARTITION / "quorum-state", write=True)
     file.truncate(0)
     assert oracle.election().epoch == 4
     file.sync()

@@ -1,11 +1,13 @@
 """A virtual disk with a page cache. It can lose power, fail, and lie.
 
 It keeps the contract of `pykraft.log.fs` and makes the worst of it. After `VirtualDisk.lose_power`, each unsynced page
-is kept, lost or torn independently; a size that was not synced may have any value in between; and of the renames,
-creations and removals in a directory since its last sync, only the first few (a random number) survive. A kill
-(`drop_handles`) loses nothing, because the page cache belongs to the kernel. Both can happen in the middle of any
-operation that changes the disk (`interrupt_within`). Open errors come from `pykraft.sim.machine.io_errors`. A lie is
-told after a sync of a file (`liar`).
+has any content that it had since it was last clean, or a mix of two; a size that was not synced may have any value in
+between; and each rename, creation and removal in a directory since its last sync is there or not, independent of the
+others. A kill (`drop_handles`) loses nothing, because the page cache belongs to the kernel. Both can happen in the
+middle of any operation that changes the disk (`interrupt_within`). Open errors come from
+`pykraft.sim.machine.io_errors`. A lie is told after a sync of a file (`liar`).
+
+This is the project's only model of a disk: worlds run on it, and so do the tests of everything that writes files.
 
 Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power loss tests.
 """
@@ -13,22 +15,27 @@ Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power los
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host.snapshots.startup_check import DAMAGED
-from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
+from pykraft.sim.machine.fate import DrawnFate, Fate
+from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Directory, Inode
 from pykraft.sim.machine.io_errors import DiskError, IoErrors
 from pykraft.sim.scenario.scenario import Storage
 from pykraft.types import Buffer
 
-__all__ = ["PAGE_SIZE_BYTES", "SECTOR_SIZE_BYTES", "Directory", "Inode", "Interrupted", "VirtualDisk", "VirtualFile"]
+__all__ = ["PAGE_SIZE_BYTES", "Directory", "Inode", "Interrupted", "VirtualDisk", "VirtualFile"]
+
+ROOT = Path("/")
+"""The one directory that is there from the beginning."""
 
 
-LOST_PROBABILITY = 0.5
-"""Probability that a power loss removes a directory whose parent was not synced."""
+Tree: TypeAlias = "dict[Path, bytes | None]"
+"""Bytes of files by path; None for directories."""
 
 
 class Interrupted(BaseException):
@@ -42,73 +49,81 @@ class Interrupted(BaseException):
 
 
 class VirtualFile:
-    """A file handle; it must not be used after its process has ended."""
+    """A file handle. Using it after `close`, or after its process has ended, is a bug of the program."""
 
-    def __init__(self, disk: VirtualDisk, inode: Inode, path: Path) -> None:
+    def __init__(self, disk: VirtualDisk, inode: Inode, path: Path, *, is_writable: bool) -> None:
         self._disk = disk
-        self._inode = inode
+        self.inode = inode
         self._path = path
+        self._is_writable = is_writable
+        self._is_open = True
         self._incarnation = disk.incarnation
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         """See `pykraft.log.fs.File`."""
-        self._alive()
+        self._check()
+        assert size_bytes >= 0
+        assert position >= 0
         self._disk.io_errors.before_read(self._path)
-        if not self._inode.is_readable(size_bytes, position):
+        if not self.inode.is_readable(size_bytes, position):
             raise ReadError(self._path, position=position, expected=f"{size_bytes} bytes", found="Input/output error")
-        return bytes(self._inode.cached[position : position + size_bytes])
+        return bytes(self.inode.cached[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         """See `pykraft.log.fs.File`; on an error or an interruption, a prefix of the data may be in the cache."""
-        self._alive()
+        self._check(writes=True)
         data = b"".join(parts)
         try:
-            self._disk.operate(self._path)
-            self._disk.io_errors.before_write(self._path, is_growth=position + len(data) > len(self._inode.cached))
+            self._disk.operate("pwrite", self._path)
+            self._disk.io_errors.before_write(self._path, is_growth=position + len(data) > len(self.inode.cached))
         except (Interrupted, DiskError):
-            self._inode.write(data[: self._disk.rng.randint(0, len(data))], position)
+            self.inode.write(data[: self._disk.rng.randint(0, len(data))], position)
             raise
-        self._inode.write(data, position)
+        self.inode.write(data, position)
         return len(data)
 
     def size(self) -> int:
         """See `pykraft.log.fs.File`."""
-        self._alive()
-        return len(self._inode.cached)
+        self._check()
+        return len(self.inode.cached)
 
     def is_at(self, path: Path) -> bool:
         """See `pykraft.log.fs.File`."""
-        self._alive()
+        self._check()
         directory = self._disk.directory(path.parent)
-        return directory is not None and directory.cached.get(path.name) is self._inode
+        return directory is not None and directory.cached.get(path.name) is self.inode
 
     def truncate(self, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`."""
-        self._alive()
-        self._disk.operate(self._path)
-        self._inode.resize(size_bytes)
+        self._check(writes=True)
+        self._disk.operate("truncate", self._path)
+        self._disk.io_errors.before_write(self._path, is_growth=False)
+        self.inode.resize(size_bytes)
 
     def sync(self) -> None:
         """See `pykraft.log.fs.File`."""
-        self._alive()
-        self._disk.operate(self._path)
+        self._check()
         try:
+            self._disk.operate("sync", self._path)
             self._disk.io_errors.before_sync(self._path)
         except DiskError:
-            self._inode.fail_sync(self._disk.rng)
+            self.inode.fail_sync(self._disk.rng)
             raise
         if self._disk.liar is None:
-            self._inode.sync()
+            self.inode.sync()
         else:
-            before, dirty_pages = bytes(self._inode.synced), sorted(self._inode.dirty_pages)
-            self._inode.sync()
+            before, dirty_pages = bytes(self.inode.synced), sorted(self.inode.dirty_pages)
+            self.inode.sync()
             self._disk.liar(self._path, before, dirty_pages)
 
     def close(self) -> None:
         """See `pykraft.log.fs.File`."""
+        self._is_open = False
 
-    def _alive(self) -> None:
+    def _check(self, *, writes: bool = False) -> None:
         assert self._incarnation == self._disk.incarnation, f"{self._path} is used by a process that is dead"
+        assert self._is_open, f"{self._path} is used after close"
+        assert self._is_writable or not writes, f"{self._path} was opened for reading"
 
 
 class VirtualLock:
@@ -137,7 +152,7 @@ class VirtualDisk:
         """Called with the path of a file or a name that is about to change."""
         self.incarnation = 0
         self._storage = storage or Storage()
-        self._directories: dict[Path, Directory] = {}
+        self._directories: dict[Path, Directory] = {ROOT: Directory()}
         self._unsynced: list[Path] = []
         """Directories whose parents were not synced since they were created."""
         self._removed: dict[Path, Directory] = {}
@@ -153,19 +168,38 @@ class VirtualDisk:
         self._locks.clear()
         self._operations_left = None
 
-    def lose_power(self) -> None:
-        """Take the power: chance decides what survives of everything that was not synced."""
+    def lose_power(self, fate: Fate | None = None) -> None:
+        """Take the power: fate, or chance, decides what survives of everything that was not synced."""
+        fate = fate or DrawnFate(self.rng, self._storage)
         self.drop_handles()
+        for path in self._lost_directories(fate):
+            self._remove_directory(path)
+        self._unsynced = []
+        inodes: dict[int, Inode] = {}
         for path in sorted(self._directories):
             directory = self._directories[path]
-            inodes = {id(inode): inode for inode in (*directory.cached.values(), *directory.synced.values())}
-            directory.lose(self.rng)
-            for inode in inodes.values():
-                if inode.lose(self.rng, self._storage):
-                    self.on_torn()
-        lost, self._unsynced = [each for each in self._unsynced if self.rng.random() < LOST_PROBABILITY], []
-        for path in [each for each in self._directories if any(each.is_relative_to(top) for top in lost)]:
-            self._remove_directory(path)
+            directory.lose(fate)
+            # Look after the loss: a file that was created and removed since the last sync may be back, and a file may
+            # have two names.
+            inodes.update((id(inode), inode) for inode in directory.cached.values())
+        for inode in inodes.values():
+            if inode.lose(fate):
+                self.on_torn()
+
+    def left(self, fate: Fate) -> Tree:
+        """What a power loss now would leave; the disk stays as it is."""
+        lost = self._lost_directories(fate)
+        tree: Tree = {}
+        for path in sorted(self._directories.keys() - lost):
+            tree[path] = None
+            for name, inode in self._directories[path].left(fate).items():
+                tree[path / name] = bytes(inode.left(fate).content)
+        return tree
+
+    def _lost_directories(self, fate: Fate) -> list[Path]:
+        """Directories whose entry, or that of a directory above, does not survive."""
+        lost = [each for each in self._unsynced if not fate.keeps_name()]
+        return [each for each in self._directories if any(each.is_relative_to(top) for top in lost)]
 
     def wipe(self) -> None:
         """Replace the disk by an empty one."""
@@ -173,6 +207,7 @@ class VirtualDisk:
         self._unsynced = []
         for path in list(self._directories):
             self._remove_directory(path)
+        self._directories[ROOT] = self._removed.pop(ROOT)
 
     def _remove_directory(self, path: Path) -> None:
         directory = self._removed[path] = self._directories.pop(path)
@@ -207,8 +242,9 @@ class VirtualDisk:
         """Cancel `interrupt_within`."""
         self._operations_left = None
 
-    def operate(self, path: Path) -> None:
-        """Count one operation. Raises Interrupted when the process is to end in this one."""
+    def operate(self, operation: str, path: Path, new_path: Path | None = None) -> None:
+        """Count one operation; a rename has two paths. Raises Interrupted when the process is to end in this one."""
+        del operation, new_path  # They are for tests.
         if self.on_operation is not None:
             self.on_operation(path)
         if self._operations_left is None:
@@ -223,15 +259,14 @@ class VirtualDisk:
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> VirtualFile:
         """See `pykraft.log.fs.Fs`."""
-        del write
         directory = self._directory(path.parent)
         if path.name not in directory.cached:
             if not create:
                 raise StorageError(path, "cannot open: no such file")
-            self.operate(path)
+            self.operate("create", path)
             self.io_errors.before_write(path, is_growth=True)
             directory.change((path.name, Inode()))
-        return VirtualFile(self, directory.cached[path.name], path)
+        return VirtualFile(self, directory.cached[path.name], path, is_writable=create or write)
 
     def exists(self, path: Path) -> bool:
         """See `pykraft.log.fs.Fs`."""
@@ -247,9 +282,9 @@ class VirtualDisk:
         """See `pykraft.log.fs.Fs`."""
         if path in self._directories:
             return
-        for parent in path.parents:  # The directories that a test does not sync are not reported.
-            self._directories.setdefault(parent, Directory())
-        self.operate(path)
+        self._directory(path.parent)
+        self.operate("mkdir", path)
+        self.io_errors.before_write(path, is_growth=True)
         self._directories[path] = self._removed.pop(path, Directory())
         self._unsynced.append(path)
 
@@ -259,7 +294,8 @@ class VirtualDisk:
         directory = self._directory(old.parent)
         if old.name not in directory.cached:
             raise StorageError(old, "cannot rename: no such file")
-        self.operate(old)
+        self.operate("rename", old, new)
+        self.io_errors.before_write(new, is_growth=False)
         directory.change((old.name, None), (new.name, directory.cached[old.name]))
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
@@ -269,29 +305,31 @@ class VirtualDisk:
             if missing_ok:
                 return
             raise StorageError(path, "cannot remove: no such file")
-        self.operate(path)
+        self.operate("remove", path)
+        self.io_errors.before_write(path, is_growth=False)
         directory.change((path.name, None))
 
     def sync_dir(self, path: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
-        self.operate(path)
+        directory = self._directory(path)
+        self.operate("sync_dir", path)
         self.io_errors.before_sync(path)
-        self._directory(path).sync()
+        directory.sync()
         self._unsynced = [each for each in self._unsynced if each.parent != path]
 
     def read(self, path: Path) -> bytes:
         """See `pykraft.log.fs.Fs`."""
-        file = self.open(path)
-        if file.size() > self._storage.small_file_size_bytes_max:
-            raise StorageError(path, "is larger than what is read as a whole")
-        return file.pread(file.size(), 0)
+        with closing(self.open(path)) as file:
+            if file.size() > self._storage.small_file_size_bytes_max:
+                raise StorageError(path, "is larger than what is read as a whole")
+            return file.pread(file.size(), 0)
 
     def lock(self, path: Path) -> VirtualLock:
         """See `pykraft.log.fs.Fs`."""
         if path in self._locks:
             raise StorageError(path, "cannot lock: it is held")
+        self.open(path, create=True)
         self._locks.add(path)
-        self._directories.setdefault(path.parent, Directory()).cached.setdefault(path.name, Inode())
         return VirtualLock(self._locks, path)
 
     def mutex(self) -> AbstractContextManager[object]:

@@ -1,6 +1,7 @@
 """One file and one directory of a virtual disk: what the kernel shows, what the platter holds, and what was synced.
 
-A power loss may lose unsynced pages, each independently. A platter may also lie: some bytes differ from what was
+The kernel may write back a dirty page at any time, so a power loss may leave any of the contents that the page had
+since it was last clean; `pykraft.sim.machine.fate` decides. A platter may also lie: some bytes differ from what was
 written and synced (`Inode.rot`). ``synced`` holds the bytes on the platter, with their rot; `Inode.promised` returns
 those that the program synced. An oracle holds a program to the promised bytes only. Rot lasts until those bytes are
 written again.
@@ -13,11 +14,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
-from pykraft.sim.scenario.scenario import Storage
+from pykraft.sim.machine.fate import Fate
+
+T = TypeVar("T")
 
 PAGE_SIZE_BYTES = 4_096
-SECTOR_SIZE_BYTES = 512
+PAST_MAX = 16
+"""How many past contents of a page, and past sizes of a file, are remembered between two syncs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What a power loss leaves of a file."""
+
+    content: bytearray
+    written_pages: set[int]
+    """Pages that are on the platter otherwise than before."""
+    torn_pages_count: int
 
 
 @dataclass(slots=True, eq=False)
@@ -26,8 +41,11 @@ class Inode:
 
     cached: bytearray = field(default_factory=bytearray)
     synced: bytearray = field(default_factory=bytearray)
-    dirty_pages: set[int] = field(default_factory=set)
+    dirty_pages: dict[int, list[bytes]] = field(default_factory=dict)
+    """By number: the contents that the page had since it became dirty, oldest first, without the present one."""
     version: int = 0
+    _sizes: list[int] = field(default_factory=list)
+    """The sizes since the last sync, oldest first, without the present one."""
     _rot: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By position: the byte that was synced, and the byte that is on the platter instead."""
     lost_pages: set[int] = field(default_factory=set)
@@ -57,20 +75,37 @@ class Inode:
 
     def write(self, data: bytes, position: int) -> None:
         """Write into the cache only."""
-        if position > len(self.cached):
-            self.cached.extend(bytes(position - len(self.cached)))
-        self.cached[position : position + len(data)] = data
-        self.dirty_pages.update(range(position // PAGE_SIZE_BYTES, (position + len(data)) // PAGE_SIZE_BYTES + 1))
+        if not data:
+            return
+        before, end = len(self.cached), position + len(data)
+        self._touch(min(position, before), end)
+        if end > before:
+            _remember(self._sizes, before)
+            self.cached.extend(bytes(end - before))
+        self.cached[position:end] = data
 
     def resize(self, size_bytes: int) -> None:
         """Truncate, or extend with zeros; in the cache only."""
         before = len(self.cached)
+        if size_bytes == before:
+            return
+        _remember(self._sizes, before)
         if size_bytes < before:
+            self._touch(size_bytes, before)
             del self.cached[size_bytes:]
         else:
+            # A hole takes no page: only the last page, and what the platter still holds beyond it, must become zeros.
+            self._touch(before, min(size_bytes, max(before + 1, len(self.synced))))
             self.cached.extend(bytes(size_bytes - before))
-        low, high = sorted((before, size_bytes))
-        self.dirty_pages.update(range(low // PAGE_SIZE_BYTES, high // PAGE_SIZE_BYTES + 1))
+
+    def _touch(self, start: int, end: int) -> None:
+        """Make the pages of these bytes dirty, before they change."""
+        for page in range(start // PAGE_SIZE_BYTES, (end - 1) // PAGE_SIZE_BYTES + 1):
+            past = self.dirty_pages.get(page)
+            if past is None:
+                self.dirty_pages[page] = []
+            else:
+                _remember(past, _page(self.cached, page))
 
     def sync(self) -> None:
         """Move everything in the cache to the platter."""
@@ -80,8 +115,7 @@ class Inode:
             self.synced.extend(bytes(len(self.cached) - len(self.synced)))
         for page in self.dirty_pages:
             self._write_back(page)
-        self.dirty_pages.clear()
-        self._changed()
+        self._all_clean()
 
     def fail_sync(self, rng: Random) -> None:
         """Fail a sync: some pages reach the platter; the others do not, and the kernel marks them clean all the same.
@@ -91,28 +125,34 @@ class Inode:
         for page in sorted(self.dirty_pages):
             if rng.random() < 0.5 and page * PAGE_SIZE_BYTES < len(self.synced):
                 self._write_back(page, size_bytes_max=len(self.synced))
-        self.dirty_pages.clear()
-        self._changed()
+        self._all_clean()
 
-    def lose(self, rng: Random, storage: Storage) -> int:
-        """Lose power: decide for each unsynced page whether it survives; returns how many pages are torn."""
-        low, high = sorted((len(self.synced), len(self.cached)))
-        size_bytes = rng.choice((low, high, rng.randint(low, high)))
-        kept = bytearray(self.synced[:size_bytes].ljust(size_bytes, b"\0"))
-        torn = 0
+    def left(self, fate: Fate) -> Remains:
+        """What a power loss now would leave; the file stays as it is."""
+        size_bytes = fate.size_bytes((len(self.synced), *self._sizes, len(self.cached)))
+        content = bytearray(self.synced[:size_bytes].ljust(size_bytes, b"\0"))
+        written_pages: set[int] = set()
+        torn_pages_count = 0
         for page in sorted(self.dirty_pages):
-            start = page * PAGE_SIZE_BYTES
-            surviving_bytes = _surviving_size_bytes(rng, storage)
-            end = min(start + surviving_bytes, size_bytes, len(self.cached))
-            if end > start:
-                kept[start:end] = self.cached[start:end]
-                self.lost_pages.discard(page)
-                torn += surviving_bytes < PAGE_SIZE_BYTES and end < len(self.cached)
-        self.synced = kept
-        self.cached = bytearray(kept)
-        self.dirty_pages.clear()
-        self._changed()
-        return torn
+            start, end = page * PAGE_SIZE_BYTES, min((page + 1) * PAGE_SIZE_BYTES, size_bytes)
+            if start >= end:
+                break
+            contents = [_page(self.synced, page), *self.dirty_pages[page], _page(self.cached, page)]
+            survivor = fate.page(contents)
+            content[start:end] = survivor[: end - start]
+            torn_pages_count += survivor not in contents
+            if survivor != contents[0]:
+                written_pages.add(page)
+        return Remains(content=content, written_pages=written_pages, torn_pages_count=torn_pages_count)
+
+    def lose(self, fate: Fate) -> int:
+        """Lose power; returns how many pages are torn."""
+        remains = self.left(fate)
+        self.synced = remains.content
+        self.cached = bytearray(remains.content)
+        self.lost_pages -= remains.written_pages
+        self._all_clean()
+        return remains.torn_pages_count
 
     def rot(self, position: int, data: bytes) -> None:
         """Put these bytes on the platter instead of the synced ones; the cache keeps showing what it did."""
@@ -136,7 +176,7 @@ class Inode:
         """False when some of these bytes are on a lost page and have not been written again since."""
         end = min(position + size_bytes, len(self.cached))
         pages = range(position // PAGE_SIZE_BYTES, -(-end // PAGE_SIZE_BYTES))
-        return not any(page in pages for page in self.lost_pages - self.dirty_pages)
+        return not any(page in pages for page in self.lost_pages - self.dirty_pages.keys())
 
     def evict(self) -> None:
         """Drop the clean pages from the cache: the next read takes them from the platter."""
@@ -153,6 +193,12 @@ class Inode:
         self.synced[start : start + len(data)] = data
         self.lost_pages.discard(page)
 
+    def _all_clean(self) -> None:
+        """The kernel has nothing to write any more, and forgets what the pages held before."""
+        self.dirty_pages.clear()
+        self._sizes.clear()
+        self._changed()
+
     def _changed(self) -> None:
         """Forget rot that was written over or cut off."""
         self.version += 1
@@ -167,12 +213,16 @@ class Inode:
             }
 
 
-def _surviving_size_bytes(rng: Random, storage: Storage) -> int:
-    """How much of an unsynced page reached the platter: all, nothing, or its first sectors."""
-    fate = rng.random()
-    if fate < storage.page_torn_probability:
-        return rng.randrange(1, PAGE_SIZE_BYTES // SECTOR_SIZE_BYTES) * SECTOR_SIZE_BYTES
-    return 0 if fate < storage.page_torn_probability + storage.page_lost_probability else PAGE_SIZE_BYTES
+def _page(content: bytearray, page: int) -> bytes:
+    """A whole page: zeros follow the end of the file."""
+    return bytes(content[page * PAGE_SIZE_BYTES : (page + 1) * PAGE_SIZE_BYTES]).ljust(PAGE_SIZE_BYTES, b"\0")
+
+
+def _remember(past: list[T], present: T) -> None:
+    """Append; when there are too many, forget every other one, so that old ones and new ones remain."""
+    if len(past) == PAST_MAX:
+        del past[1::2]
+    past.append(present)
 
 
 Change = tuple[tuple[str, Inode | None], ...]
@@ -197,10 +247,17 @@ class Directory:
         self.synced = dict(self.cached)
         self.changes.clear()
 
-    def lose(self, rng: Random) -> None:
-        """Lose power: of the changes since the last sync, only the first few (a random number) survive."""
-        for change in self.changes[: rng.randint(0, len(self.changes))]:
-            _apply(self.synced, change)
+    def left(self, fate: Fate) -> dict[str, Inode]:
+        """The names that a power loss now would leave: any of the changes since the last sync, whatever their order."""
+        names = dict(self.synced)
+        for change in self.changes:
+            if fate.keeps_name():
+                _apply(names, change)
+        return names
+
+    def lose(self, fate: Fate) -> None:
+        """Lose power."""
+        self.synced = self.left(fate)
         self.cached = dict(self.synced)
         self.changes.clear()
 

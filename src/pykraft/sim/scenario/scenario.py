@@ -133,7 +133,7 @@ class Storage:
     bulk_factor: tuple[int, ...] = (1,)
     """How many times as long a turn of the bulk lane takes."""
     page_torn_probability: float = 0.3
-    """Probability that a power loss leaves only the first sectors of an unsynced page on the platter."""
+    """Probability that a power loss leaves a mix of two contents of an unsynced page on the platter."""
     page_lost_probability: float = 0.35
     """Probability that a power loss leaves nothing of an unsynced page."""
     small_file_size_bytes_max: int = SMALL_FILE_SIZE_BYTES_MAX

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.log.fs import make_directory
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
 from pykraft.sim.machine.disk import VirtualDisk
@@ -24,7 +25,7 @@ def fetching(size_bytes: int | None, **host: Any) -> Any:
     """A node that has so many bytes of a snapshot of the leader of epoch 2."""
     made = node(1, **{"epoch": 2, "leader_id": 3, **host})
     made.disk, made.config = VirtualDisk(Random(1)), SimpleNamespace(partition_directory=PARTITION)
-    made.disk.mkdir(PARTITION)
+    make_directory(made.disk, PARTITION)
     if size_bytes is not None:
         path = part_path(PARTITION, snapshot_id(9), leader_epoch=Epoch(2))
         made.disk.open(path, create=True).pwrite([bytes(size_bytes)], 0)
