@@ -93,6 +93,14 @@ def test_whatever_changed_is_set_up_again(clone: Path, spoil: Callable[[Path], N
     assert done.stderr == "set up: _setup.py run\n"
 
 
+def test_if_ready_installs_nothing(clone: Path) -> None:
+    install(clone, "run")
+    done = environment(clone, "--if-ready", "run")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{clone}/.venv/bin/python\n", "")
+    done = environment(clone, "--if-ready", "run", "spark", python="echo set up")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
 def test_without_a_python_that_is_new_enough_both_versions_are_named(clone: Path) -> None:
     done = environment(clone, "run", python='[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
     assert (done.returncode, done.stdout) == (2, "")

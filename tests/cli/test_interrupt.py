@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import click
 import pytest
 
-from pykraft.cli.interrupt import EXIT_SIGNAL, CommandInterrupted, interruptible
+from pykraft.cli import interrupt
+from pykraft.cli.errors import run_with_exit_codes
+from pykraft.cli.interrupt import EXIT_SIGNAL, CommandInterrupted, hang_up, interruptible, signals_to
 from pykraft.local.cluster import SOURCES
 from pykraft.server.signals import ENDING
 
@@ -125,6 +128,72 @@ def test_what_was_ignored_at_the_start_stays_ignored() -> None:
             signal.signal(number, before)
 
 
+def test_a_signal_may_be_given_to_the_command_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    came: list[signal.Signals] = []
+
+    def command() -> int:
+        with signals_to(came.append):
+            get(signal.SIGTERM)
+            get(signal.SIGINT)
+        return 7
+
+    assert interruptible(command) == 7
+    assert came == [signal.SIGTERM]
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def closed_terminal() -> Iterator[int]:
+    other, terminal = os.openpty()
+    os.close(other)
+    yield terminal
+    os.close(terminal)
+
+
+def test_a_closed_terminal_counts_as_sighup(closed_terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CommandInterrupted) as ended:
+        interruptible(lambda: hang_up(closed_terminal))
+    assert ended.value.number == signal.SIGHUP
+    assert capsys.readouterr() == ("", "pykraft: ended by SIGHUP\n")
+
+
+def test_what_a_closed_terminal_breaks_ends_by_sighup(closed_terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "STANDARD_STREAMS", (closed_terminal,))
+
+    @click.command()
+    def question() -> None:
+        raise click.Abort
+
+    @click.command()
+    def answer() -> None:
+        os.write(closed_terminal, b"yes")
+
+    for command in (question, answer):
+        monkeypatch.setattr(sys, "argv", ["pykraft"])
+        with pytest.raises(CommandInterrupted) as ended:
+            run_with_exit_codes(command)
+        assert ended.value.number == signal.SIGHUP
+    with pytest.raises(CommandInterrupted) as ended:
+        interruptible(lambda: os.write(closed_terminal, b"it breaks while an error is told"))
+    assert ended.value.number == signal.SIGHUP
+
+
+def test_hanging_up_does_nothing_without_a_closed_terminal_or_if_sighup_is_ignored(closed_terminal: int) -> None:
+    other, terminal = os.openpty()
+    reading, writing = os.pipe()
+    os.close(writing)
+    gone = os.dup(reading)
+    os.close(gone)
+    assert not hang_up(terminal, reading, gone)
+    for descriptor in (other, terminal, reading):
+        os.close(descriptor)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert not hang_up(closed_terminal)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("program", [STUBBORN, FULL])
 def test_what_cannot_be_interrupted_does_not_delay_the_end(program: str) -> None:
     with subprocess.Popen(
@@ -140,17 +209,3 @@ def test_what_cannot_be_interrupted_does_not_delay_the_end(program: str) -> None
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in {-signal.SIGTERM, EXIT_SIGNAL + signal.SIGTERM}
         assert process.stderr.read() == "pykraft: ended by SIGTERM\n"
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
-def test_process_1_of_a_container_ends_by_a_signal_while_it_loads(number: signal.Signals) -> None:
-    # The kernel would not deliver a signal that process 1 does not handle; here the handler shows by the status.
-    program = f"import os; os.getpid, own = (lambda: 1), os.getpid(); import pykraft.__main__; os.kill(own, {number})"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": str(SOURCES)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (EXIT_SIGNAL + number, "", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,17 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalQuorum:
     """What stands for the processes; commands run in its folder."""
     monkeypatch.chdir(tmp_path)
     found = quorum(tmp_path / "q")
-    monkeypatch.setattr(background_quorum, "bring_up", lambda *_, **__: found)
+    monkeypatch.setattr(background_quorum, "bring_up", brought_up(found))
     monkeypatch.setattr(background_quorum, "look", lambda *_: found)
     return found
+
+
+def brought_up(found: LocalQuorum) -> Callable[..., LocalQuorum]:
+    def bring_up(*_: object, show: Callable[[LocalQuorum], None], **__: object) -> LocalQuorum:
+        show(found)
+        return found
+
+    return bring_up
 
 
 def invoke(*words: str) -> Any:
@@ -70,10 +79,10 @@ def test_what_to_type_next_has_the_ports_and_the_folder(found: LocalQuorum) -> N
 def test_up_and_status_exit_with_1_unless_all_is_well(found: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = replace(found, nodes=found.nodes[:2])
     for words in (("up",), ("status",), ("up", "--json"), ("status", "--json")):
-        monkeypatch.setattr(background_quorum, "bring_up", lambda *_, **__: found)
+        monkeypatch.setattr(background_quorum, "bring_up", brought_up(found))
         monkeypatch.setattr(background_quorum, "look", lambda *_: found)
         assert invoke(*words).exit_code == 1
-        monkeypatch.setattr(background_quorum, "bring_up", lambda *_, **__: whole)
+        monkeypatch.setattr(background_quorum, "bring_up", brought_up(whole))
         monkeypatch.setattr(background_quorum, "look", lambda *_: whole)
         done = invoke(*words)
         assert done.exit_code == 0

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError
 from pykraft.local.background_node import BackgroundNode
-from pykraft.local.background_quorum import bring_up
+from pykraft.local.background_quorum import LocalQuorum, bring_up
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES
 from pykraft.local.quorum_folder import QuorumFolder
@@ -95,3 +96,23 @@ def test_a_start_that_is_interrupted_or_fails_leaves_no_node(children: Children,
         bring_up(folder, timeout_s=30, tell=print)
     assert_one_line(local(folder, "up", "--nodes", "2"), 2, "has 1 node; give another folder with --dir")
     assert_one_line(local(folder, "up", "--nodes", "0"), 2, "--nodes 0: give 1 to 15")
+
+
+def test_an_interrupt_removes_a_new_quorum_and_the_folders_made_for_it(tmp_path: Path) -> None:
+    nodes: list[int | None] = []
+
+    def show(found: LocalQuorum) -> None:
+        nodes.extend(node.pid for node in found.nodes)
+        raise CommandInterrupted(signal.SIGINT)
+
+    there = tmp_path / "there"
+    there.mkdir()
+    for folder in (tmp_path / "a" / "b", there):
+        with pytest.raises(CommandInterrupted):
+            bring_up(folder, node_count=1, tell=print, show=show)
+    assert list(tmp_path.rglob("*")) == [there]
+    assert len(nodes) == 2
+    for pid in nodes:
+        assert pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

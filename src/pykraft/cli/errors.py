@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from pykraft.cli.interrupt import EXIT_SIGNAL, interruptible
+from pykraft.cli.interrupt import EXIT_SIGNAL, hang_up, interruptible, is_input_output_error
 from pykraft.cli.parsing.usage_error import usage_line
 from pykraft.errors import (
     AddressInUseError,
@@ -77,6 +77,7 @@ def _run(command: click.Command) -> NoReturn:
     try:
         result = command.main(standalone_mode=False, prog_name="pykraft")
     except click.exceptions.Abort:
+        hang_up()  # a question that a closed terminal cannot answer
         sys.exit(EXIT_FAILED)
     except click.ClickException as error:
         if isinstance(error, _ONLY_HELP):
@@ -85,6 +86,8 @@ def _run(command: click.Command) -> NoReturn:
             click.echo(f"pykraft: {usage_line(error)}", err=True)
         sys.exit(EXIT_USAGE)
     except (PykraftError, OSError) as error:
+        if is_input_output_error(error):
+            hang_up()
         click.echo(f"pykraft: {told(error)}", err=True)
         sys.exit(exit_code(error))
     finally:

@@ -9,20 +9,26 @@ Code that does not let itself be interrupted, for example a lookup of a host nam
 the signal a thread ends the process. Child processes and temporary folders of `pykraft.local` do not survive that (see
 `pykraft.local.keeper`).
 
+A closed terminal shows in two ways: reads and writes of it fail with EIO, or end, and the kernel sends SIGHUP. What
+comes first is chance, so a command that fails because its terminal is closed ends by SIGHUP (`hang_up`).
+
 A server replaces these handlers once it serves, and ends gracefully (`pykraft.server.run`).
 """
 
 from __future__ import annotations
 
 import _thread
+import errno
 import logging
 import os
+import select
 import signal
+import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn, TypeVar
 
@@ -32,6 +38,7 @@ EXIT_SIGNAL: Final = 128
 """Added to a signal's number, as a shell does."""
 UNWIND_S: Final = 0.7
 FLUSH_S: Final = 0.1
+STANDARD_STREAMS: Final = (0, 1, 2)
 
 T = TypeVar("T")
 
@@ -58,22 +65,22 @@ class CommandInterrupted(SystemExit):
 class _Interruption:
     """The first signal, and the thread that ends the process if unwinding takes too long."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, end: Callable[[int], object]) -> None:
         self.number: int | None = None
         self._name = name
+        self._end = end
         self._is_told = False
         self._is_over = False
 
     def begin(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. Only the first one raises: a second one would interrupt the clean-up."""
+        """Handle a signal. Only the first one counts: a second one would interrupt the clean-up."""
         del frame
         if self.number is not None:
             return
         self.number = number
-        _suppress_reports()
         # Not threading.Thread: its `start` takes locks that the interrupted code may hold.
         _thread.start_new_thread(self._end_late, ())
-        raise CommandInterrupted(number)
+        self._end(number)
 
     def end(self) -> None:
         """Unwinding is over: the thread must not end the process any more."""
@@ -106,12 +113,14 @@ def interruptible(command: Callable[[], T], name: str = "pykraft") -> T:
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         return command()
-    interruption = _Interruption(name)
+    interruption = _Interruption(name, _unwind)
     disabled, unraisable, in_thread = logging.root.manager.disable, sys.unraisablehook, threading.excepthook
     before = {number: signal.signal(number, interruption.begin) for number in ending_signals()}
     try:
         result = command()
     except BaseException as error:
+        if is_input_output_error(error):
+            hang_up()
         # What breaks while blocks are left, such as a write to a closed terminal, is a consequence of the signal.
         if interruption.number is None or isinstance(error, CommandInterrupted):
             raise
@@ -126,6 +135,54 @@ def interruptible(command: Callable[[], T], name: str = "pykraft") -> T:
     if interruption.number is not None:  # the command has caught what the signal raised
         raise CommandInterrupted(interruption.number)
     return result
+
+
+@contextmanager
+def signals_to(on_signal: Callable[[signal.Signals], object]) -> Iterator[None]:
+    """Within this block the first signal is given to ``on_signal`` and raises nothing.
+
+    The process still ends `UNWIND_S` later, for example if what ``on_signal`` wants to end writes to a full pipe.
+    """
+    interruption = _Interruption("pykraft", lambda number: on_signal(signal.Signals(number)))
+    before = {number: signal.signal(number, interruption.begin) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        interruption.end()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def is_input_output_error(error: BaseException) -> bool:
+    """Whether this is how a read or a write of a closed terminal fails."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def hang_up(*descriptors: int) -> bool:
+    """Raise SIGHUP if one of these is a terminal that was closed, by default of the standard streams.
+
+    False if none is, or if SIGHUP is ignored. Errors: CommandInterrupted, from the handler of the signal.
+    """
+    if signal.SIGHUP not in ending_signals() or not any(map(_is_closed_terminal, descriptors or STANDARD_STREAMS)):
+        return False
+    signal.raise_signal(signal.SIGHUP)
+    return True
+
+
+def _is_closed_terminal(descriptor: int) -> bool:
+    try:
+        if not stat.S_ISCHR(os.fstat(descriptor).st_mode):  # isatty is false once it is closed
+            return False
+    except OSError:
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))
+
+
+def _unwind(number: int) -> NoReturn:
+    _suppress_reports()
+    raise CommandInterrupted(number)
 
 
 def _end_after(seconds: float, status: int) -> NoReturn:

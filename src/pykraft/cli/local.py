@@ -66,11 +66,14 @@ def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float,
 
     if timeout <= 0:
         raise UsageError(f"--timeout {timeout:g}: give more than 0 seconds")
-    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, tell=_warn)
-    if as_json:
-        click.echo(json.dumps(as_json_object(found)))
-    else:
-        click.echo("\n".join([headline(found), "", *table_lines(found), "", *next_lines(found, path)]))
+
+    def show(found: LocalQuorum) -> None:
+        if as_json:
+            click.echo(json.dumps(as_json_object(found)))
+        else:
+            click.echo("\n".join([headline(found), "", *table_lines(found), "", *next_lines(found, path)]))
+
+    found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, tell=_warn, show=show)
     if not found.is_whole:
         sys.exit(EXIT_NOT_WHOLE)
 

@@ -4,17 +4,17 @@
 server` in three ways, as Kafka's scripts: a wrong command line prints the usage, every failure exits with 1, and the
 node writes a load unless it is told not to.
 
-While the command loads, Ctrl-C must end the process without a traceback; so nothing else is imported at the top (see
-`pykraft.__main__`).
+Signals are handled before the command loads, so nothing else is imported at the top (see `pykraft.__main__`).
 
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
+
+from pykraft.early_signals import tell_early_signals
 
 EXIT_FAILED = 1
 
@@ -53,6 +53,7 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the script that the first word names, and end the process."""
+    tell_early_signals(sys.argv[1])
     from pykraft.cli.interrupt import CommandInterrupted
 
     try:
@@ -63,7 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     main()

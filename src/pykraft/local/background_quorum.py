@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -20,7 +21,7 @@ from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.background_node import BackgroundNode
 from pykraft.local.keeper import signals_later
-from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, locked, make_folder
+from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, delete_new, locked, make_folder
 from pykraft.plural import counted
 from pykraft.types import Endpoint
 
@@ -70,53 +71,96 @@ def bring_up(
     first_port: int | None = None,
     timeout_s: float = UP_TIMEOUT_S,
     tell: Callable[[str], None],
+    show: Callable[[LocalQuorum], None] = lambda _: None,
 ) -> LocalQuorum:
     """Start what is down of the quorum in this folder, a new one if there is none, and wait for its leader.
 
     Node 1 of a new quorum listens on ``first_port`` and the others on the next ones, or all on free ones. ``tell`` gets
-    a line about each node that ended meanwhile although the others found a leader.
+    a line about each node that ended meanwhile although the others found a leader; ``show`` gets the quorum.
+
+    An interrupt, also one of ``show``, removes a new quorum again, with the folders made for it.
 
     Errors: UsageError, LocalQuorumError; then no node runs that this call started.
     """
     if node_count is not None and not 1 <= node_count <= NODES_MAX:
         raise UsageError(f"--nodes {node_count}: give 1 to {NODES_MAX}; three nodes survive the loss of one")
-    make_folder(path)
-    with locked(path):
-        if (path / FILE_NAME).exists():
-            folder = QuorumFolder.read(path)
-            if node_count not in (None, len(folder.ports)):
-                raise UsageError(
-                    f"--nodes {node_count}: the quorum in {path} has {counted(len(folder.ports), 'node')}; "
-                    "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
-                )
-            if first_port not in (None, folder.ports[1]):
-                raise UsageError(
-                    f"--port {first_port}: the quorum in {path} has port {folder.ports[1]} and keeps it; "
-                    "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
-                )
-        else:
-            folder = QuorumFolder.create(path, node_count=node_count or NODES_COUNT, first_port=first_port)
-        folder.write_configs()
-        nodes = _nodes(folder)
-        started = [node for node in nodes if node.pid is None]
-        for node in started:
-            node.check_port()
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    try:
+        make_folder(path)
+        with locked(path):
+            is_new = not (path / FILE_NAME).exists()
+            try:
+                folder = _quorum_folder(path, node_count, first_port)
+                return _start(folder, timeout_s, tell, show)
+            except Exception:
+                raise  # the logs of its nodes say more
+            except BaseException:
+                if is_new:
+                    delete_new(path)
+                raise
+    except BaseException:
+        for each in missing:
+            with suppress(OSError):  # something is in it
+                each.rmdir()
+        raise
+
+
+def _quorum_folder(path: Path, node_count: int | None, first_port: int | None) -> QuorumFolder:
+    """The quorum in this folder, or a new one. Errors: UsageError."""
+    if not (path / FILE_NAME).exists():
+        return QuorumFolder.create(path, node_count=node_count or NODES_COUNT, first_port=first_port)
+    folder = QuorumFolder.read(path)
+    if node_count not in (None, len(folder.ports)):
+        raise UsageError(
+            f"--nodes {node_count}: the quorum in {path} has {counted(len(folder.ports), 'node')}; "
+            "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
+        )
+    if first_port not in (None, folder.ports[1]):
+        raise UsageError(
+            f"--port {first_port}: the quorum in {path} has port {folder.ports[1]} and keeps it; "
+            "give another folder with --dir, or remove this one first with `pykraft local down --delete`"
+        )
+    return folder
+
+
+def _start(
+    folder: QuorumFolder, timeout_s: float, tell: Callable[[str], None], show: Callable[[LocalQuorum], None]
+) -> LocalQuorum:
+    """Start the nodes that are down and wait for a leader. Errors: LocalQuorumError, UsageError."""
+    folder.write_configs()
+    nodes = _nodes(folder)
+    started = [node for node in nodes if node.pid is None]
+    for node in started:
+        node.check_port()
+    with _killed_by_an_interrupt(started):
         try:
             for node in started:
                 with signals_later():  # otherwise a signal could leave a node that nobody knows yet
                     node.start()
             found = _wait_for_leader(folder, started, timeout_s)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                # Interrupted: there is no time for a graceful end, and no record is lost without one.
-                for node in started:
-                    node.kill()
+        except Exception:
             _stop(started, lambda _: None)
             raise
         for node in started:
             if node.exit_status is not None:
                 tell(f"node {node.node_id} ended with {node.exit_status}: {node.last_line()} ({node.log_path})")
-        return found
+        show(found)
+    return found
+
+
+@contextmanager
+def _killed_by_an_interrupt(nodes: Sequence[BackgroundNode]) -> Iterator[None]:
+    """An interrupt leaves no time for a graceful end of what was just started, and no record is lost without one."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        for node in nodes:
+            node.kill()
+        for node in nodes:
+            node.wait_until_down(STOP_TIMEOUT_S)
+        raise
 
 
 def look(path: Path) -> LocalQuorum:

@@ -30,6 +30,7 @@ from pykraft.types import Endpoint, Uuid, uuid_text
 VERSION: Final = 1
 NODES_MAX: Final = 15
 FILE_NAME: Final = "quorum.json"
+DRAFT_NAME: Final = f"{FILE_NAME}.tmp"
 LOCK_NAME: Final = "lock"
 CONFIG_NAME: Final = "server.properties"
 LOG_NAME: Final = "node.log"
@@ -84,7 +85,7 @@ class QuorumFolder:
         ports = dict(enumerate(chosen, start=1))
         folder = cls(path=path.absolute(), cluster_id=uuid_text(Uuid(os.urandom(16))), ports=ports)
         content = {"version": VERSION, "clusterId": folder.cluster_id, "ports": ports}
-        draft = path / f"{FILE_NAME}.tmp"
+        draft = path / DRAFT_NAME
         try:
             draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
             draft.replace(path / FILE_NAME)
@@ -129,6 +130,13 @@ class QuorumFolder:
 
     def delete(self) -> list[Path]:
         """Remove what pykraft made here, whose nodes must be down; returns what is left because others made it."""
+        left = self.delete_nodes()
+        # The lock goes last: until then no other command makes a new quorum here.
+        left += [path for path in _remove(self.path, (FILE_NAME, LOCK_NAME)) if not self._is_home(path)]
+        return left
+
+    def delete_nodes(self) -> list[Path]:
+        """Remove what pykraft made of the nodes; returns what is left of them."""
         left: list[Path] = []
         for node_id in self.ports:
             home = self.home(node_id)
@@ -140,8 +148,6 @@ class QuorumFolder:
                 left += _remove(data, _OF_DATA)
             if home.is_dir():
                 left += [path for path in _remove(home, _OWN_FILES) if path != data]
-        # The lock goes last: until then no other command makes a new quorum here.
-        left += [path for path in _remove(self.path, (FILE_NAME, LOCK_NAME)) if not self._is_home(path)]
         return left
 
     def _is_home(self, path: Path) -> bool:
@@ -156,6 +162,14 @@ def _remove(folder: Path, names: tuple[str, ...]) -> list[Path]:
     if not left:
         folder.rmdir()
     return left
+
+
+def delete_new(path: Path) -> None:
+    """Remove a quorum that was just begun and whose nodes are down, but not its folder. The caller holds its lock."""
+    if (path / FILE_NAME).exists():
+        QuorumFolder.read(path).delete_nodes()
+    for name in (DRAFT_NAME, FILE_NAME, LOCK_NAME):
+        (path / name).unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.append.command import RECORD_SIZE_BYTES_MAX, append, json_value, text_value
+from pykraft.cli.append.command import (
+    RECORD_SIZE_BYTES_MAX,
+    AppendOptions,
+    AppendRun,
+    append,
+    json_value,
+    text_value,
+)
 from pykraft.cli.append.lines import Line
+from pykraft.cli.client_options import ClientOptions
 from pykraft.client.remote.appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
 from pykraft.host.producers import Committed
-from pykraft.types import Epoch, Offset
+from pykraft.types import Endpoint, Epoch, Offset
 
 
 class Log:
@@ -64,6 +75,44 @@ def test_each_line_becomes_a_record(run: Callable[..., Any], log: Log) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "offsets 10 to 12 of epoch 3: 3 records\n", "")
     assert log.appends == [[b"one", b"\xff\x00\r", b"last"]]
     assert run(b"x\n").stdout == "offset 13 of epoch 3\n"
+
+
+def append_from(terminal: int) -> signal.Signals | None:
+    options = ClientOptions(
+        bootstrap=(Endpoint("localhost", 1),),
+        is_controllers=True,
+        client_id="x",
+        timeout_ms=1_000,
+        request_timeout_ms=1_000,
+    )
+    wanted = AppendOptions(value_of=text_value, as_json=False, is_repeated=False)
+    return asyncio.run(AppendRun(options, wanted).run(terminal))
+
+
+@pytest.mark.parametrize("is_read_first", [True, False], ids=["ends", "fails"])
+def test_a_closed_terminal_is_no_end_of_the_lines(
+    is_read_first: bool, log: Log, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, terminal = os.openpty()
+    os.close(other)
+    if is_read_first:  # another reader of the terminal got the error
+        monkeypatch.setattr(os, "read", lambda *_: b"")
+    try:
+        assert append_from(terminal) == signal.SIGHUP
+    finally:
+        os.close(terminal)
+    assert capsys.readouterr().err == "pykraft: ended by SIGHUP: nothing was committed; later lines were not sent\n"
+
+
+def test_ctrl_d_is_the_end_of_the_lines(log: Log) -> None:
+    other, terminal = os.openpty()
+    try:
+        os.write(other, b"one\n\x04")
+        assert append_from(terminal) is None
+    finally:
+        os.close(other)
+        os.close(terminal)
+    assert log.appends == [[b"one"]]
 
 
 def test_empty_lines_are_skipped_and_counted(run: Callable[..., Any], log: Log) -> None:

@@ -27,7 +27,7 @@ import click
 from pykraft.cli.append.lines import Line, Lines
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.errors import EXIT_FAILED
-from pykraft.cli.interrupt import CommandInterrupted
+from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import DECIMAL
 from pykraft.cli.waiting_line import WaitingLine
@@ -36,7 +36,6 @@ from pykraft.client.remote.leader_fetch import Patience
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.producers import Committed
 from pykraft.plural import counted
-from pykraft.server.signals import ending_signals
 
 RECORD_SIZE_BYTES_MAX: Final = BATCH_SIZE_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX
 LINE_FORMS: Final = ("text", "json")
@@ -132,9 +131,11 @@ class AppendRun:
     async def run(self, descriptor: int) -> signal.Signals | None:
         """Append everything; returns the signal that ended it early. Errors: PykraftError, OSError."""
         loop = asyncio.get_running_loop()
-        # Instead of `interruptible`, so that the answer to what was sent can still be told.
-        for number in ending_signals():
-            loop.add_signal_handler(number, self._stop, number)
+        # Instead of what raises in the middle of it, so that the answer to what was sent can still be told.
+        with signals_to(lambda number: loop.call_soon_threadsafe(self._stop, number)):
+            return await self._run(descriptor)
+
+    async def _run(self, descriptor: int) -> signal.Signals | None:
         timeout_ms, request_timeout_ms = self._options.timeout_ms, self._options.request_timeout_ms
         patience = Patience(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, on_waiting=WaitingLine().tell)
         async with Appender(self._options.bootstrap, client_id=self._options.client_id, patience=patience) as appender:
@@ -165,13 +166,21 @@ class AppendRun:
             while self._ended_by is None:
                 taken = await lines.take(size_bytes_max=BATCH_SIZE_BYTES_MAX, overhead_bytes=RECORD_OVERHEAD_BYTES_MAX)
                 if not taken:
-                    break
+                    if not hang_up(descriptor):
+                        break
+                    await self._stopped.wait()
+                    return
                 values = [value for line in taken if (value := self._wanted.value_of(line)) is not None]
                 self._empty_count += len(taken) - len(values)
                 if values:
                     await self._append(appender, values, taken)
         except OutcomeUnknownError:
             raise
+        except OSError as error:
+            if not (is_input_output_error(error) and hang_up()):
+                raise
+            await self._stopped.wait()
+            return
         except PykraftError as error:
             error.args = (f"{error}; {self._so_far()}",)
             raise

@@ -53,7 +53,7 @@ def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> 
     if as_json or not console.is_terminal:
         asyncio.run(_watch(hasty, watch_s, lambda *seen: _show_below(console, *seen, as_json=as_json, end="\n\n")))
         return
-    with Live(console=console, auto_refresh=False) as live:
+    with _Screen(console=console, auto_refresh=False) as live:
 
         def draw(verdict: QuorumVerdict, found: Quorum | None) -> None:
             live.update(_picture(console, verdict, found), refresh=True)
@@ -64,6 +64,15 @@ def watch_overview(options: ClientOptions, watch_s: float, *, as_json: bool) -> 
                 draw(_no_leader(story), None)
 
         asyncio.run(_watch(hasty, watch_s, draw, draw_wait))
+
+
+class _Screen(Live):
+    """Where a picture is drawn over the last one."""
+
+    def refresh(self) -> None:
+        """Draw the picture; not once more at the end, when the terminal shows it and then ^C."""
+        if self.is_started:
+            super().refresh()
 
 
 async def _watch(
