@@ -1,72 +1,41 @@
 """The table of commands that `tests.processes.stops` ends: how each is started, and how one sees at which stage it is.
 
-Each command of `pykraft --help` has a row, and so have the scripts in bin.
+Each command of `pykraft --help` has a row, and so have the scripts in bin. A row has four stages or more: Python
+starts, the package loads, and two of its own; `ONE_OF_THEIR_OWN` has the exceptions.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pykraft.local.ports import free_ports
 from pykraft.local.voters import voter_properties, write_properties
-from tests.processes.stop_stages import Row, Running, Scene, Stage, nothing
+from pykraft.spark.tables.names import CHECKPOINT
+from tests.processes.stop_stages import (
+    Row,
+    Running,
+    Scene,
+    Stage,
+    Words,
+    loading,
+    opens,
+    reads,
+    stage,
+    waits_for_answer,
+    writes,
+)
 
 LOG = "00000000000000000000.log"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-Words = Callable[[Scene, Path], Sequence[str]]
-
-
-def waits_for_writer(running: Running) -> bool:
-    """It opens a fifo that nobody writes to."""
-    return running.waits_in("wait_for_partner")
-
-
-def waits_for_answer(running: Running) -> bool:
-    """It waits in its loop. While it imports, it does not."""
-    return running.waits_in("poll")
-
-
-def waits_for_reader(running: Running) -> bool:
-    """It writes to a full pipe."""
-    return running.waits_in("pipe_write")
-
-
-def _row(  # noqa: PLR0913 - all by name
-    command: str,
-    words: Words,
-    is_reached: Callable[[Running], bool],
-    *more: Stage,
-    name: str = "waits",
-    is_blocked: bool = False,
-    is_graceful: bool = False,
-    leaves_files: bool = False,
-    is_spark: bool = False,
-    is_progress: Callable[[str], bool] = nothing,
-) -> Row:
-    start = Stage(
-        name="start",
-        words=words,
-        is_reached=None,
-        is_blocked=is_blocked,
-        is_told=False,
-        leaves_files=leaves_files,
-        is_progress=is_progress,
-    )
-    stage = Stage(
-        name=name,
-        words=words,
-        is_reached=is_reached,
-        is_blocked=is_blocked,
-        is_graceful=is_graceful,
-        leaves_files=leaves_files,
-        is_progress=is_progress,
-    )
-    return Row(command=command, stages=(start, *more, stage), is_spark=is_spark)
+def _row(command: str, *stages: Stage, is_spark: bool = False) -> Row:
+    """A command with its own stages, of which CI plays the last one, after those while it loads."""
+    return Row(command=command, stages=(*loading(command, stages[-1]), *stages), is_spark=is_spark)
 
 
 def _plain(*words: str) -> Words:
@@ -86,19 +55,28 @@ def _config(home: Path, *, voters: int = 1) -> str:
     return str(write_properties(home / "server.properties", voter_properties(home / "data", node_id=1, ports=ports)))
 
 
-def _prints(command: str, words: Words) -> Row:
-    """A command that is over in no time, unless nobody reads what it prints."""
-    return _row(command, words, waits_for_reader, name="writes", is_blocked=True)
+def _prints(command: str, *words: str) -> Row:
+    """A command that only prints: between loading and writing there is nothing, so it has no third stage of its own."""
+    return _row(command, writes(_plain(*(words or command.split()))))
 
 
-def _asks(command: str, *words: str) -> Row:
-    """A command that waits for the answer of a quorum."""
-    return _row(
-        command,
-        lambda scene, home: ["quorum", "--bootstrap-controller", scene.silent, *words],
-        waits_for_answer,
-        is_progress=_says_why,
+def _asks(command: str, words: Words) -> Row:
+    """A command that asks a quorum: it finds no leader, or gets no answer at all."""
+    return _row(command, *_asking(words))
+
+
+def _asking(words: Words) -> tuple[Stage, Stage]:
+    def at(address: Callable[[Scene], str]) -> Words:
+        return lambda scene, home: ["quorum", "--bootstrap-controller", address(scene), *words(scene, home)]
+
+    return (
+        stage("finds no leader", at(lambda scene: scene.lonely), tells_why, is_progress=_says_why),
+        stage("waits", at(lambda scene: scene.silent), waits_for_answer, is_progress=_says_why),
     )
+
+
+def tells_why(running: Running) -> bool:
+    return "waiting for a leader" in running.text()
 
 
 def _says_why(line: str) -> bool:
@@ -115,16 +93,54 @@ def _formatted(home: Path) -> str:
     return config
 
 
-def _local_folder(home: Path, *, nodes: int) -> Path:
-    folder = home / "quorum"
-    folder.mkdir()
-    ports = dict(enumerate(free_ports(nodes), start=1))
-    (folder / "quorum.json").write_text(json.dumps({"version": 1, "clusterId": CLUSTER_ID, "ports": ports}))
-    return folder
+def _held(scene: Scene, path: str) -> str:
+    scene.hold(Path(path))
+    return path
+
+
+def _local(verb: str, *, is_fifo: bool = False) -> Words:
+    """On the folder of a quorum that is down, or whose description is a fifo."""
+
+    def words(scene: Scene, home: Path) -> Sequence[str]:
+        folder = home / "quorum"
+        if is_fifo:
+            _fifo(folder, "quorum.json")
+        else:
+            folder.mkdir()
+            ports = dict(enumerate(free_ports(1), start=1))
+            (folder / "quorum.json").write_text(json.dumps({"version": 1, "clusterId": CLUSTER_ID, "ports": ports}))
+        return ["local", verb, "--dir", str(folder)]
+
+    return words
+
+
+def _up(scene: Scene, home: Path) -> Sequence[str]:
+    """A new quorum: of it nothing may be left, nor of the folder around its own."""
+    return ["local", "up", "--dir", str(home / "new" / "quorum")]
 
 
 def _many_nodes(count: int) -> Callable[[Running], bool]:
     return lambda running: running.count() >= count
+
+
+def _logs_hold(size_bytes: int) -> Callable[[Running], bool]:
+    """Its nodes write records."""
+
+    def look(running: Running) -> bool:
+        with suppress(OSError):  # folders come and go
+            return any(path.stat().st_size >= size_bytes for path in running.home.rglob(LOG))
+        return False
+
+    return look
+
+
+def _runs_nodes(command: str, *words: str, nodes: int = 3) -> Row:
+    """A command that starts nodes, with a keeper for them, and lets them work."""
+    stages = (
+        stage("works", _plain(*words), _logs_hold(10_000), is_progress=_any_line),
+        stage("starts nodes", _plain(*words), _many_nodes(2 + nodes), is_progress=_any_line),
+    )
+    return _row(command, *stages)
 
 
 def _server_stages(script: str | None) -> tuple[Stage, ...]:
@@ -148,14 +164,7 @@ def _server_stages(script: str | None) -> tuple[Stage, ...]:
         leaves_files=True,
         may_take_s=5.0,  # it waits for a leader, as Kafka does; docs/server.md has it
     )
-    start = Stage(
-        name="start",
-        words=serves.words,
-        is_reached=None,
-        is_told=False,
-        leaves_files=True,
-    )
-    return (start, elects, serves)
+    return (*loading(script or "server", serves), elects, serves)
 
 
 def _follow(scene: Scene, home: Path) -> Sequence[str]:
@@ -166,8 +175,17 @@ def _watch(scene: Scene, home: Path) -> Sequence[str]:
     return ["quorum", "--bootstrap-controller", scene.live, "describe", "--watch"]
 
 
-def _tables(*words: str) -> Words:
-    return lambda scene, home: ["pipeline", *words, "--tables", str(home / "tables")]
+def _tables(verb: str) -> Words:
+    return lambda scene, home: ["pipeline", verb, "--tables", str(scene.tables(home))]
+
+
+def _unread_tables(scene: Scene, home: Path) -> Sequence[str]:
+    """Tables whose newest offset is a fifo."""
+    folder = scene.tables(home)
+    newest = max((folder / CHECKPOINT / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    _held(scene, _fifo(newest.parent, newest.name))
+    return ["pipeline", "status", "--tables", str(folder)]
 
 
 def _pipeline(scene: Scene, home: Path) -> Sequence[str]:
@@ -179,157 +197,161 @@ def _any_line(line: str) -> bool:
     return not any(word in line for word in ("Traceback", "Error", "Exception", 'File "'))
 
 
-WAITING_TAIL = Stage(
-    name="waits",
-    words=lambda scene, home: ["tail", "--bootstrap-controller", scene.silent],
-    is_reached=waits_for_answer,
-    is_progress=_says_why,
-)
-BENCH = ("--dir", ".")
+def _append(address: Callable[[Scene], str]) -> Words:
+    return lambda scene, home: ["append", "--bootstrap-controller", address(scene)]
 
-APPEND = Stage(
-    name="waits",
-    words=lambda scene, home: ["append", "--bootstrap-controller", scene.silent],
-    is_reached=waits_for_answer,
-    is_progress=lambda line: _says_why(line) or "Type a record" in line,
-    other_status=1,  # its input ends with the terminal, which it may notice before the signal
-)
+
+def _tail(scene: Scene, home: Path) -> Sequence[str]:
+    return ["tail", "--bootstrap-controller", scene.silent]
+
+
+def _typed(line: str) -> bool:
+    """What `append` says, and what the terminal shows of a line that was typed."""
+    return _says_why(line) or "Type a record" in line or line.strip() == "one"
+
+
+def _package(scene: Scene, home: Path) -> Sequence[str]:
+    return ["pipeline", "package", str(home / "package.zip")]
+
+
+def _draft(running: Running) -> Iterator[Path]:
+    return running.home.glob(".package.zip.*")
+
+
+def _demo(command: str) -> Row:
+    """The demo: its nodes start, Spark starts, the load runs."""
+    stages = (
+        stage("starts nodes", _plain(command), _many_nodes(4), is_progress=_any_line),
+        stage("works", _plain(command), lambda running: "acknowledged" in running.text(), is_progress=_any_line),
+        stage("starts Spark", _plain(command), _many_nodes(6), is_progress=_any_line),
+    )
+    return _row(command, *stages, is_spark=True)
+
+
+ONE_OF_THEIR_OWN = {
+    "bin/pykraft": "it has become `pykraft version` by then; before that it has a stage as a script",
+    "completion": "it prints a text that it has when it is loaded",
+    "storage random-uuid": "it prints 22 characters",
+    "version": "it prints what it has when it is loaded",
+}
+"""Commands that do one thing after they are loaded, and why there is no moment before or after it."""
+
+BENCH = ("--dir", ".")
+SIM_RUN = ("sim", "run", "--seeds", "1000", "--workers", "2")
 
 ROWS: tuple[Row, ...] = (
-    Row(command="append", stages=(APPEND,)),
-    _row("bench join", _plain("bench", "join", *BENCH), _many_nodes(4), name="works", is_progress=_any_line),
-    _row("bench transfer", _plain("bench", "transfer", *BENCH), _many_nodes(5), name="works", is_progress=_any_line),
     _row(
-        "bench raft",
-        _plain("bench", "raft", "--peer", "none", *BENCH),
-        _many_nodes(5),
-        name="works",
-        is_progress=_any_line,
+        "append",
+        writes(_append(lambda scene: scene.live), typed=b"one\n", is_progress=_typed),
+        stage(
+            "reads",
+            _append(lambda scene: scene.live),
+            lambda running: "offset" in running.output() and running.waits_in("poll"),
+            typed=b"one\n",
+            is_progress=_typed,
+        ),
+        stage("waits", _append(lambda scene: scene.silent), waits_for_answer, is_progress=_typed),
     ),
+    _runs_nodes("bench join", "bench", "join", *BENCH),
+    _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
+    _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
+    _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", "full-disk", *BENCH),
+    _prints("completion", "completion", "bash"),
     _row(
-        "chaos",
-        _plain("chaos", "--minutes", "1", "--without", "full-disk", *BENCH),
-        _many_nodes(5),
-        name="works",
-        is_progress=_any_line,
+        "dump",
+        writes(lambda scene, home: ["dump", str(next(scene.live_data.rglob(LOG)))]),
+        opens(lambda scene, home: ["dump", _fifo(home, LOG)]),
     ),
-    _prints("completion", _plain("completion", "bash")),
-    _row("dump", lambda scene, home: ["dump", _fifo(home, LOG)], waits_for_writer),
     _row(
         "local up",
-        lambda scene, home: ["local", "up", "--dir", str(_local_folder(home, nodes=3))],
-        _many_nodes(3),
-        name="works",
-        leaves_files=True,
-        is_progress=_any_line,
+        writes(_up, is_progress=_any_line),
+        stage("begins", _up, lambda running: (running.home / "new" / "quorum" / "lock").exists()),
+        stage("works", _up, _many_nodes(4), is_progress=_any_line),
     ),
-    _prints("local status", lambda scene, home: ["local", "status", "--dir", str(_local_folder(home, nodes=1))]),
-    _row(
-        "local down",
-        lambda scene, home: ["local", "down", "--dir", str(_local_folder(home, nodes=1))],
-        waits_for_reader,
-        name="writes",
-        is_blocked=True,
-        leaves_files=True,
-    ),
+    _row("local status", opens(_local("status", is_fifo=True)), writes(_local("status"))),
+    _row("local down", opens(_local("down", is_fifo=True)), writes(_local("down"), leaves_files=True)),
     _row(
         "pipeline package",
-        lambda scene, home: ["pipeline", "package", str(home / "package.zip")],
-        lambda running: any(running.home.glob(".package.zip.*")),
-        name="works",
+        stage("goes on", _package, lambda running: any(path.stat().st_size > 100_000 for path in _draft(running))),
+        stage("begins", _package, lambda running: any(_draft(running))),
     ),
-    _row(
-        "quorum add-controller",
-        lambda scene, home: [
-            *("quorum", "--bootstrap-controller", scene.silent, "add-controller", "--command-config", _formatted(home))
-        ],
-        waits_for_answer,
-        is_progress=_says_why,
-    ),
+    _asks("quorum add-controller", lambda scene, home: ["add-controller", "--command-config", _formatted(home)]),
     _row(
         "quorum describe",
-        _watch,
-        lambda running: "healthy" in running.output() and running.waits_in("poll"),
-        *_asks("", "describe").stages[1:],
-        name="works",
+        *_asking(_plain("describe")),
+        stage("watches", _watch, lambda running: "healthy" in running.output() and running.waits_in("poll")),
     ),
-    _asks("quorum remove-controller", "remove-controller", "-i", "1", "-d", CLUSTER_ID),
-    _asks("quorum transfer", "transfer", "--to", "1"),
-    _asks("quorum upgrade", "upgrade", "--feature", "kraft.version=1"),
+    _asks("quorum remove-controller", _plain("remove-controller", "-i", "1", "-d", CLUSTER_ID)),
+    _asks("quorum transfer", _plain("transfer", "--to", "1")),
+    _asks("quorum upgrade", _plain("upgrade", "--feature", "kraft.version=1")),
     Row(command="server", stages=_server_stages(None)),
     _row(
         "sim mutants",
-        _plain("sim", "mutants", "--seeds", "0:1000", "--workers", "2"),
-        _many_nodes(4),
-        name="works",
+        stage("tells", _plain("sim", "mutants", "--json"), lambda running: "{" in running.output()),
+        stage("works", _plain("sim", "mutants", "--seeds", "0:1000", "--workers", "2"), _many_nodes(4)),
     ),
-    _row("sim replay", _plain("sim", "replay", "--seed", "1"), waits_for_reader, name="works", is_blocked=True),
-    _row("sim report", lambda scene, home: ["sim", "report", _fifo(home, "rows")], waits_for_writer),
+    _row(
+        "sim replay",
+        opens(lambda scene, home: ["sim", "replay", "--seed", "1", "--scenario", _fifo(home, "scenario.toml")]),
+        writes(_plain("sim", "replay", "--seed", "1")),
+    ),
+    _row(
+        "sim report",
+        reads(lambda scene, home: ["sim", "report", _held(scene, _fifo(home, "rows"))]),
+        opens(lambda scene, home: ["sim", "report", _fifo(home, "rows")]),
+    ),
     _row(
         "sim run",
-        _plain("sim", "run", "--seeds", "1000", "--workers", "2"),
-        _many_nodes(4),
-        Stage(
-            name="works",
-            words=_plain("sim", "run", "--seeds", "1000", "--workers", "2", "--json"),
-            is_reached=lambda running: '"seed"' in running.output(),
-        ),
-        name="begins",
-        is_progress=lambda line: "seeds" in line or "0/1000" in line,
+        stage("works", _plain(*SIM_RUN, "--json"), lambda running: '"seed"' in running.output()),
+        stage("begins", _plain(*SIM_RUN), _many_nodes(4), is_progress=lambda line: "seeds" in line or "0/1000" in line),
     ),
     _row(
         "storage format",
-        lambda scene, home: ["storage", "format", "-c", _fifo(home, "properties"), "-t", CLUSTER_ID],
-        waits_for_writer,
+        writes(lambda scene, home: ["storage", "format", "-c", _config(home), "-t", CLUSTER_ID], leaves_files=True),
+        reads(lambda scene, home: ["storage", "format", "-c", _held(scene, _fifo(home, "p")), "-t", CLUSTER_ID]),
+        opens(lambda scene, home: ["storage", "format", "-c", _fifo(home, "p"), "-t", CLUSTER_ID]),
     ),
-    _row("storage info", lambda scene, home: ["storage", "info", "-c", _fifo(home, "properties")], waits_for_writer),
-    _prints("storage random-uuid", _plain("storage", "random-uuid")),
-    _row("tail", _follow, waits_for_answer, WAITING_TAIL, name="works"),
+    _row(
+        "storage info",
+        writes(lambda scene, home: ["storage", "info", "-c", _formatted(home)]),
+        opens(lambda scene, home: ["storage", "info", "-c", _fifo(home, "p")]),
+    ),
+    _prints("storage random-uuid"),
+    _row(
+        "tail",
+        stage("waits", _tail, waits_for_answer, is_progress=_says_why),
+        stage("follows", _follow, waits_for_answer),
+    ),
     _row(
         "verify",
-        lambda scene, home: ["verify", str(Path(_fifo(home, f"logs/{LOG}")).parent)],
-        waits_for_writer,
+        writes(lambda scene, home: ["verify", str(scene.live_data)]),
+        opens(lambda scene, home: ["verify", str(Path(_fifo(home, f"logs/{LOG}")).parent)]),
     ),
-    _prints("version", _plain("version")),
-    _prints("bin/pykraft", _plain("bin/pykraft", "version")),
+    _prints("version"),
+    _prints("bin/pykraft", "bin/pykraft", "version"),
     Row(command="bin/test-kraft-server-start.sh", stages=_server_stages("bin/test-kraft-server-start.sh")),
     Row(command="bin/test-raft-server-start.sh", stages=_server_stages("bin/test-raft-server-start.sh")),
-    _row("demo", _plain("demo"), _many_nodes(6), name="works", is_spark=True, is_progress=_any_line),
-    _row("bin/demo", _plain("bin/demo"), _many_nodes(6), name="works", is_spark=True, is_progress=_any_line),
+    _demo("demo"),
+    _demo("bin/demo"),
     _row(
         "pipeline run",
-        _pipeline,
-        lambda running: (running.home / "tables").exists() and any((running.home / "tables").iterdir()),
-        Stage(
-            name="starts Spark",
-            words=_pipeline,
-            is_reached=_many_nodes(3),
+        stage("starts Spark", _pipeline, _many_nodes(3), leaves_files=True, is_progress=_any_line),
+        stage(
+            "works",
+            _pipeline,
+            lambda running: any((running.home / "tables").glob("*")),
             leaves_files=True,
             is_progress=_any_line,
         ),
-        name="works",
-        leaves_files=True,
         is_spark=True,
-        is_progress=_any_line,
     ),
     _row(
         "pipeline report",
-        _tables("report"),
-        _many_nodes(3),
-        name="works",
-        leaves_files=True,
+        writes(_tables("report"), leaves_files=True, is_progress=_any_line),
+        stage("asks Spark", _tables("report"), _many_nodes(3), leaves_files=True, is_progress=_any_line),
         is_spark=True,
-        is_progress=_any_line,
     ),
-    _row(
-        "pipeline status",
-        _tables("status"),
-        waits_for_reader,
-        name="writes",
-        is_blocked=True,
-        is_spark=True,
-        leaves_files=True,
-    ),
+    _row("pipeline status", reads(_unread_tables), writes(_tables("status")), is_spark=True),
 )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +37,18 @@ ENDINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """``silent`` accepts connections and answers nothing; ``live`` is a quorum of one."""
+    """``silent`` accepts connections and answers nothing; ``live`` is a quorum of one; ``lonely`` finds no leader."""
 
     folder: Path
     silent: str
     live: str
+    lonely: str
+    live_data: Path
+    """The log directory of ``live``."""
+    tables: Callable[[Path], Path]
+    """Copies tables that a pipeline wrote into this folder."""
+    hold: Callable[[Path], None]
+    """Opens a fifo for writing, writes nothing, and keeps it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +68,17 @@ class Running:
             return name in Path(f"/proc/{self.pid}/wchan").read_text()
         return False
 
-    def command_is(self, word: str) -> bool:
-        """Whether the process runs a program with this word, and no longer a shell that starts it."""
+    def program_is(self, name: str) -> bool:
+        """Whether the process runs a program whose name begins so, and no longer one that starts it."""
         with suppress(OSError):
-            return word.encode() in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+            return Path(f"/proc/{self.pid}/exe").readlink().name.startswith(name)
+        return False
+
+    def handles_signals(self) -> bool:
+        """Whether Python code is called when SIGTERM comes."""
+        with suppress(OSError):
+            found = re.search(r"(?m)^SigCgt:\s*(\w+)$", Path(f"/proc/{self.pid}/status").read_text())
+            return found is not None and bool(int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
         return False
 
     def output(self) -> str:
@@ -83,8 +99,10 @@ class Stage:
 
     name: str
     words: Callable[[Scene, Path], Sequence[str]]
-    is_reached: Callable[[Running], bool] | None
-    """None: a few hundredths of a second after exec."""
+    is_reached: Callable[[Running], bool]
+    """Once it is true, it stays true: a machine that is busy may look late."""
+    typed: bytes = b""
+    """What is typed at its terminal."""
     is_blocked: bool = False
     """Its standard output is a full pipe."""
     is_graceful: bool = False
@@ -107,3 +125,82 @@ class Row:
     command: str
     stages: tuple[Stage, ...]
     is_spark: bool = False
+
+
+Words = Callable[[Scene, Path], Sequence[str]]
+
+
+def waits_for_writer(running: Running) -> bool:
+    """It opens a fifo that nobody writes to."""
+    return running.waits_in("wait_for_partner")
+
+
+def waits_for_answer(running: Running) -> bool:
+    """It waits in its loop. While it imports, it does not."""
+    return running.waits_in("poll")
+
+
+def waits_for_text(running: Running) -> bool:
+    """It reads a fifo to which nobody writes."""
+    return running.waits_in("pipe_read")
+
+
+def waits_for_reader(running: Running) -> bool:
+    """It writes to a full pipe."""
+    return running.waits_in("pipe_write")
+
+
+def starts(running: Running) -> bool:
+    """Python itself starts: signals are blocked and wait."""
+    return running.program_is("python")
+
+
+def loads(running: Running) -> bool:
+    """Signals are handled, and the package loads."""
+    return running.program_is("python") and running.handles_signals()
+
+
+def loading(command: str, own: Stage) -> tuple[Stage, ...]:
+    """The stages before a command does anything, with the words of one of its own stages."""
+    early = replace(own, is_graceful=False, may_take_s=0.0)
+    stages = (replace(early, name="starts", is_reached=starts), replace(early, name="loads", is_reached=loads))
+    if not command.startswith("bin/"):
+        return stages
+    # No line is promised: for some milliseconds one program replaces another.
+    return (replace(early, name="begins as a script", is_reached=lambda _: True, is_told=False), *stages)
+
+
+def stage(
+    name: str,
+    words: Words,
+    is_reached: Callable[[Running], bool],
+    *,
+    is_blocked: bool = False,
+    leaves_files: bool = False,
+    is_progress: Callable[[str], bool] = nothing,
+    typed: bytes = b"",
+) -> Stage:
+    return Stage(
+        name=name,
+        words=words,
+        is_reached=is_reached,
+        is_blocked=is_blocked,
+        leaves_files=leaves_files,
+        is_progress=is_progress,
+        typed=typed,
+    )
+
+
+def opens(words: Words) -> Stage:
+    """It opens a file, a fifo to which nobody writes."""
+    return stage("opens", words, waits_for_writer)
+
+
+def reads(words: Words, **how: Any) -> Stage:
+    """It reads a file, a fifo to which somebody writes nothing."""
+    return stage("reads", words, waits_for_text, **how)
+
+
+def writes(words: Words, **how: Any) -> Stage:
+    """It writes its result to a pipe that nobody reads."""
+    return stage("writes", words, waits_for_reader, is_blocked=True, **how)

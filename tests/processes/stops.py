@@ -2,10 +2,9 @@
 
     python -m tests.processes.stops [--spark] [--limit SECONDS] [COMMAND...]
 
-plays all commands at all stages: "start" (a few hundredths of a second after exec, while Python imports), and those of
-the row, such as "waits" and "works". With ``--spark`` it plays the commands that need Spark instead. Exit status 1:
-something is not as docs/cli.md has it. `ROWS` is the table; the stage ``processes`` of bin/test plays one stage of
-each.
+plays all commands at all stages: "starts" (Python itself), "loads" (the package), and those of the row, such as
+"opens", "waits" and "writes". With ``--spark`` it plays the commands that need Spark instead. Exit status 1: something
+is not as docs/cli.md has it. `ROWS` is the table; the stage ``processes`` of bin/test plays one stage of each.
 
 A command runs as the leader of a session with a terminal of its own, as in a shell: Ctrl-C is typed there. What belongs
 to it has a mark in its environment, which finds every process that it leaves behind; ``TMPDIR`` is a folder of its own.
@@ -24,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,10 +31,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
+from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import voter_properties, write_properties
+from pykraft.local.voters import LISTENER, voter_properties, write_properties
 from pykraft.local.waiting import wait_until
 from tests.processes.stop_rows import ROWS, row_of
 from tests.processes.stop_stages import ENDINGS, Ending, Running, Scene, Stage
@@ -46,7 +47,8 @@ STAGE_TIMEOUT_S = 300.0
 """Spark takes its time on a busy machine."""
 MARK = "PYKRAFT_STOPPED"
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
-START_S = (0.02, 0.05, 0.1)
+POLL_S = 0.001
+"""A command loads in a tenth of a second."""
 
 
 @dataclass(slots=True)
@@ -57,7 +59,6 @@ class Play:
     stage: Stage
     ending: Ending
     scene: Scene
-    delay_s: float = START_S[0]
     problems: list[str] = field(default_factory=list)
     took_s: float = 0.0
 
@@ -111,17 +112,16 @@ class Play:
     def _reach(self, running: Running, process: subprocess.Popen[bytes], terminal: _Terminal) -> None:
         """Wait until the command is at this stage."""
         # A Ctrl-C that is typed before the terminal is the session's goes nowhere.
-        wait_until(lambda: process.poll() is not None or not running.command_is("setsid"), f"{self} to have a terminal")
-        if self.stage.is_reached is None:
-            terminal.read(self.delay_s)
-            return
-        reached = self.stage.is_reached
-
-        def look() -> bool:
-            terminal.read(0)
-            return process.poll() is not None or reached(running)
-
-        wait_until(look, f"{self} to be reached", timeout_s=STAGE_TIMEOUT_S)
+        deadline_s = time.monotonic() + STAGE_TIMEOUT_S
+        while process.poll() is None and running.program_is("setsid"):
+            terminal.read(POLL_S)
+        if self.stage.typed:
+            os.write(terminal.descriptor, self.stage.typed)
+        while process.poll() is None and not self.stage.is_reached(running):
+            if time.monotonic() > deadline_s:
+                raise LocalQuorumError(f"waited {STAGE_TIMEOUT_S:g} s for {self} to be reached: {terminal.text()}")
+            terminal.read(POLL_S)
+        terminal.read(0)
 
     def _end(self, process: subprocess.Popen[bytes], terminal: _Terminal, limit_s: float) -> None:
         terminal.read(0)
@@ -212,7 +212,7 @@ def _launcher(words: Sequence[str]) -> list[str]:
     """The command as bin/pykraft starts it, or a script of bin itself."""
     if words[0].startswith("bin/"):
         return [str(BIN / words[0].removeprefix("bin/")), *words[1:]]
-    return ["env", "--block-signal=INT", sys.executable, "-P", "-m", "pykraft", *words]
+    return ["env", "--block-signal=INT,TERM,HUP", sys.executable, "-P", "-m", "pykraft", *words]
 
 
 @contextmanager
@@ -273,16 +273,43 @@ def _reap(process: subprocess.Popen[bytes], mark: str) -> None:
 
 @contextmanager
 def scene(folder: Path) -> Iterator[Scene]:
-    """What commands need: a peer that accepts connections and says nothing, and a quorum of one."""
-    [port] = free_ports(1)
+    """What commands need: a peer that accepts connections and says nothing, a quorum of one, and a voter alone."""
+    held: list[int] = []
+    ports = dict(enumerate(free_ports(3), start=1))
+    lock = threading.Lock()
+
+    def tables(home: Path) -> Path:
+        made = folder / "tables"
+        with lock:
+            if not made.exists():
+                words = ("pipeline", "run", "--tables", str(made), "--path", str(folder / "live"))
+                subprocess.run(_launcher(words), env=environment, check=True, capture_output=True)
+        return Path(shutil.copytree(made, home / "tables"))
+
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    live = voter_properties(
+        folder / "live", node_id=1, ports={1: ports[1]}, extra={"pykraft.append.listeners": LISTENER}
+    )
+    lonely = voter_properties(folder / "lonely", node_id=2, ports={2: ports[2], 3: ports[3]})
     with socket.create_server((HOST, 0)) as silent, Children() as children:
-        config = write_properties(
-            folder / "live.properties", voter_properties(folder / "live", node_id=1, ports={1: port})
-        )
-        log = folder / "live.log"
-        node = children.start("node", server_command(config), log, environment={"PYTHONPATH": str(SOURCES)})
-        wait_until(lambda: "leader in epoch" in log.read_text(), "a leader", alive=[node])
-        yield Scene(folder=folder, silent=f"{HOST}:{silent.getsockname()[1]}", live=f"{HOST}:{port}")
+        for name, properties in (("live", live), ("lonely", lonely)):
+            command = server_command(write_properties(folder / f"{name}.properties", properties))
+            children.start(name, command, folder / f"{name}.log", environment={"PYTHONPATH": str(SOURCES)})
+        wait_until(lambda: "leader in epoch" in (folder / "live.log").read_text(), "a leader")
+        wait_until(lambda: " serves " in (folder / "lonely.log").read_text(), "a voter alone")
+        try:
+            yield Scene(
+                folder=folder,
+                silent=f"{HOST}:{silent.getsockname()[1]}",
+                live=f"{HOST}:{ports[1]}",
+                lonely=f"{HOST}:{ports[2]}",
+                live_data=folder / "live",
+                tables=tables,
+                hold=lambda path: held.append(os.open(path, os.O_RDWR)),
+            )
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
 
 
 def main(words: Sequence[str]) -> int:
@@ -299,13 +326,12 @@ def main(words: Sequence[str]) -> int:
         for row in rows:
             for stage in row.stages:
                 for ending in ENDINGS:
-                    for delay_s in START_S if stage.is_reached is None else START_S[:1]:
-                        play = Play(row.command, stage, ending, place, delay_s=delay_s)
-                        found = play.run(limit_s=chosen.limit)
-                        problems += found
-                        count += 1
-                        slowest = max(slowest, (play.took_s, str(play)))
-                        print(f"{play}: {play.took_s:.2f} s", *found, sep="\n    ", flush=True)
+                    play = Play(row.command, stage, ending, place)
+                    found = play.run(limit_s=chosen.limit)
+                    problems += found
+                    count += 1
+                    slowest = max(slowest, (play.took_s, str(play)))
+                    print(f"{play}: {play.took_s:.2f} s", *found, sep="\n    ", flush=True)
     print(f"{count} ends, {len(problems)} problems, the slowest took {slowest[0]:.2f} s: {slowest[1]}")
     return 1 if problems else 0
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cli.command_tree import leaves
-from tests.processes.stop_rows import ROWS
+from tests.processes.stop_rows import ONE_OF_THEIR_OWN, ROWS
 from tests.processes.stop_stages import ENDINGS, Row, Scene
 from tests.processes.stops import Play, scene
 
@@ -35,6 +35,16 @@ def test_every_command_has_a_row() -> None:
     assert scripts == {"bin/demo", "bin/pykraft", "bin/test-kraft-server-start.sh", "bin/test-raft-server-start.sh"}
     assert {row.command for row in ROWS} >= COMMANDS
     assert len({row.command for row in ROWS}) == len(ROWS)
+
+
+def test_every_row_has_two_stages_of_its_own_besides_those_while_it_loads() -> None:
+    early = {"begins as a script", "starts", "loads"}
+    own = {row.command: {stage.name for stage in row.stages} - early for row in ROWS}
+    assert {command for command, names in own.items() if len(names) < 2} == ONE_OF_THEIR_OWN.keys()
+    for row in ROWS:
+        names = [stage.name for stage in row.stages]
+        assert {"starts", "loads"} <= {*names}
+        assert len({*names}) == len(names)
 
 
 HERE = [row for row in ROWS if not row.is_spark and (row.command.startswith("bin/") or row.command in COMMANDS)]
