@@ -319,6 +319,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--spark", action="store_true", help="the commands that need Spark")
     parser.add_argument("--limit", type=float, default=1.0, help="seconds that an end may take")
     chosen = parser.parse_args(words)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # A script starts background jobs with SIGINT ignored, and nohup with SIGHUP; the commands would inherit this.
+        signal.signal(number, signal.default_int_handler)
     rows = [row_of(name) for name in chosen.commands] or [row for row in ROWS if row.is_spark == chosen.spark]
     problems: list[str] = []
     count, slowest = 0, (0.0, "")

@@ -75,6 +75,7 @@ def test_tables_grow_until_the_stream_is_stopped(
     tables.wait_for(6, lambda: looks.append(tables.end_offset))
     assert tables.end_offset == 6
     assert looks[0] == 0
+    assert tables.awaited == "Spark's first micro-batch"
     assert tables.batches[0].duration_ms > 0
     assert tables.stop() is spark
     offsets = {row["offset"] for row in tables.tables.read(spark, RECORDS).select("offset").collect()}

@@ -37,6 +37,16 @@ def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_p
         given.run()
 
 
+def test_a_load_that_waits_for_spark_says_so(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, told)
+    tables.first_at = 6  # in the second half
+    given.run()
+    assert told.stages[-1:] == ["waiting for Spark to start; until then the load goes on, up to 60 s longer than 2 s"]
+    assert told.passing[0].endswith(" acknowledged, waiting for Spark to start")
+    assert told.passing[-1].endswith(" in the tables, micro-batch 0 took 1,234 ms")
+    assert given.seconds > 2
+
+
 def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
     options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
     given, _ = load(children, tmp_path, options, told)

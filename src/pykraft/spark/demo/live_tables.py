@@ -86,6 +86,11 @@ class LiveTables:
         """The tables themselves."""
         return self._options().tables()
 
+    @property
+    def awaited(self) -> str:
+        """What the first rows of the tables wait for."""
+        return "Spark's first micro-batch" if self._query.done() else "Spark to start"
+
     def follow(self, controllers: Sequence[Endpoint]) -> None:
         """Start to read this quorum as soon as Spark is up."""
         self._controllers.set_result(controllers)

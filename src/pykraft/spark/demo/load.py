@@ -47,6 +47,9 @@ class DemoLoad:
         self.begin_wall_ms = _wall_ms()
         half_s = self.options.seconds / 2
         self._wait(half_s)
+        if not self.tables.batches:
+            longer = f"up to {LATE_S_MAX:g} s longer than {self.options.seconds:g} s"
+            self.tell(f"waiting for {self.tables.awaited}; until then the load goes on, {longer}")
         while not self.tables.batches and time.monotonic() - begun_s < half_s + LATE_S_MAX:
             self._wait(POLL_S)
         late_s = time.monotonic() - begun_s - half_s
@@ -109,6 +112,8 @@ class DemoLoad:
         if batches:
             last = batches[-1]
             text += f", {last.end_offset:,} in the tables, micro-batch {last.batch_id} took {last.duration_ms:,} ms"
+        else:
+            text += f", waiting for {self.tables.awaited}"
         self.tell(text, is_passing=True)
 
 
