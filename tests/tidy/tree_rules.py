@@ -49,7 +49,6 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.offline.verify": (13, "all that a data directory may hold"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (100, "the table of all invariants"),
-    "pykraft.sim.run.reporter": (15, "the one whom all nodes and clients tell"),
     "pykraft.sim.run.world": (24, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""

@@ -56,7 +56,7 @@ class OperatorStation:
     def connected(self, connection: ConnectionId) -> None:
         """Send the request."""
         asked = self._asked[connection]
-        self._witness.asked(asked)
+        self._witness.watch.asked(asked)
         message = asked.message
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
         self._facts.network.send(connection, framed(request))
@@ -66,7 +66,7 @@ class OperatorStation:
         del is_refused
         asked = self._asked.pop(connection, None)
         if asked is not None:
-            self._witness.answered(asked)
+            self._witness.watch.answered(asked)
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
@@ -78,5 +78,5 @@ class OperatorStation:
         asked.answer = ErrorCode(answer.error)
         self._witness.absorb(frame)
         self._facts.network.close(connection)
-        self._witness.answered(asked)
+        self._witness.watch.answered(asked)
         asked.then(asked)

@@ -78,7 +78,7 @@ class Application:
         """Report a new epoch or leader to the witness."""
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
         self._witness.note(self._node, f"hears of {news}")
-        self._witness.told_leader(self._node, epoch, leader_id)
+        self._witness.watch.told_leader(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
         """Replace the state by a snapshot, read on the bulk lane; deliveries are held meanwhile."""
@@ -101,7 +101,7 @@ class Application:
         self._state = ApplicationState.of(records)
         self._generator.loaded(snapshot_id.offset)
         self._witness.happened("snapshot loaded", self._node)
-        self._witness.loaded(self._node, snapshot_id)
+        self._witness.watch.loaded(self._node, snapshot_id)
         self._witness.given(self._node, snapshot_id.offset)
         self._registration.release()
 

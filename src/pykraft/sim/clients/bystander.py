@@ -38,13 +38,13 @@ class Bystander:
         """Register from the log start on."""
         host = self._node.host
         assert host is not None
-        self._witness.listens(self._node, host.status.log_start_offset)
+        self._witness.watch.listens(self._node, host.status.log_start_offset)
         self._registration = host.register(self, is_held=True, on_skipped=self._skipped)
         self._registration.release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """See `pykraft.host.delivery.HostListener`."""
-        self._witness.overheard(self._node, batches)
+        self._witness.watch.overheard(self._node, batches)
         self.end_offset = batches[-1].end_offset
         process, registration = self._node.process, self._registration
         if self._rng.random() < HOLD_PROBABILITY and process is not None and registration is not None:
@@ -55,6 +55,6 @@ class Bystander:
         """See `pykraft.host.delivery.HostListener`: ignored."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        self._witness.skipped(self._node, next_offset, start_offset)
+        self._witness.watch.skipped(self._node, next_offset, start_offset)
         self._witness.happened("listener fell behind", self._node)
         self.end_offset = start_offset

@@ -70,12 +70,12 @@ class Visitor:
         assert node.process is not None
         self._asked += 1
         visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
-        self._witness.visited(node, visit)
+        self._witness.watch.visited(node, visit)
 
         def told(parts: Sequence[Buffer]) -> None:
             frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
             _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
-            self._witness.visited(node, visit)
+            self._witness.watch.visited(node, visit)
 
         node.process.visit(ConnectionId(-self._asked), self._request(question), told)
 

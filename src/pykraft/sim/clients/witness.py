@@ -13,20 +13,8 @@ from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
 
-class Witness(Protocol):
-    """Called at the moment of everything that concerns clients."""
-
-    def touch(self, node: SimulatedNode) -> None:
-        """The present event concerns this node."""
-
-    def happened(self, kind: str, node: SimulatedNode) -> None:
-        """Something happened that is counted in the report and is not a fault."""
-
-    def note(self, node: SimulatedNode, text: str) -> None:
-        """Add a line to the trace."""
-
-    def absorb(self, frame: bytes) -> None:
-        """A client received these bytes."""
+class ClientWatch(Protocol):
+    """What the oracles are told of clients, as `Witness.watch`."""
 
     def proposed(self, operation: Operation) -> None:
         """A client is about to propose."""
@@ -36,12 +24,6 @@ class Witness(Protocol):
 
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
-
-    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
-        """A listener got these batches; returns the values of each batch, none for a control batch."""
-
-    def given(self, node: SimulatedNode, end_offset: int) -> None:
-        """An application has everything up to this offset."""
 
     def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """An application loaded a snapshot in place of the records that it covers."""
@@ -66,3 +48,29 @@ class Witness(Protocol):
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """A client asks this node a question, or got its answer."""
+
+
+class Witness(Protocol):
+    """Called at the moment of everything that concerns clients."""
+
+    @property
+    def watch(self) -> ClientWatch:
+        """Passes on to the oracles what only they need to know."""
+
+    def touch(self, node: SimulatedNode) -> None:
+        """The present event concerns this node."""
+
+    def happened(self, kind: str, node: SimulatedNode) -> None:
+        """Something happened that is counted in the report and is not a fault."""
+
+    def note(self, node: SimulatedNode, text: str) -> None:
+        """Add a line to the trace."""
+
+    def absorb(self, frame: bytes) -> None:
+        """A client received these bytes."""
+
+    def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+        """A listener got these batches; returns the values of each batch, none for a control batch."""
+
+    def given(self, node: SimulatedNode, end_offset: int) -> None:
+        """An application has everything up to this offset."""

@@ -75,11 +75,11 @@ class SimulatedWorkload:
         self.history.operations.append(operation)
         if operation.is_read:
             application.reads[operation.values[0]] = operation
-        self._witness.proposed(operation)
+        self._witness.watch.proposed(operation)
 
         def accepted(base_offset: Offset) -> None:
             operation.base_offset = base_offset
-            self._witness.accepted(operation)
+            self._witness.watch.accepted(operation)
 
         process.host.propose(
             operation.values,
@@ -104,7 +104,7 @@ class SimulatedWorkload:
             operation.answer = OperationOutcome.REJECTED if isinstance(outcome, Rejected) else OperationOutcome.UNKNOWN
             # The error of a leadership transfer is a subclass, so compare the exact type.
             operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
-        self._witness.decided(operation)
+        self._witness.watch.decided(operation)
 
     def _next_values(self) -> tuple[bytes, ...]:
         if self._rng.random() < READ_PROBABILITY:

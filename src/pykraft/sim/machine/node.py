@@ -154,7 +154,7 @@ class Process:
         """See `Ports`."""
         connection, target_id = self._surroundings.network.dial(self, endpoint), node_at(endpoint.port)
         self.wiretap.dialed(connection, target_id)
-        self._observer.dialed(self._node, target_id)
+        self._observer.watch.dialed(self._node, target_id)
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
@@ -166,7 +166,7 @@ class Process:
         is_epoch_durable = self.host.status.epoch <= self._observer.durable_epoch(self._node)
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:
-            self._observer.before_send(self._node, spoken)
+            self._observer.watch.before_send(self._node, spoken)
             if spoken.fetched is not None:
                 self.wiretap.fetches(connection, self._surroundings.clock.now_us)
         if self._negotiation is not None:
@@ -187,7 +187,7 @@ class Process:
 
     def submit(self, job: Job) -> None:
         """See `Ports`."""
-        self._observer.submitted(self._node, job)
+        self._observer.watch.submitted(self._node, job)
         ledger = self._node.ledger
         ledger.submitted(job)
         if isinstance(job, EnterQuarantine):
@@ -208,7 +208,7 @@ class Process:
         """See `Ports`."""
         del is_alarm
         self._surroundings.trace.note(self.node_id, text)
-        self._observer.reported(self._node, text)
+        self._observer.watch.reported(self._node, text)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -251,7 +251,7 @@ class Process:
 
     def _ring(self) -> None:
         self.touch()
-        self._observer.woken(self._node)
+        self._observer.watch.woken(self._node)
         self.host.on_tick(self._node.clock.instant)
 
     def perform(self, jobs: Sequence[Job]) -> Io:
@@ -261,7 +261,7 @@ class Process:
 
     def persisted(self) -> None:
         """Called when no storage job waits or is being done."""
-        self._observer.persisted(self._node)
+        self._observer.watch.persisted(self._node)
 
     def told(self, io: Io) -> None:
         """Tell the host that everything up to this job is durable."""
@@ -347,7 +347,7 @@ class SimulatedNode:
 
     def failed(self, error: StorageError) -> None:
         """The program ended with a storage error; oracles check that its disk caused the error."""
-        self.observer.stopped(self, error)
+        self.observer.watch.stopped(self, error)
         self.surroundings.trace.note(self.node_id, f"stops: {error}")
         self.kill()
         self.observer.disk_failed(self, error)
@@ -355,7 +355,7 @@ class SimulatedNode:
     def stopped(self, error: Exception | None) -> None:
         """The host stopped, with an error or after a shutdown."""
         process = self.process
-        self.observer.stopped(self, error)
+        self.observer.watch.stopped(self, error)
         self.surroundings.clock.after(0, lambda: self._leave(process))
 
     @property

@@ -36,8 +36,37 @@ class Surroundings:
     """How many times as long a turn of the bulk lane takes as one of the ordered lane."""
 
 
+class NodeWatch(Protocol[N_contra]):
+    """What the oracles are told of a node, as `NodeObserver.watch`."""
+
+    def stopped(self, node: N_contra, error: Exception | None) -> None:
+        """A program stopped, with an error or (None) after a shutdown."""
+
+    def woken(self, node: N_contra) -> None:
+        """The timer that the host set rings."""
+
+    def dialed(self, node: N_contra, target_id: int) -> None:
+        """The node dials another one."""
+
+    def before_send(self, node: N_contra, spoken: Spoken) -> None:
+        """A frame of the quorum is about to leave."""
+
+    def submitted(self, node: N_contra, job: Job) -> None:
+        """The host submits a storage job; the node's ledger does not hold it yet."""
+
+    def persisted(self, node: N_contra) -> None:
+        """Every storage job is done."""
+
+    def reported(self, node: N_contra, text: str) -> None:
+        """The host reports something to its operator."""
+
+
 class NodeObserver(Protocol[N_contra]):
     """Called for everything that happens to a node; the type parameter is the node's own class."""
+
+    @property
+    def watch(self) -> NodeWatch[N_contra]:
+        """Passes on to the oracles what only they need to know."""
 
     def touch(self, node: N_contra) -> None:
         """The present event concerns this node."""
@@ -57,32 +86,11 @@ class NodeObserver(Protocol[N_contra]):
     def interrupted(self, node: N_contra, interruption: Interrupted) -> None:
         """A process ended in the middle of an operation on its disk."""
 
-    def stopped(self, node: N_contra, error: Exception | None) -> None:
-        """A program stopped, with an error or (None) after a shutdown."""
-
     def disk_failed(self, node: N_contra, error: StorageError) -> None:
         """A program ended with this storage error; the disk may be replaced now."""
-
-    def woken(self, node: N_contra) -> None:
-        """The timer that the host set rings."""
-
-    def dialed(self, node: N_contra, target_id: int) -> None:
-        """The node dials another one."""
 
     def durable_epoch(self, node: N_contra) -> int:
         """The epoch that a power loss now would leave on this node."""
 
-    def before_send(self, node: N_contra, spoken: Spoken) -> None:
-        """A frame of the quorum is about to leave."""
-
-    def submitted(self, node: N_contra, job: Job) -> None:
-        """The host submits a storage job; the node's ledger does not hold it yet."""
-
     def performs(self, node: N_contra, jobs: Sequence[Job]) -> None:
         """The ordered lane is about to carry out these jobs; it may be interrupted in the middle."""
-
-    def persisted(self, node: N_contra) -> None:
-        """Every storage job is done."""
-
-    def reported(self, node: N_contra, text: str) -> None:
-        """The host reports something to its operator."""

@@ -18,16 +18,11 @@ from pykraft.sim.clients.application import Application
 from pykraft.sim.clients.bystander import Bystander
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.machine.trace import Trace
-from pykraft.types import OffsetAndEpoch
 
 
 class Reporter:
@@ -101,45 +96,17 @@ class Reporter:
         """See `NodeObserver`."""
         self.faults.interrupted(node, interruption)
 
-    def stopped(self, node: SimulatedNode, error: Exception | None) -> None:
-        """See `NodeObserver`."""
-        self.watch.stopped(node, error)
-
     def disk_failed(self, node: SimulatedNode, error: StorageError) -> None:
         """See `NodeObserver`: a damaged snapshot may cost the node its whole disk."""
         self.faults.wipe.failed(node, error)
-
-    def woken(self, node: SimulatedNode) -> None:
-        """See `NodeObserver`."""
-        self.watch.woken(node)
-
-    def dialed(self, node: SimulatedNode, target_id: int) -> None:
-        """See `NodeObserver`."""
-        self.watch.dialed(node, target_id)
 
     def durable_epoch(self, node: SimulatedNode) -> int:
         """See `NodeObserver`."""
         return self.facts.platters.election(node).epoch
 
-    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
-        """See `NodeObserver`."""
-        self.watch.before_send(node, spoken)
-
-    def submitted(self, node: SimulatedNode, job: Job) -> None:
-        """See `NodeObserver`."""
-        self.watch.submitted(node, job)
-
     def performs(self, node: SimulatedNode, jobs: Sequence[Job]) -> None:
         """See `NodeObserver`: the lane may be interrupted in the middle of these jobs."""
         self.faults.snapshot.performs(node, jobs)
-
-    def persisted(self, node: SimulatedNode) -> None:
-        """See `NodeObserver`."""
-        self.watch.persisted(node)
-
-    def reported(self, node: SimulatedNode, text: str) -> None:
-        """See `NodeObserver`."""
-        self.watch.reported(node, text)
 
     def happened(self, kind: str, node: SimulatedNode) -> None:
         """See `Witness`."""
@@ -153,18 +120,6 @@ class Reporter:
         """See `Witness`."""
         self._trace.absorb(frame)
 
-    def proposed(self, operation: Operation) -> None:
-        """See `Witness`."""
-        self.watch.proposed(operation)
-
-    def accepted(self, operation: Operation) -> None:
-        """See `Witness`."""
-        self.watch.accepted(operation)
-
-    def decided(self, operation: Operation) -> None:
-        """See `Witness`."""
-        self.watch.decided(operation)
-
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """See `Witness`."""
         self.watch.delivered(node, batches)
@@ -174,35 +129,3 @@ class Reporter:
         """See `Witness`."""
         self.ends[node.node_id] = end_offset
         self.faults.committed()
-
-    def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
-        """See `Witness`."""
-        self.watch.loaded(node, snapshot_id)
-
-    def told_leader(self, node: SimulatedNode, epoch: int, leader_id: int | None) -> None:
-        """See `Witness`."""
-        self.watch.told_leader(node, epoch, leader_id)
-
-    def listens(self, node: SimulatedNode, start_offset: int) -> None:
-        """See `Witness`."""
-        self.watch.listens(node, start_offset)
-
-    def overheard(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
-        """See `Witness`."""
-        self.watch.overheard(node, batches)
-
-    def skipped(self, node: SimulatedNode, next_offset: int, start_offset: int) -> None:
-        """See `Witness`."""
-        self.watch.skipped(node, next_offset, start_offset)
-
-    def asked(self, asked: VoterRequest) -> None:
-        """See `Witness`."""
-        self.watch.asked(asked)
-
-    def answered(self, asked: VoterRequest) -> None:
-        """See `Witness`."""
-        self.watch.answered(asked)
-
-    def visited(self, node: SimulatedNode, visit: Visit) -> None:
-        """See `Witness`."""
-        self.watch.visited(node, visit)
