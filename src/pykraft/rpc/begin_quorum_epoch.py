@@ -7,7 +7,9 @@ Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
 
 from __future__ import annotations
 
-from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, TopLevelError
+from functools import partial
+
+from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts
 from pykraft.rpc.context import Refusal, RpcContext
@@ -42,14 +44,5 @@ def request_from_wire(body: Body, context: RpcContext) -> BeginQuorumEpochReques
     )
 
 
-def response_to_wire(message: BeginQuorumEpochResponse, version: int, context: RpcContext) -> Body:
-    """The body of an answer; the leader's endpoint from version 1 on."""
-    return parts.answer_body(message, version, context)
-
-
-def response_from_wire(body: Body, context: RpcContext) -> BeginQuorumEpochResponse | TopLevelError:
-    """An answer for the core.
-
-    Errors: ProtocolError when it is not about our partition.
-    """
-    return parts.answer_of(BeginQuorumEpochResponse, body, context)
+response_to_wire = parts.answer_body
+response_from_wire = partial(parts.answer_of, BeginQuorumEpochResponse)

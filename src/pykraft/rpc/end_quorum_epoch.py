@@ -8,7 +8,9 @@ Source: KIP-595 §EndQuorumEpoch, KIP-853; Kafka's RaftUtil.
 
 from __future__ import annotations
 
-from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, TopLevelError
+from functools import partial
+
+from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts
 from pykraft.rpc.context import Refusal, RpcContext
@@ -49,14 +51,5 @@ def request_from_wire(body: Body, context: RpcContext) -> EndQuorumEpochRequest 
     )
 
 
-def response_to_wire(message: EndQuorumEpochResponse, version: int, context: RpcContext) -> Body:
-    """The body of an answer; the leader's endpoint from version 1 on."""
-    return parts.answer_body(message, version, context)
-
-
-def response_from_wire(body: Body, context: RpcContext) -> EndQuorumEpochResponse | TopLevelError:
-    """An answer for the core.
-
-    Errors: ProtocolError when it is not about our partition.
-    """
-    return parts.answer_of(EndQuorumEpochResponse, body, context)
+response_to_wire = parts.answer_body
+response_from_wire = partial(parts.answer_of, EndQuorumEpochResponse)

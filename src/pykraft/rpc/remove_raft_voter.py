@@ -5,10 +5,13 @@ Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
 
 from __future__ import annotations
 
-from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
+from pykraft.core.messages import RemoveVoterRequest
 from pykraft.protocol.schema import Body
 from pykraft.rpc import parts
+from pykraft.rpc.add_raft_voter import response_from_wire, response_to_wire
 from pykraft.rpc.context import Refusal, RpcContext
+
+__all__ = ["request_from_wire", "request_to_wire", "response_from_wire", "response_to_wire"]
 
 
 def request_to_wire(message: RemoveVoterRequest, _version: int, context: RpcContext) -> Body:
@@ -24,13 +27,3 @@ def request_from_wire(body: Body, context: RpcContext) -> RemoveVoterRequest | R
     """A request for the core, or INCONSISTENT_CLUSTER_ID."""
     voter = parts.replica_key(body["voter_id"], body["voter_directory_id"])
     return parts.wrong_cluster(body, context) or RemoveVoterRequest(voter=voter)
-
-
-def response_to_wire(message: ChangeVoterResponse, _version: int, _context: RpcContext) -> Body:
-    """The body of an answer."""
-    return {"error_code": message.error, "error_message": message.error_message}
-
-
-def response_from_wire(body: Body, _context: RpcContext) -> ChangeVoterResponse:
-    """An answer for the core."""
-    return ChangeVoterResponse(error=body["error_code"], error_message=body["error_message"])

@@ -6,8 +6,8 @@ that has only version 0 to answer before the commit.
 Source: KIP-853 §AddRaftVoter; Kafka's AddRaftVoterRequest and AddRaftVoterResponse definitions.
 """
 
-from pykraft.protocol.messages.common import listeners_field
-from pykraft.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Field, Message
+from pykraft.protocol.messages.common import VOTER_CHANGE_ANSWER, listeners_field
+from pykraft.protocol.schema import BOOL, INT32, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "AddRaftVoterRequest",
@@ -21,11 +21,4 @@ REQUEST = Message.of(
     Field("ack_when_committed", BOOL, "1+", default=True),
 )
 
-RESPONSE = Message.of(
-    "AddRaftVoterResponse",
-    "0-1",
-    "0+",
-    Field("throttle_time_ms", INT32),
-    Field("error_code", INT16),
-    Field("error_message", STRING, default=None, nullable=True),
-)
+RESPONSE = Message.of("AddRaftVoterResponse", "0-1", "0+", *VOTER_CHANGE_ANSWER)

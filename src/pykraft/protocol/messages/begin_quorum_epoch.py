@@ -5,8 +5,8 @@ Version 1 is flexible and adds the voter's key and the endpoints (KIP-853).
 Source: KIP-595 §BeginQuorumEpoch; Kafka's BeginQuorumEpochRequest and BeginQuorumEpochResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LEADER_ANSWER, NODE_ENDPOINTS, listeners_field, one_partition
-from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message
+from pykraft.protocol.messages.common import election_answer, listeners_field, one_partition
+from pykraft.protocol.schema import INT32, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "BeginQuorumEpochRequest",
@@ -22,11 +22,4 @@ REQUEST = Message.of(
     listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
 
-RESPONSE = Message.of(
-    "BeginQuorumEpochResponse",
-    "0-1",
-    "1+",
-    Field("error_code", INT16),
-    one_partition(*LEADER_ANSWER),
-    NODE_ENDPOINTS,
-)
+RESPONSE = election_answer("BeginQuorumEpochResponse", "0-1", "1+")

@@ -3,7 +3,7 @@
 Source: KIP-853; Kafka's message definitions.
 """
 
-from pykraft.protocol.schema import INT16, INT32, STRING, UINT16, Field, array_of
+from pykraft.protocol.schema import INT16, INT32, STRING, UINT16, Field, Message, array_of
 from pykraft.types import LISTENERS_MAX
 
 NODES_MAX = 64
@@ -27,14 +27,26 @@ NODE_ENDPOINTS = array_of(
 LISTENER = (Field("name", STRING), Field("host", STRING), Field("port", UINT16))
 """An endpoint with the name of its listener."""
 
-LEADER_ANSWER = (Field("error_code", INT16), Field("leader_id", INT32), Field("leader_epoch", INT32))
-"""What the answer to each request of an election says of the partition."""
+VOTER_CHANGE_ANSWER = (
+    Field("throttle_time_ms", INT32),
+    Field("error_code", INT16),
+    Field("error_message", STRING, default=None, nullable=True),
+)
+"""The fields of the answers to an operator who adds or removes a voter."""
 
 
 def one_partition(*fields: Field) -> Field:
     """The topics of a request or an answer about one partition, which has these fields and its index before them."""
     partitions = array_of("partitions", Field("partition_index", INT32), *fields, count_max=1)
     return array_of("topics", Field("topic_name", STRING), partitions, count_max=1)
+
+
+def election_answer(name: str, versions: str, flexible: str, *fields: Field) -> Message:
+    """The answer to a request of an election: who leads which epoch, with the leader's endpoint."""
+    leader = (Field("error_code", INT16), Field("leader_id", INT32), Field("leader_epoch", INT32))
+    return Message.of(
+        name, versions, flexible, Field("error_code", INT16), one_partition(*leader, *fields), NODE_ENDPOINTS
+    )
 
 
 def brokers_field(versions: str, *, ignorable: bool = False) -> Field:

@@ -7,13 +7,12 @@ Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpo
 """
 
 from pykraft.protocol.messages.common import (
-    LEADER_ANSWER,
-    NODE_ENDPOINTS,
     SUCCESSORS_MAX,
+    election_answer,
     listeners_field,
     one_partition,
 )
-from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Array, Field, Message, array_of
+from pykraft.protocol.schema import INT32, STRING, UUID, Array, Field, Message, array_of
 
 REQUEST = Message.of(
     "EndQuorumEpochRequest",
@@ -36,11 +35,4 @@ REQUEST = Message.of(
     listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
 
-RESPONSE = Message.of(
-    "EndQuorumEpochResponse",
-    "0-1",
-    "1+",
-    Field("error_code", INT16),
-    one_partition(*LEADER_ANSWER),
-    NODE_ENDPOINTS,
-)
+RESPONSE = election_answer("EndQuorumEpochResponse", "0-1", "1+")

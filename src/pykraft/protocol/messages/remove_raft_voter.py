@@ -3,7 +3,8 @@
 Source: KIP-853 §RemoveRaftVoter; Kafka's RemoveRaftVoterRequest and RemoveRaftVoterResponse definitions.
 """
 
-from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message
+from pykraft.protocol.messages.common import VOTER_CHANGE_ANSWER
+from pykraft.protocol.schema import INT32, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "RemoveRaftVoterRequest",
@@ -14,11 +15,4 @@ REQUEST = Message.of(
     Field("voter_directory_id", UUID),
 )
 
-RESPONSE = Message.of(
-    "RemoveRaftVoterResponse",
-    "0",
-    "0+",
-    Field("throttle_time_ms", INT32),
-    Field("error_code", INT16),
-    Field("error_message", STRING, default=None, nullable=True),
-)
+RESPONSE = Message.of("RemoveRaftVoterResponse", "0", "0+", *VOTER_CHANGE_ANSWER)

@@ -7,8 +7,8 @@ exclusive. Fields were named candidate_* before version 2; the bytes are the sam
 Source: KIP-595 §Vote; Kafka's VoteRequest and VoteResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LEADER_ANSWER, NODE_ENDPOINTS, one_partition
-from pykraft.protocol.schema import BOOL, INT16, INT32, INT64, STRING, UUID, Field, Message
+from pykraft.protocol.messages.common import election_answer, one_partition
+from pykraft.protocol.schema import BOOL, INT32, INT64, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "VoteRequest",
@@ -27,11 +27,4 @@ REQUEST = Message.of(
     ),
 )
 
-RESPONSE = Message.of(
-    "VoteResponse",
-    "0-2",
-    "0+",
-    Field("error_code", INT16),
-    one_partition(*LEADER_ANSWER, Field("vote_granted", BOOL)),
-    NODE_ENDPOINTS,
-)
+RESPONSE = election_answer("VoteResponse", "0-2", "0+", Field("vote_granted", BOOL))
