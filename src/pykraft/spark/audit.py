@@ -16,22 +16,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged
 from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 HEAD_SIZE_BYTES = 20
 NO_RUN = "00" * RUN_SIZE_BYTES
-ACKNOWLEDGED_SCHEMA = StructType(
-    [
-        StructField("run", StringType(), nullable=False),
-        StructField("epoch", IntegerType(), nullable=False),
-        StructField("first_sequence", LongType(), nullable=False),
-        StructField("count", LongType(), nullable=False),
-        StructField("base_offset", LongType(), nullable=False),
-    ]
-)
+RANGE_COLUMNS = "run string, epoch int, first_sequence bigint, count bigint, base_offset bigint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +91,7 @@ def acknowledged_frame(spark: SparkSession, acknowledged: Iterable[Acknowledged]
     rows = [
         (ack.run.hex(), int(ack.epoch), ack.first_sequence, ack.count, int(ack.base_offset)) for ack in acknowledged
     ]
-    ranges = spark.createDataFrame(rows, ACKNOWLEDGED_SCHEMA)
+    ranges = spark.createDataFrame(rows, RANGE_COLUMNS)
     step = F.explode(F.sequence(F.lit(0).cast("bigint"), F.col("count") - 1))
     return ranges.select("run", "epoch", "first_sequence", "base_offset", step.alias("step")).select(
         "run",

@@ -44,6 +44,7 @@ from functools import cache
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     IntegerType,
@@ -54,40 +55,35 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-PLACE = (
-    StructField("replica", StringType()),
-    StructField("segment", StringType()),
-    StructField("position", LongType()),
-    StructField("batch_size", IntegerType(), nullable=False),
+_TYPES = {
+    "array<int>": ArrayType(IntegerType()),
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+}
+
+
+def columns_of(ddl: str) -> StructType:
+    """Columns in Spark's DDL, such as ``epoch int, offset bigint not null``.
+
+    Spark's own parser runs in a JVM, which tasks and a starting command do not have.
+    """
+    fields = (column.split(maxsplit=2) for column in ddl.split(", "))
+    return StructType([StructField(name, _TYPES[kind], nullable=not bound) for name, kind, *bound in fields])
+
+
+_PLACE = "replica string, segment string, position bigint, batch_size int not null"
+RECORDS = columns_of(
+    f"{_PLACE}, offset bigint not null, epoch int, timestamp timestamp, is_control boolean, control_type string, "
+    "key binary, value binary, corrupt string"
 )
-RECORDS = StructType(
-    [
-        *PLACE,
-        StructField("offset", LongType(), nullable=False),
-        StructField("epoch", IntegerType()),
-        StructField("timestamp", TimestampType()),
-        StructField("is_control", BooleanType()),
-        StructField("control_type", StringType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("corrupt", StringType()),
-    ]
-)
-BATCHES = StructType(
-    [
-        *PLACE,
-        StructField("base_offset", LongType(), nullable=False),
-        StructField("last_offset", LongType()),
-        StructField("epoch", IntegerType()),
-        StructField("base_timestamp", TimestampType()),
-        StructField("max_timestamp", TimestampType()),
-        StructField("records_count", IntegerType()),
-        StructField("is_control", BooleanType()),
-        StructField("compression", StringType()),
-        StructField("crc", LongType()),
-        StructField("content", BinaryType()),
-        StructField("corrupt", StringType()),
-    ]
+BATCHES = columns_of(
+    f"{_PLACE}, base_offset bigint not null, last_offset bigint, epoch int, base_timestamp timestamp, "
+    "max_timestamp timestamp, records_count int, is_control boolean, compression string, crc bigint, content binary, "
+    "corrupt string"
 )
 
 

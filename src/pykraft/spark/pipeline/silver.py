@@ -20,29 +20,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.audit import payload_columns
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
-from pykraft.spark.data_source.schema import RECORDS
+from pykraft.spark.data_source.schema import RECORDS, columns_of
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 
-CONTROL = StructType(
-    [
-        StructField("replica", StringType()),
-        StructField("offset", LongType(), nullable=False),
-        StructField("epoch", IntegerType()),
-        StructField("timestamp", TimestampType()),
-        StructField("control_type", StringType()),
-        StructField("leader_id", IntegerType()),
-        StructField("voters", ArrayType(IntegerType())),
-        StructField("granting_voters", ArrayType(IntegerType())),
-        StructField("body", StringType()),
-    ]
+CONTROL = columns_of(
+    "replica string, offset bigint not null, epoch int, timestamp timestamp, control_type string, leader_id int, "
+    "voters array<int>, granting_voters array<int>, body string"
 )
 """Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
 PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")

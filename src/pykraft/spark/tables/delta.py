@@ -19,12 +19,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from pykraft.errors import StorageError, UsageError
+from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.parquet_files import ParquetFile, column_types, write_parquet_files
-from pykraft.spark.tables.table import no_table
+from pykraft.spark.tables.table import check_columns, no_table, rows_of
 
 COMMIT: Final = "pykraft.commit"
 """The key in Delta's commit info."""
@@ -45,7 +44,7 @@ class DeltaTables:
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
-            _check_columns(folder, table, frame)
+            check_columns(folder, _names(table), frame)
         return _commit(folder, table, frame, mode="overwrite", properties=CommitProperties())
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
@@ -58,7 +57,7 @@ class DeltaTables:
             same = _named(table, commit.stream, commit.batch_id)
             if not is_new(folder, commit, same=same, newest=_newest(table)):
                 return None
-            _check_columns(folder, table, frame)
+            check_columns(folder, _names(table), frame)
         properties = CommitProperties(
             app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
         )
@@ -73,9 +72,8 @@ class DeltaTables:
         if not self.has(name):
             raise no_table(self.root, name)
         table = DeltaTable(self.root / name)
-        columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's type names are Spark's
-        files = table.file_uris()
-        return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+        columns = json.loads(table.schema().to_json())  # Delta's type names are Spark's
+        return rows_of(spark, columns, table.file_uris())
 
 
 def _newest(table: DeltaTable) -> Commit | None:
@@ -118,6 +116,10 @@ def _commit(
     return sum(file.rows for file in files)
 
 
+def _names(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
+
+
 def _add(file: ParquetFile) -> AddAction:
     stats = json.dumps({"numRecords": file.rows})
     return AddAction(
@@ -128,9 +130,3 @@ def _add(file: ParquetFile) -> AddAction:
         data_change=True,
         stats=stats,
     )
-
-
-def _check_columns(folder: Path, table: DeltaTable, frame: DataFrame) -> None:
-    have, given = [field.name for field in table.schema().fields], frame.columns
-    if have != given:
-        raise UsageError(f"{folder}: the table has the columns {', '.join(have)}, the rows have {', '.join(given)}")

@@ -24,15 +24,14 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from pykraft.errors import StorageError, UsageError
+from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
-from pykraft.spark.tables.table import no_table
+from pykraft.spark.tables.table import check_columns, no_table, rows_of
 
 COLUMNS: Final = "_columns.json"
 COMMIT: Final = "_commit.json"
@@ -53,7 +52,7 @@ class ParquetTables:
         """See `Tables`; between the two renames a reader finds no table, but never half of one."""
         folder = self.root / name
         if self.has(name):
-            _check_columns(folder, frame)
+            check_columns(folder, _names(folder), frame)
         fresh, former, tasks = (self.root / f".{name}-{what}" for what in ("fresh", "former", "tasks"))
         try:
             for left in (fresh, former, tasks):
@@ -82,7 +81,7 @@ class ParquetTables:
                 return None
             assert newest is not None, "is_new refuses a table that does not know its newest append"
             number = newest.number + 1
-            _check_columns(folder, frame)
+            check_columns(folder, _names(folder), frame)
         else:
             check_first(folder, commit)
         whole, tasks = folder / f".{done.name}", folder / f".{done.name}-tasks"
@@ -113,9 +112,7 @@ class ParquetTables:
         if not self.has(name):
             raise no_table(self.root, name)
         folder = self.root / name
-        columns = StructType.fromJson(_columns(folder))
-        files = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
-        return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+        return rows_of(spark, _columns(folder), [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,17 +162,13 @@ def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[ParquetFile]:
     return told
 
 
-def _columns(folder: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((folder / COLUMNS).read_text())
+def _columns(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / COLUMNS).read_text())
     return found
 
 
-def _check_columns(folder: Path, frame: DataFrame) -> None:
-    have = StructType.fromJson(_columns(folder)).names
-    if have != frame.columns:
-        raise UsageError(
-            f"{folder}: the table has the columns {', '.join(have)}, the rows have {', '.join(frame.columns)}"
-        )
+def _names(folder: Path) -> list[str]:
+    return [column["name"] for column in _columns(folder)["fields"]]
 
 
 def _write_synced(path: Path, text: str) -> None:

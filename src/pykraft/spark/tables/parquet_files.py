@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError
 
-TOLD = "path string, size_bytes long, rows long, modified_ms long"
+TOLD = "name string, size_bytes long, rows long, modified_ms long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +49,9 @@ def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file = _write_one(groups, folder, columns)
         if file is not None:
-            cells = [[file.name], [file.size_bytes], [file.rows], [file.modified_ms]]
-            yield pa.RecordBatch.from_arrays([pa.array(cell) for cell in cells], _TOLD_NAMES)
+            yield pa.RecordBatch.from_pylist([asdict(file)])
 
-    return [
-        ParquetFile(name=row["path"], size_bytes=row["size_bytes"], rows=row["rows"], modified_ms=row["modified_ms"])
-        for row in frame.mapInArrow(write, TOLD).collect()
-    ]
-
-
-_TOLD_NAMES = [field.split()[0] for field in TOLD.split(", ")]
+    return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, TOLD).collect()]
 
 
 def column_types(schema: StructType) -> pa.Schema:

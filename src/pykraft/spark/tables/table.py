@@ -11,10 +11,12 @@ Source: Spark's ``foreachBatch`` (a batch id is repeated with the same rows); De
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
 from pykraft.spark.tables.commit import Commit
@@ -52,3 +54,17 @@ class Tables(Protocol):
 def no_table(root: Path, name: str) -> UsageError:
     """The error for a table that does not exist."""
     return UsageError(f"{root}: there is no table {name}; pykraft pipeline run creates it")
+
+
+def check_columns(folder: Path, have: Sequence[str], frame: DataFrame) -> None:
+    """Reject rows with other columns than the table in this folder has. Errors: UsageError."""
+    if list(have) != frame.columns:
+        raise UsageError(
+            f"{folder}: the table has the columns {', '.join(have)}, the rows have {', '.join(frame.columns)}"
+        )
+
+
+def rows_of(spark: SparkSession, columns: dict[str, Any], files: Sequence[str]) -> DataFrame:
+    """The rows in these Parquet files of a table with these columns, as Spark has them in JSON."""
+    schema = StructType.fromJson(columns)
+    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
