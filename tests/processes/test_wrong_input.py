@@ -167,7 +167,7 @@ def test_wrong_input_is_told(folder: Path, line: str, status: int, named: str) -
     assert "Traceback" not in done.stderr + done.stdout
     assert done.returncode == status, done
     assert named in done.stderr
-    assert len(done.stderr.splitlines()) <= 12
+    assert len(done.stderr.splitlines()) <= 16
 
 
 def test_without_a_command_the_help_is_shown(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """``pykraft completion``: print the script with which a shell completes commands and options.
 
-The script is click's. It asks ``pykraft`` for candidates, so it stays valid when commands change. `pykraft.cli.main`
-names the commands without importing them.
+The script asks ``pykraft`` for candidates, so it stays valid when commands change; `pykraft.cli.parsing.shells` has it.
+`pykraft.cli.main` names the commands without importing them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 import click
-from click.shell_completion import get_completion_class
 
+from pykraft.cli.main import VARIABLE
 from pykraft.cli.parsing.choice import OneOf
-
-VARIABLE: Final = "_PYKRAFT_COMPLETE"
-"""The script sets this variable to ask for candidates; `click.Command.main` answers."""
-
+from pykraft.cli.parsing.shells import SHELLS, script
 
 SCRIPTS: Final = """Print the script that makes SHELL (bash, zsh or fish) complete commands, options and values.
 
@@ -30,11 +27,8 @@ fish, once:          pykraft completion fish \\
 
 
 @click.command(short_help="Print a completion script for a shell.", help=SCRIPTS)
-@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]), metavar="SHELL")
+@click.argument("shell", type=OneOf(list(SHELLS)), metavar="SHELL")
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the script; see `SCRIPTS`."""
-    found = get_completion_class(shell)
-    assert found is not None, "click has the three"
-    script = found(context.find_root().command, {}, "pykraft", VARIABLE)
-    click.echo(script.source_template % script.source_vars())
+    click.echo(script(shell, context.find_root().command, "pykraft", VARIABLE), nl=False)

@@ -7,7 +7,9 @@ is a bug and shows its traceback.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +18,8 @@ from pykraft import __version__
 from pykraft.cli.errors import run_with_exit_codes
 from pykraft.cli.parsing.group import Group
 
+VARIABLE: Final = "_PYKRAFT_COMPLETE"
+"""The scripts of `pykraft completion` set this variable to ask for candidates; `click.Command.main` answers."""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
     "bench": ("pykraft.cli.bench.command", "Run benchmarks of pykraft and Kafka."),
@@ -74,4 +78,8 @@ def pykraft() -> None:
 
 def main() -> None:
     """Entry point of the `pykraft` script."""
+    if VARIABLE in os.environ:  # a shell asks for completions
+        from pykraft.cli.parsing.shells import register_shells
+
+        register_shells()
     run_with_exit_codes(pykraft)
