@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import click
+
 from pykraft.cli.config_file import read_properties
+from pykraft.cli.parsing.value import DECIMAL
 from pykraft.client.remote.bootstrap import parse_bootstrap
+from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.leader_search import OnWaiting
 from pykraft.errors import ConfigError, UsageError
 from pykraft.properties_format import Properties, with_origins
 from pykraft.types import Endpoint
@@ -26,6 +31,16 @@ TIMEOUT_S_MAX: Final = 86_400.0
 REQUEST_TIMEOUT_MS: Final = 5_000
 _MS_MAX: Final = 2**31 - 1
 _PROTECTION: Final = re.compile(r"(ssl|sasl)\..+")
+
+controllers_option = click.option(
+    "--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…"
+)
+command_config_option = click.option(
+    "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
+)
+timeout_option = click.option(
+    "--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +53,15 @@ class ClientOptions:
     timeout_ms: int
     request_timeout_ms: int
 
+    def patience(self, on_waiting: OnWaiting) -> Patience:
+        """How long to wait for a leader; ``on_waiting`` says why it takes so long."""
+        return Patience(timeout_ms=self.timeout_ms, request_timeout_ms=self.request_timeout_ms, on_waiting=on_waiting)
+
 
 def client_options(
     *,
     controllers: str | None,
-    servers: str | None,
+    servers: str | None = None,
     command_config: Path | None,
     timeout_s: float | None,
     client_id: str,

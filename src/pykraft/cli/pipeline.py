@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 
 from pykraft.cli.json_option import json_lines_option, json_option
-from pykraft.cli.parsing.choice import OneOf, any_of
+from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
 from pykraft.cli.tables import print_table
@@ -36,6 +36,10 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 """Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
+_tables_option = click.option(
+    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
+)
+
 
 @click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")
 def pipeline() -> None:
@@ -43,9 +47,7 @@ def pipeline() -> None:
 
 
 @pipeline.command()
-@click.option(
-    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
-)
+@_tables_option
 @click.option(
     "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
 )
@@ -61,14 +63,7 @@ def pipeline() -> None:
     help="Format of the tables.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
-@click.option(
-    "--from",
-    "start",
-    default="earliest",
-    show_default=True,
-    shell_complete=any_of(lambda: ("earliest", "latest")),
-    help="Where to start: earliest, latest or an offset.",
-)
+@start_option
 @click.option("--max-records-per-trigger", type=NumberType(int, 1), help="Limit of records per micro-batch.")
 @click.option(
     "--max-bytes-per-trigger",
@@ -142,9 +137,7 @@ def package(*, file: Path) -> None:
 
 
 @pipeline.command()
-@click.option(
-    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
-)
+@_tables_option
 @json_option
 def status(*, root: Path, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
@@ -155,9 +148,7 @@ def status(*, root: Path, as_json: bool) -> None:
 
 
 @pipeline.command()
-@click.option(
-    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
-)
+@_tables_option
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option(
     "--journal",

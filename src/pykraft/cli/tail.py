@@ -23,13 +23,18 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.client_options import (
+    ClientOptions,
+    client_options,
+    command_config_option,
+    controllers_option,
+    timeout_option,
+)
 from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.choice import any_of
-from pykraft.cli.parsing.value import DECIMAL, NumberType
+from pykraft.cli.parsing.choice import start_option
+from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
-from pykraft.client.remote.leader_fetch import Patience
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.state_reader import StateReader
 from pykraft.errors import ProtocolError, UsageError
@@ -65,15 +70,8 @@ class _EnoughError(Exception):
 
 
 @click.command(short_help="Print the records of a live quorum.")
-@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…")
-@click.option(
-    "--from",
-    "start",
-    default="earliest",
-    show_default=True,
-    shell_complete=any_of(lambda: ("earliest", "latest")),
-    help="Where to start: earliest, latest or an offset.",
-)
+@controllers_option
+@start_option
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new records as they commit; Ctrl-C ends it.")
 @click.option("--max-records", type=NumberType(int, 1), help="Stop after this many records.")
 @click.option("--print-control", is_flag=True, help="Also print control records.")
@@ -81,10 +79,8 @@ class _EnoughError(Exception):
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
 )
 @json_lines_option("per record, with its value in base64")
-@click.option(
-    "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
-)
-@click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
+@command_config_option
+@timeout_option
 def tail(  # noqa: PLR0913 - one argument for each option
     *,
     bootstrap_controller: str,
@@ -104,7 +100,6 @@ def tail(  # noqa: PLR0913 - one argument for each option
     """
     options = client_options(
         controllers=bootstrap_controller,
-        servers=None,
         command_config=command_config,
         timeout_s=timeout,
         client_id="pykraft-tail",
@@ -131,15 +126,12 @@ def parse_start(text: str) -> Start | Offset:
 
 
 async def _print(options: ClientOptions, wanted: TailOptions) -> None:
-    tell = WaitingLine().tell
-    timeout_ms, request_timeout_ms = options.timeout_ms, options.request_timeout_ms
-    patience = Patience(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, on_waiting=tell)
     paper = _Paper(wanted)
     observer = Observer(
         options.bootstrap,
         start=wanted.start,
         client_id=options.client_id,
-        patience=patience,
+        patience=options.patience(WaitingLine().tell),
         load_snapshot=paper.load_snapshot if wanted.with_snapshot else None,
     )
     async with observer:

@@ -25,14 +25,18 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.append.lines import Line, Lines
-from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.client_options import (
+    ClientOptions,
+    client_options,
+    command_config_option,
+    controllers_option,
+    timeout_option,
+)
 from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.choice import OneOf
-from pykraft.cli.parsing.value import DECIMAL
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
-from pykraft.client.remote.leader_fetch import Patience
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.producers import Committed
 from pykraft.plural import counted
@@ -55,7 +59,7 @@ class AppendOptions:
 
 @click.command(short_help="Append lines to a live quorum, a record each.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Controllers to contact first: host:port,…")
+@controllers_option
 @click.option(
     "--input",
     "line_form",
@@ -68,10 +72,8 @@ class AppendOptions:
     "--at-least-once", is_flag=True, help="Send records of unknown outcome again; they may be appended twice."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each batch.")
-@click.option(
-    "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
-)
-@click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
+@command_config_option
+@timeout_option
 def append(
     *,
     file: Path | None,
@@ -89,7 +91,6 @@ def append(
     """
     options = client_options(
         controllers=bootstrap_controller,
-        servers=None,
         command_config=command_config,
         timeout_s=timeout,
         client_id="pykraft-append",
@@ -136,8 +137,7 @@ class AppendRun:
             return await self._run(descriptor)
 
     async def _run(self, descriptor: int) -> signal.Signals | None:
-        timeout_ms, request_timeout_ms = self._options.timeout_ms, self._options.request_timeout_ms
-        patience = Patience(timeout_ms=timeout_ms, request_timeout_ms=request_timeout_ms, on_waiting=WaitingLine().tell)
+        patience = self._options.patience(WaitingLine().tell)
         async with Appender(self._options.bootstrap, client_id=self._options.client_id, patience=patience) as appender:
             work = asyncio.ensure_future(self._append_all(appender, descriptor))
             stopped = asyncio.ensure_future(self._stopped.wait())

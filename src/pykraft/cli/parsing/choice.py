@@ -49,3 +49,13 @@ def any_of(names: Callable[[], Iterable[str]]) -> Complete:
         return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
 
     return complete
+
+
+start_option = click.option(
+    "--from",
+    "start",
+    default="earliest",
+    show_default=True,
+    shell_complete=any_of(lambda: ("earliest", "latest")),
+    help="Where to start: earliest, latest or an offset.",
+)

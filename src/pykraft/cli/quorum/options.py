@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
-from pykraft.cli.parsing.value import DECIMAL
+from pykraft.cli.client_options import ClientOptions, client_options, command_config_option, timeout_option
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting
@@ -22,10 +20,8 @@ from pykraft.errors import UsageError
 _OPTIONS: Final = (
     click.option("--bootstrap-controller", metavar="LIST", help="Controllers to contact first: host:port,…"),
     click.option("--bootstrap-server", metavar="LIST", help="Brokers of a Kafka cluster to contact first: host:port,…"),
-    click.option(
-        "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
-    ),
-    click.option("--timeout", type=DECIMAL, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
+    command_config_option,
+    timeout_option,
 )
 
 
