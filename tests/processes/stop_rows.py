@@ -128,7 +128,7 @@ def _logs_hold(size_bytes: int) -> Callable[[Running], bool]:
 
     def look(running: Running) -> bool:
         with suppress(OSError):  # folders come and go
-            return any(path.stat().st_size >= size_bytes for path in running.home.rglob(LOG))
+            return any(path.stat().st_size >= size_bytes for path in running.home.rglob("[0-9]*.log"))
         return False
 
     return look
@@ -252,7 +252,7 @@ ROWS: tuple[Row, ...] = (
         ),
         stage("waits", _append(lambda scene: scene.silent), waits_for_answer, is_progress=_typed),
     ),
-    _runs_nodes("bench join", "bench", "join", *BENCH),
+    _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
     _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
     _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", "full-disk", *BENCH),
