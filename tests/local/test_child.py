@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
 
@@ -89,3 +90,10 @@ def test_another_thread_starts_processes_too(tmp_path: Path) -> None:
     with Children() as children, ThreadPoolExecutor() as pool:
         child = pool.submit(start, children, POLITE, tmp_path / "log").result()
         assert child.stop() == 7
+
+
+def test_nothing_is_started_when_the_block_is_over(tmp_path: Path) -> None:
+    with Children() as children:
+        pass
+    with pytest.raises(LocalQuorumError, match="late was not started"):
+        children.start("late", ["true"], tmp_path / "log")

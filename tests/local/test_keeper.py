@@ -37,6 +37,26 @@ with temporary_folder("a folder ", place) as folder, Children() as children:
     sys.stdin.read()
 """
 """It has a child that is paused, one that runs, and a group of two processes."""
+INTERRUPTED = """
+import os, sys, threading
+from contextlib import suppress
+from pathlib import Path
+from pykraft.local.keeper import temporary_folder
+
+def write():
+    while True:
+        with suppress(OSError):
+            (folder / "from a thread").mkdir(parents=True, exist_ok=True)
+
+try:
+    with temporary_folder("a-", Path(sys.argv[1])) as folder:
+        threading.Thread(target=write, daemon=True).start()
+        raise SystemExit(7)
+finally:
+    while not folder.exists():
+        pass
+"""
+"""A thread of it writes into the folder until the process has ended."""
 LIMIT_S = 30.0
 
 
@@ -62,6 +82,14 @@ def test_a_parent_killed_with_9_leaves_no_process_and_no_folder(tmp_path: Path) 
         for descriptor in descriptors:
             os.close(descriptor)
     wait_until(lambda: not [path for path in tmp_path.iterdir() if path.is_dir()], "the folder to be removed")
+
+
+def test_what_a_thread_writes_after_an_interrupt_goes_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], env=os.environ | {"PYTHONPATH": str(SOURCES)}, check=False
+    )
+    assert done.returncode == 7
+    wait_until(lambda: not [*tmp_path.iterdir()], "the folder to be removed", timeout_s=LIMIT_S)
 
 
 def test_an_ordinary_end_needs_no_keeper(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from pykraft.errors import LocalQuorumError
 from pykraft.local.keeper import Keeper, signals_later
 
 ERROR_FD = 2
@@ -129,12 +130,15 @@ class Children:
         self._report = report
         self._children: list[Child] = []
         self._keeper: Keeper | None = None
+        self._is_over = False
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._lock:  # another thread may be starting one
+            self._is_over = True
         for child in self._children:
             child.send_kill()
         for child in self._children:
@@ -170,8 +174,12 @@ class Children:
         ``stdin`` is a descriptor; without it the process has no input. Without ``log_path`` it writes to our standard
         error. With ``has_group`` it gets a session and a process group of its own: signals of the terminal do not reach
         it, and the processes that it starts die with it.
+
+        Errors: LocalQuorumError once the block is over, for a thread that goes on.
         """
         with self._lock, signals_later():  # a Ctrl-C before the list has it would leave a process that nobody ends
+            if self._is_over:
+                raise LocalQuorumError(f"{name} was not started: what it belongs to has ended")
             if self._keeper is None:
                 self._keeper = Keeper()
             child = Child(

@@ -64,8 +64,14 @@ class Keeper:
         if "\n" not in path:  # the keeper would take the first line for the folder
             self._tell(f"folder {path}")
 
+    def stay(self) -> None:
+        """Leave it until this process ends; `close` then does nothing."""
+        _STAYING.append(self)
+
     def close(self) -> None:
         """End it, without killing or removing anything."""
+        if self in _STAYING:
+            return
         self._process.kill()
         assert self._process.stdin is not None
         with suppress(OSError):
@@ -77,6 +83,10 @@ class Keeper:
         assert self._process.stdin is not None
         with suppress(OSError):
             os.write(self._process.stdin.fileno(), os.fsencode(line) + b"\n")
+
+
+_STAYING: Final[list[Keeper]] = []
+"""Their pipes stay open."""
 
 
 def never(error: BaseException | None) -> bool:
@@ -102,7 +112,11 @@ def temporary_folder(
             keeper.know_folder(folder)
         yield folder
     except BaseException as error:
-        _remove(folder, unless=is_kept(error))
+        is_left = is_kept(error)
+        _remove(folder, unless=is_left)
+        if not (is_left or isinstance(error, Exception)):
+            # An interrupt. Threads go on until the process ends, and what they write meanwhile is for the keeper.
+            keeper.stay()
         raise
     else:
         _remove(folder, unless=is_kept(None))
