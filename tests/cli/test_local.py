@@ -30,7 +30,7 @@ def quorum(path: Path) -> LocalQuorum:
             log_path=path / f"n{node_id}/node.log",
             config_path=path / f"n{node_id}/server.properties",
         )
-        for node_id, pid, role, end in ((1, 41, "leader", 9), (2, 42, "unknown", None), (3, None, "down", 7))
+        for node_id, pid, role, end in ((1, 41, "leader", 1_234_567), (2, 42, "unknown", None), (3, None, "down", 7))
     )
     folder = QuorumFolder(path=path, cluster_id="c", ports={1: 20_001, 2: 20_002, 3: 20_003})
     return LocalQuorum(folder=folder, leader_id=1, epoch=4, high_watermark=8, nodes=nodes)
@@ -62,10 +62,24 @@ def test_a_quorum_is_shown(found: LocalQuorum) -> None:
     assert headline(found) == "2 of 3 nodes up, node 1 leads epoch 4, committed up to offset 8"
     without = replace(found, leader_id=None, epoch=None, high_watermark=None)
     assert headline(without) == "2 of 3 nodes up, no node leads"
-    assert table_lines(found)[2].split() == ["2", "up", "42", "unknown", "-", "-", "127.0.0.1:20002", "q/n2/node.log"]
-    assert table_lines(found)[1].split() == ["1", "up", "41", "leader", "4", "9", "127.0.0.1:20001", "q/n1/node.log"]
-    assert table_lines(found)[3].split() == ["3", "down", "-", "down", "-", "7", "127.0.0.1:20003", "q/n3/node.log"]
+    assert table_lines(found) == [
+        "NODE  STATE  PID  ROLE     EPOCH    LOG END  ENDPOINT",
+        "   1  up      41  leader       4  1,234,567  127.0.0.1:20001",
+        "   2  up      42  unknown      -          -  127.0.0.1:20002",
+        "   3  down     -  down         -          7  127.0.0.1:20003",
+        "",
+        "log of node 1: q/n1/node.log",
+        "log of node 2: q/n2/node.log",
+        "log of node 3: q/n3/node.log",
+    ]
     assert not found.is_whole
+
+
+def test_a_narrow_terminal_gets_a_block_for_each_node(found: LocalQuorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.cli.local.terminal_width", lambda: 40)
+    lines = table_lines(found)
+    assert lines[:3] == ["NODE: 1", "  STATE: up", "  PID: 41"]
+    assert max(map(len, lines)) <= 40
 
 
 def test_what_to_type_next_has_the_ports_and_the_folder(found: LocalQuorum) -> None:
@@ -88,7 +102,7 @@ def test_up_and_status_exit_with_1_unless_all_is_well(found: LocalQuorum, monkey
         assert done.exit_code == 0
         if "--json" in words:
             assert json.loads(done.stdout) == as_json_object(whole)
-            assert json.loads(done.stdout)["nodes"][0]["logEndOffset"] == 9
+            assert json.loads(done.stdout)["nodes"][0]["logEndOffset"] == 1_234_567
         else:
             assert done.stdout.startswith("2 of 2 nodes up")
 

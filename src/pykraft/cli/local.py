@@ -20,6 +20,8 @@ from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
 from pykraft.errors import UsageError
 from pykraft.plural import counted
+from pykraft.text_table import table_lines as aligned_lines
+from pykraft.text_table import terminal_width
 
 if TYPE_CHECKING:  # imported when a verb runs, so that --help is quick
     from pykraft.local.background_quorum import LocalNode, LocalQuorum
@@ -28,7 +30,7 @@ FOLDER: Final = "pykraft-local"
 EXIT_NOT_WHOLE: Final = 1
 PORT_MAX: Final = 65535 - 14
 """So that the last of the most nodes has a port, too."""
-COLUMNS: Final = ("NODE", "STATE", "PID", "ROLE", "EPOCH", "LOG END", "ENDPOINT", "LOG FILE")
+COLUMNS: Final = ("NODE", "STATE", "PID", "ROLE", "EPOCH", "LOG END", "ENDPOINT")
 
 _folder_option = click.option(
     "--dir",
@@ -121,15 +123,15 @@ def headline(found: LocalQuorum) -> str:
     """One sentence about the whole quorum."""
     running = sum(node.pid is not None for node in found.nodes)
     who = "no node leads" if found.leader_id is None else f"node {found.leader_id} leads epoch {found.epoch}"
-    committed = "" if found.high_watermark is None else f", committed up to offset {found.high_watermark}"
+    committed = "" if found.high_watermark is None else f", committed up to offset {found.high_watermark:,}"
     return f"{running} of {counted(len(found.nodes), 'node')} up, {who}{committed}"
 
 
 def table_lines(found: LocalQuorum) -> list[str]:
-    """A row for each node."""
-    rows = [COLUMNS, *(_row(found, node) for node in found.nodes)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    """A row for each node, as blocks on a narrow terminal, and where each log is: a path has a line of its own."""
+    lines = aligned_lines(COLUMNS, [_row(found, node) for node in found.nodes], width=terminal_width())
+    logs = [f"log of node {node.node_id}: {os.path.relpath(node.log_path)}" for node in found.nodes]
+    return [*lines, "", *logs]
 
 
 def next_lines(found: LocalQuorum, path: Path) -> list[str]:
@@ -182,9 +184,8 @@ def _row(found: LocalQuorum, node: LocalNode) -> tuple[str, ...]:
         shown(node.pid),
         node.role,
         shown(epoch),
-        shown(node.log_end_offset),
+        "-" if node.log_end_offset is None else f"{node.log_end_offset:,}",
         str(node.endpoint),
-        os.path.relpath(node.log_path),
     )
 
 

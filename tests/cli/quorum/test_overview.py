@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -86,10 +87,23 @@ def test_a_terminal_gets_colours() -> None:
     assert drawn(replace(QUORUM, voters=voters), width=200).startswith("\x1b[1;32mhealthy:\x1b[0m 2 of 2 voters")
 
 
-def test_a_narrow_terminal_gets_no_directory_ids() -> None:
-    table = drawn(QUORUM, width=90).splitlines()[-4:]
-    assert all("k_Eg7" not in line and "DirectoryId" not in line for line in table)
-    assert "LastCaughtUp" in table[0]
+@pytest.mark.parametrize("width", [40, 80, 90, 120])
+def test_a_narrow_terminal_gets_every_cell(width: int) -> None:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", drawn(QUORUM, width=width))
+    for line in print_lines(QUORUM):
+        for cell in re.split(r"  +", line):
+            assert cell in text, cell
+    assert max(map(len, text.splitlines()[1:])) <= width
+    last = text.splitlines()[-4:]
+    if width == 90:
+        assert last[0].split() == ["NodeId", "DirectoryId"]
+    if width == 40:
+        assert last[-1].split(": ")[0] == "  LastCaughtUp"
+
+
+def print_lines(quorum: Quorum) -> list[str]:
+    """The rows of the table at its full width."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", drawn(quorum, width=200)).splitlines()[-3:]
 
 
 def test_json_has_all_of_it() -> None:

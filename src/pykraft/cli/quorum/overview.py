@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
 from pykraft.errors import QuorumUnavailableError
+from pykraft.text_table import block_lines
 from pykraft.types import uuid_text
 
 PATIENCE_MS_MIN: Final = 1_000
@@ -136,14 +137,28 @@ def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> 
         label = f"{name[0].upper()}{name[1:]}:"
         picture.append(f"\n{label:<{LABEL_WIDTH}}", "dim").append(printable(str(status[name])))
     picture.append("\n")
-    rows = [_COLUMNS, *(_row(found, each) for each in found.replicas)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    # On a narrow terminal the directory ids are left out instead of folded: --replication prints them.
-    shown = len(_COLUMNS) - (console.is_terminal and sum(widths) + 2 * (len(widths) - 1) > console.width)
-    for row, style in zip(rows, ["dim", *_styles(found)], strict=True):
-        cells = (f"{cell:<{width}}" for cell, width in list(zip(row, widths, strict=True))[:shown])
-        picture.append(f"\n{'  '.join(cells).rstrip()}", style)
+    rows = [_row(found, each) for each in found.replicas]
+    styles = list(_styles(found))
+    last = len(_COLUMNS) - 1
+    # On a narrow terminal the directory ids get a table of their own; on a very narrow one each replica gets a block.
+    for spans in ([(0, last + 1)], [(0, last), (last, last + 1)]):
+        tables = [_aligned([row[:1] + row[max(1, begin) : end] for row in (_COLUMNS, *rows)]) for begin, end in spans]
+        if not console.is_terminal or max(len(line) for table in tables for line in table) <= console.width:
+            for at, table in enumerate(tables):
+                picture.append("\n" if at else "")
+                for line, style in zip(table, ["dim", *styles], strict=True):
+                    picture.append(f"\n{line}", style)
+            return picture
+    for row, style in zip(rows, styles, strict=True):
+        for line in block_lines(_COLUMNS, [row]):
+            picture.append(f"\n{line}", style)
     return picture
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows whose cells begin in the same columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _styles(found: Quorum) -> Iterator[str]:
