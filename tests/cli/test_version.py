@@ -21,14 +21,15 @@ def test_json_has_packages_and_apis() -> None:
     document = json.loads(CliRunner().invoke(version, ["--json"]).output)
     assert document["version"] == __version__
     assert list(document["packages"]) == [package for package, _ in OPTIONAL.values()]
-    assert {"key": 52, "name": "VOTE", "min": 0, "max": 2} in document["apis"]
+    assert {"key": 52, "name": "VOTE", "min": 0, "max": 2, "listeners": "all"} in document["apis"]
+    assert [api["key"] for api in document["apis"] if api["listeners"] == "pykraft.append.listeners"] == [0]
 
 
 def test_verbose_is_the_same_for_a_person() -> None:
     result = CliRunner().invoke(version, ["--verbose"])
     lines = result.output.splitlines()
     assert lines[0].split() == ["version:", __version__]
-    assert ["VOTE", "52", "0", "to", "2"] in [line.split() for line in lines]
+    assert ["VOTE", "52", "0", "to", "2", "all"] in [line.split() for line in lines]
 
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

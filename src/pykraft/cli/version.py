@@ -37,7 +37,7 @@ def _facts() -> dict[str, Any]:
     from importlib import metadata
     from importlib.util import find_spec
 
-    from pykraft.protocol.messages import API_VERSIONS
+    from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
 
     def installed(package: str, module: str) -> str | None:
         if find_spec(module) is None:
@@ -54,8 +54,12 @@ def _facts() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": {package: installed(package, module) for module, (package, _) in OPTIONAL.items()},
         "apis": [
-            {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max}
-            for key, versions in sorted(API_VERSIONS.items())
+            {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max, "listeners": listeners}
+            for key, versions, listeners in (
+                # Not every connection is offered Produce, so it is no member of the table.
+                (ApiKey.PRODUCE, PRODUCE_VERSIONS, "pykraft.append.listeners"),
+                *((key, versions, "all") for key, versions in sorted(API_VERSIONS.items())),
+            )
         ],
     }
 
@@ -63,6 +67,8 @@ def _facts() -> dict[str, Any]:
 def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform")]
     lines += [f"{name + ':':<20}{found or 'not installed'}" for name, found in facts["packages"].items()]
-    lines += ["API                   key  versions"]
-    lines += [f"{api['name']:<20}{api['key']:>5}  {api['min']} to {api['max']}" for api in facts["apis"]]
+    lines += ["API                       key  versions  listeners"]
+    for api in facts["apis"]:
+        versions = f"{api['min']} to {api['max']}"
+        lines.append(f"{api['name']:<24}{api['key']:>5}  {versions:<8}  {api['listeners']}")
     return lines

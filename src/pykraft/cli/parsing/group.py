@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from pykraft.cli.parsing.narrow_help import CommandContext
 from pykraft.suggest import closest
 
 OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
@@ -27,13 +28,18 @@ _UNLIMITED: Final = 10_000
 class Group(click.Group):
     """A group whose errors about unknown commands know all commands of the program."""
 
+    context_class = CommandContext
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See `click.Group`. Errors: click.UsageError."""
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"no such command {args[0]!r}{_meant(ctx, args)}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            command.context_class = CommandContext
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Group`, which would cut the sentences to one line each."""
