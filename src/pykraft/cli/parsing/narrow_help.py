@@ -1,6 +1,6 @@
 """Help for narrow terminals: where two columns have no room, the help of an option is below it.
 
-click keeps two columns, and lines of at least 50, at any width: at 40 columns it split words into pieces of ten letters.
+click keeps two columns, and lines of at least 50, at any width: at 40 it split words into pieces of ten letters.
 """
 
 from __future__ import annotations
