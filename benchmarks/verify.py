@@ -1,8 +1,9 @@
-"""How fast `pykraft verify` reads a log of 1 GiB, compared with a loop that only reads it and computes the CRC.
+"""How fast recovery and `pykraft verify` read a log of 1 GiB, compared with a loop that reads it and computes the CRC.
 
-    python benchmarks/verify.py FOLDER
+    python benchmarks/verify.py FOLDER [RECORD_SIZE] [RECORDS]
 
-writes the log to an empty FOLDER (once; later calls use it again) and times both three times, in turn.
+writes the log to an empty FOLDER (once; later calls use it again) and times all three times, in turn. Batches have 64
+records of 256 bytes unless told otherwise; `188 1` makes batches of 256 bytes.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset, Uuid
 
 SIZE_BYTES = 1024**3
-RECORDS = [bytes(256)] * 64
+RECORD_SIZE_BYTES = 256
+RECORDS = 64
+TOPIC_ID = Uuid(bytes(15) + b"\2")
 RUNS = 3
 
 
-def write_log(directory: Path) -> None:
-    """Write batches of 64 records of 256 bytes, up to SIZE_BYTES."""
-    log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=Uuid(bytes(15) + b"\2"))
+def write_log(directory: Path, records: list[bytes]) -> None:
+    """Write batches of these records, up to SIZE_BYTES."""
+    log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=TOPIC_ID)
     size_bytes = 0
     while size_bytes < SIZE_BYTES:
-        batch = encode_batch(RECORDS, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)
+        batch = encode_batch(records, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)
         log.append([batch])
         size_bytes += len(batch.data)
     log.flush()
@@ -55,14 +58,21 @@ def check(directory: Path) -> None:
     assert report.partitions[0].log.end_offset > Offset(0)
 
 
-def main(folder: Path) -> None:
+def recovery(directory: Path) -> None:
+    """What a start reads of a log whose recovery point is at its end."""
+    log, found = Log.open(OsFs(), directory, config=LogSettings(), topic_id=TOPIC_ID)
+    assert not found.corrupt
+    log.close()
+
+
+def main(folder: Path, record_size_bytes: int = RECORD_SIZE_BYTES, records: int = RECORDS) -> None:
     """Write the log if it is not there, then time."""
     directory = folder / "__raft_performance_test-0"
     if not directory.exists():
-        write_log(directory)
+        write_log(directory, [bytes(record_size_bytes)] * records)
     size_bytes = sum(path.stat().st_size for path in directory.glob("*.log"))
     for _ in range(RUNS):
-        for work in (read_only, check):
+        for work in (read_only, recovery, check):
             start = time.perf_counter()
             work(directory)
             seconds = time.perf_counter() - start
@@ -71,4 +81,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:4]))

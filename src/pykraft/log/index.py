@@ -28,6 +28,7 @@ from typing import Final
 
 from pykraft.log.fs import File
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import Offset
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -84,6 +85,29 @@ class SegmentIndex:
             self.finish()
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
+
+    def observe_run(self, run: BatchRun) -> None:
+        """Count these batches, as `observe` does for each."""
+        positions, at, count = run.positions, 0, len(run)
+        while at < count:
+            # The first batch with more than the interval between the last entry and itself.
+            due = bisect_right(positions, positions[at] + self._interval_bytes - self._bytes_since_entry, at, count)
+            self._observe_times(run, at, min(due + 1, count))
+            if due == count:
+                self._bytes_since_entry += run.end - positions[at]
+                return
+            self.lookup.positions.append(positions[due])
+            self.lookup.last_deltas.append(run.last_offsets[due] - self._base_offset)
+            self.finish()
+            at = due + 1
+            self._bytes_since_entry = positions[at] - positions[due]
+
+    def _observe_times(self, run: BatchRun, begin: int, end: int) -> None:
+        largest = max(run.max_timestamps[begin:end])
+        if largest > self._max_timestamp:
+            self._max_timestamp = largest
+            first = run.max_timestamps.index(largest, begin, end)
+            self._max_timestamp_delta = run.last_offsets[first] - self._base_offset
 
     def observe_time(self, header: BatchHeader) -> None:
         """Remember the batch's timestamp if it is the largest so far."""

@@ -41,6 +41,7 @@ from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Epoch, Offset
 
 NO_ONE_KNOWS: Final = Offset(2**63 - 1)
@@ -159,6 +160,20 @@ class Chain:
             self._check_epoch(path, position, header)
         self.offset = header.end_offset
         self.epoch = header.epoch
+
+    def check_run(self, run: BatchRun) -> bool:
+        """Take these batches as the next ones, if nothing about them needs a closer look; else change nothing."""
+        is_next = (
+            run.base_offset == self.offset
+            and run.epoch == self.epoch
+            # No other file has to be asked about an epoch before this offset.
+            and run.end_offset <= self._agreed_until
+            and run.last_offsets[-1] - self._segment_offset <= INT32_MAX
+            and run.end <= INT32_MAX
+        )
+        if is_next:
+            self.offset = run.end_offset
+        return is_next
 
     def skip(self, header: BatchHeader) -> None:
         """Continue after a batch that `check` refused, to look for further damage."""

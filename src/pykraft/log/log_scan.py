@@ -22,9 +22,10 @@ from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Chain, Evidence, Verdict
 from pykraft.log.paths import LOG, segment_file
-from pykraft.log.scan import scan_file
+from pykraft.log.scan import scan_runs
 from pykraft.log.segment import SegmentContent
 from pykraft.log.tail import Expected, is_like_a_crash
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EPOCH_ZERO, Damage, Offset
 
 
@@ -133,15 +134,19 @@ def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, ch
     epoch = latest.epoch if latest else EPOCH_ZERO
     file = fs.open(path)
     try:
-        for position, header in scan_file(path, file, 0, file.size()):
-            chain.check(path, position, header)
-            content.add(header)
-            if is_prefix:
-                if header.epoch != epoch:
-                    epoch = header.epoch
-                    scan.epochs.assign(epoch, header.base_offset)
-                if header.is_control:
-                    scan.control_offsets.append(header.base_offset)
+        for place in scan_runs(path, file, 0, file.size()):
+            if isinstance(place, BatchRun) and place.epoch == epoch and chain.check_run(place):
+                content.add_run(place)
+                continue
+            for position, header in place.headers() if isinstance(place, BatchRun) else (place,):
+                chain.check(path, position, header)
+                content.add(header)
+                if is_prefix:
+                    if header.epoch != epoch:
+                        epoch = header.epoch
+                        scan.epochs.assign(epoch, header.base_offset)
+                    if header.is_control:
+                        scan.control_offsets.append(header.base_offset)
     except CorruptionError as problem:
         return problem
     finally:

@@ -19,6 +19,7 @@ from typing import Final
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
+from pykraft.protocol.batch_run import BATCHES_MIN, BatchRun, batch_run, batch_starts
 
 CHUNK_SIZE_BYTES: Final = 4 * 1024 * 1024
 HEADERS_CHUNK_SIZE_BYTES: Final = 16 * 1024
@@ -36,20 +37,37 @@ def scan_file(
 
     Errors: CorruptionError at the first batch that is cut or wrong, after the good ones before it were yielded.
     """
-    yield from _scan(path, file, position, end, chunk_size_bytes=chunk_size_bytes, verify_crc=True)
+    for place in _scan(path, file, position, end, chunk_size_bytes=chunk_size_bytes, verify_crc=True):
+        assert not isinstance(place, BatchRun)
+        yield place
+
+
+def scan_runs(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader] | BatchRun]:
+    """Like `scan_file`, with the same reads, but many plain batches that follow each other come as one run."""
+    yield from _scan(path, file, position, end, chunk_size_bytes=CHUNK_SIZE_BYTES, verify_crc=True, has_runs=True)
 
 
 def scan_headers(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Like `scan_file`, but skips the records and checks no CRC: for the few batches after an index entry."""
-    yield from _scan(path, file, position, end, chunk_size_bytes=HEADERS_CHUNK_SIZE_BYTES, verify_crc=False)
+    for place in _scan(path, file, position, end, chunk_size_bytes=HEADERS_CHUNK_SIZE_BYTES, verify_crc=False):
+        assert not isinstance(place, BatchRun)
+        yield place
 
 
 def _scan(
-    path: Path, file: File, position: int, end: int, *, chunk_size_bytes: int, verify_crc: bool
-) -> Iterator[tuple[int, BatchHeader]]:
-    chunk, chunk_position = b"", position
+    path: Path, file: File, position: int, end: int, *, chunk_size_bytes: int, verify_crc: bool, has_runs: bool = False
+) -> Iterator[tuple[int, BatchHeader] | BatchRun]:
+    chunk, chunk_position, no_run_until = b"", position, position
     while position < end:
         at = position - chunk_position
+        if has_runs and position >= no_run_until:
+            starts = batch_starts(chunk, at)
+            # What is no run is read batch by batch, which also finds out what is wrong, if anything is.
+            no_run_until = starts[-1] + chunk_position
+            if len(starts) > BATCHES_MIN and (run := batch_run(chunk, starts, shift=chunk_position)) is not None:
+                yield run
+                position = run.end
+                continue
         held = len(chunk) - at
         remaining = end - position
         header = _header(path, position, chunk, at) if held >= HEADER_SIZE_BYTES else None

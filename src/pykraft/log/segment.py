@@ -22,6 +22,7 @@ from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import Buffer, EpochStart, Offset
 
 REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
@@ -54,6 +55,14 @@ class SegmentContent:
         self.index.observe(header, self.size_bytes)
         self.size_bytes += header.size_bytes
         self.end_offset = header.end_offset
+
+    def add_run(self, run: BatchRun) -> None:
+        """Add the next batches; the first of them begins at ``size_bytes``."""
+        if self.first_timestamp is None:
+            self.first_timestamp = run.max_timestamps[0]
+        self.index.observe_run(run)
+        self.size_bytes = run.end
+        self.end_offset = run.end_offset
 
 
 class Segment:

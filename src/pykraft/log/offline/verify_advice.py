@@ -20,10 +20,11 @@ from pykraft.log.fs import Fs
 from pykraft.log.judge import MISSING_START_REPAIR, SWAP_REPAIR
 from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_walk import BadBytes, walk
+from pykraft.log.offline.verify_walk import BadBytes, walk_runs
 from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import meta, quorum_state
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.protocol.records import membership_records
 from pykraft.types import KRaftVoters, NodeId
 
@@ -91,8 +92,9 @@ def _voter_sets(fs: Fs, directory: Path) -> Iterator[Sequence[NodeId]]:
 def _sets_in(fs: Fs, path: Path) -> Iterator[Sequence[NodeId]]:
     """The voter sets in the sound control batches of a file, in order."""
     with closing(fs.open(path)) as file:
-        for place in walk(path, file, file.size()):
-            if isinstance(place, BadBytes) or not place[1].is_control:
+        for place in walk_runs(path, file, file.size()):
+            # A run has no control batches.
+            if isinstance(place, BadBytes | BatchRun) or not place[1].is_control:
                 continue
             position, header = place
             try:

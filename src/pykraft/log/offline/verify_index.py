@@ -23,7 +23,6 @@ from typing import Final
 from pykraft.log.fs import File
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.protocol.batch import BatchHeader
 from pykraft.types import Offset
 
 CHUNK_ENTRIES: Final = 8_192
@@ -111,7 +110,7 @@ class OffsetIndexCheck(_IndexCheck):
         super().__init__(path, file, OFFSET_ENTRY, findings, what="a position", base=0)
         self._base_offset = base_offset
 
-    def saw(self, position: int, header: BatchHeader) -> None:
+    def saw(self, position: int, last_offset: int) -> None:
         """Check the entries up to this batch, which begins at or after ``next``."""
         while self.ahead is not None and self.next <= position:
             delta, entry_position = self.ahead
@@ -119,8 +118,8 @@ class OffsetIndexCheck(_IndexCheck):
             expected = f"a batch that ends with offset {offset} at position {entry_position} of the log"
             if entry_position < position:
                 self.damage(expected, "no batch that begins there")
-            elif header.last_offset != offset:
-                self.damage(expected, f"one that ends with offset {header.last_offset}")
+            elif last_offset != offset:
+                self.damage(expected, f"one that ends with offset {last_offset}")
             self.advance()
 
 
@@ -130,15 +129,15 @@ class TimeIndexCheck(_IndexCheck):
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
         super().__init__(path, file, TIME_ENTRY, findings, what="an offset", base=base_offset)
 
-    def saw(self, header: BatchHeader, max_timestamp: int) -> None:
+    def saw(self, last_offset: int, own_timestamp: int, max_timestamp: int) -> None:
         """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""
-        while self.ahead is not None and self.next <= header.last_offset:
+        while self.ahead is not None and self.next <= last_offset:
             timestamp = self.ahead[0]
             expected = f"a batch that ends with offset {self.next}, its largest timestamp {timestamp}"
-            if self.next < header.last_offset:
+            if self.next < last_offset:
                 self.damage(expected, "no batch that ends there")
-            elif not timestamp == header.max_timestamp == max_timestamp:
-                self.damage(expected, f"timestamp {header.max_timestamp}, and {max_timestamp} until there")
+            elif not timestamp == own_timestamp == max_timestamp:
+                self.damage(expected, f"timestamp {own_timestamp}, and {max_timestamp} until there")
             self.advance()
 
 

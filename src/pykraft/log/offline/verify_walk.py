@@ -22,8 +22,9 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
-from pykraft.log.scan import scan_file
+from pykraft.log.scan import scan_runs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from pykraft.protocol.batch_run import BatchRun
 
 SEARCH_SIZE_BYTES: Final = 1024 * 1024
 SECTOR_SIZE_BYTES: Final = 4096
@@ -46,12 +47,21 @@ class BadBytes:
 
 def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
     """Position and header of each sound batch below ``end``, and the bad bytes between them."""
+    for place in walk_runs(path, file, end):
+        if isinstance(place, BatchRun):
+            yield from place.headers()
+        else:
+            yield place
+
+
+def walk_runs(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BatchRun | BadBytes]:
+    """Like `walk`, but many plain batches that follow each other come as one run."""
     position = 0
     while position < end:
         try:
-            for place in scan_file(path, file, position, end):
+            for place in scan_runs(path, file, position, end):
                 yield place
-                position = place[0] + place[1].size_bytes
+                position = place.end if isinstance(place, BatchRun) else place[0] + place[1].size_bytes
         except CorruptionError as error:
             bad = _bad_bytes(file, error, end)
             yield bad
