@@ -66,70 +66,68 @@ class Metric:
     is_ours: bool = False
 
 
-def _kafkas(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
+def kafkas(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
+    """A metric that Kafka has too, under this name."""
     return Metric(name=name, kind=kind, unit=unit, meaning=meaning)
 
 
-def _ours(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
+def ours(name: str, kind: MetricKind, unit: str, meaning: str) -> Metric:
+    """A metric that only pykraft has."""
     return Metric(name=name, kind=kind, unit=unit, meaning=meaning, is_ours=True)
 
 
 HOST_METRICS: Final = (
-    _kafkas("current-state", MetricKind.STATE, "", "state of this node; a leader that resigned is unattached"),
-    _kafkas("current-leader", MetricKind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
-    _kafkas(
-        "current-vote", MetricKind.GAUGE, "node id", "candidate that this node voted for in the epoch, -1 for none"
-    ),
-    _kafkas(
+    kafkas("current-state", MetricKind.STATE, "", "state of this node; a leader that resigned is unattached"),
+    kafkas("current-leader", MetricKind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
+    kafkas("current-vote", MetricKind.GAUGE, "node id", "candidate that this node voted for in the epoch, -1 for none"),
+    kafkas(
         "current-vote-directory-id", MetricKind.TEXT, "uuid", "directory id of the current vote, zero while unknown"
     ),
-    _kafkas("current-epoch", MetricKind.GAUGE, "epoch", "the epoch of this node"),
-    _kafkas("high-watermark", MetricKind.GAUGE, "offset", "everything below it is committed, -1 while unknown"),
-    _kafkas(
+    kafkas("current-epoch", MetricKind.GAUGE, "epoch", "the epoch of this node"),
+    kafkas("high-watermark", MetricKind.GAUGE, "offset", "everything below it is committed, -1 while unknown"),
+    kafkas(
         "log-end-offset", MetricKind.GAUGE, "offset", "end of this node's log (exclusive), unflushed records included"
     ),
-    _kafkas("log-end-epoch", MetricKind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
-    _kafkas(
-        "number-unknown-voter-connections", MetricKind.GAUGE, "voters", "always 0: the voter set has the endpoints"
-    ),
-    _kafkas("number-of-voters", MetricKind.GAUGE, "voters", "size of the voter set"),
-    _kafkas(
+    kafkas("log-end-epoch", MetricKind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
+    kafkas("number-unknown-voter-connections", MetricKind.GAUGE, "voters", "always 0: the voter set has the endpoints"),
+    kafkas("number-of-voters", MetricKind.GAUGE, "voters", "size of the voter set"),
+    kafkas(
         "number-of-observers", MetricKind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"
     ),
-    _kafkas(
+    kafkas(
         "uncommitted-voter-change", MetricKind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"
     ),
-    _kafkas("ignored-static-voters", MetricKind.GAUGE, "0 or 1", "the log's voter set overrides the configured voters"),
-    _kafkas(
+    kafkas("ignored-static-voters", MetricKind.GAUGE, "0 or 1", "the log's voter set overrides the configured voters"),
+    kafkas(
         "commit-latency-avg", MetricKind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"
     ),
-    _kafkas("commit-latency-max", MetricKind.SENSOR, "ms", "the longest commit-latency"),
-    _kafkas("election-latency-avg", MetricKind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
-    _kafkas("election-latency-max", MetricKind.SENSOR, "ms", "the longest election-latency"),
-    _kafkas("fetch-records-rate", MetricKind.SENSOR, "records/s", "records fetched from the leader"),
-    _kafkas("append-records-rate", MetricKind.SENSOR, "records/s", "records appended as the leader"),
-    _ours("batch-commit-latency-avg", MetricKind.SENSOR, "ms", "time from append to commit of a whole batch"),
-    _ours("batch-commit-latency-max", MetricKind.SENSOR, "ms", "the longest batch-commit-latency"),
-    _ours("storage-latency-avg", MetricKind.SENSOR, "ms", "time until a storage job is durable"),
-    _ours("storage-latency-max", MetricKind.SENSOR, "ms", "the longest storage-latency"),
-    _ours("storage-unflushed-jobs", MetricKind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
-    _ours("quarantined", MetricKind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
-    _ours(
+    kafkas("commit-latency-max", MetricKind.SENSOR, "ms", "the longest commit-latency"),
+    kafkas("election-latency-avg", MetricKind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
+    kafkas("election-latency-max", MetricKind.SENSOR, "ms", "the longest election-latency"),
+    kafkas("fetch-records-rate", MetricKind.SENSOR, "records/s", "records fetched from the leader"),
+    kafkas("append-records-rate", MetricKind.SENSOR, "records/s", "records appended as the leader"),
+    ours("batch-commit-latency-avg", MetricKind.SENSOR, "ms", "time from append to commit of a whole batch"),
+    ours("batch-commit-latency-max", MetricKind.SENSOR, "ms", "the longest batch-commit-latency"),
+    ours("storage-latency-avg", MetricKind.SENSOR, "ms", "time until a storage job is durable"),
+    ours("storage-latency-max", MetricKind.SENSOR, "ms", "the longest storage-latency"),
+    ours("storage-unflushed-jobs", MetricKind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
+    ours("quarantined", MetricKind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
+    ours(
         "unproven",
         MetricKind.GAUGE,
         "0 or 1",
         "this node's directory may have been emptied, and it does not vote or count",
     ),
-    _ours("damaged-places", MetricKind.GAUGE, "places", "known damaged places of the log, at most 100"),
-    _ours("scrubbed-bytes-total", MetricKind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
-    _ours("undecided-proposals", MetricKind.GAUGE, "proposals", "proposals of the application without an outcome"),
-    _ours(
+    ours("damaged-places", MetricKind.GAUGE, "places", "known damaged places of the log, at most 100"),
+    ours("scrubbed-bytes-total", MetricKind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
+    ours("undecided-proposals", MetricKind.GAUGE, "proposals", "proposals of the application without an outcome"),
+    ours(
         "refused-epochs-total",
         MetricKind.COUNTER,
         "requests",
         "requests and answers that wanted to raise the epoch too far",
     ),
-    _ours(
+    ours(
         "closed-for-violation-total",
         MetricKind.COUNTER,
         "connections",

@@ -17,6 +17,7 @@ from typing import TypeVar
 from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, parse_event
 from pykraft.errors import LocalQuorumError, ProtocolError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child
+from pykraft.local.waiting import wait_until
 from pykraft.plural import counted
 
 T = TypeVar("T")
@@ -73,20 +74,21 @@ class JournalKeeper:
 
         Errors: LocalQuorumError with ``what`` at the timeout, or when a process that must stay ``alive`` has ended.
         """
-        deadline = time.monotonic() + timeout_s
+
+        def seen() -> T | None:
+            if self._faults:
+                raise LocalQuorumError(self._faults[0])
+            return look(self._events[since:])
+
         with self._changed:
-            while True:
-                if self._faults:
-                    raise LocalQuorumError(self._faults[0])
-                result = look(self._events[since:])
-                if result is not None and result is not False:
-                    return result
-                ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]
-                if ended:
-                    raise LocalQuorumError(f"while waiting for {what}: {', '.join(ended)}")
-                if time.monotonic() >= deadline:
-                    raise LocalQuorumError(f"waited {timeout_s:g} s for {what}")
-                self._changed.wait(ALIVE_CHECK_INTERVAL_S)
+            return wait_until(
+                seen,
+                what,
+                timeout_s=timeout_s,
+                alive=alive,
+                pause=self._changed.wait,
+                interval_s=ALIVE_CHECK_INTERVAL_S,
+            )
 
     def wait_for_started(self, node_id: int, *, since: int, process: Child) -> None:
         """Wait until this node reports that it serves; ``since`` is a mark from before its start."""

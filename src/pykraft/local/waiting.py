@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from threading import Event
 from typing import TypeVar
 
 from pykraft.errors import LocalQuorumError
@@ -19,15 +18,20 @@ POLL_INTERVAL_S = 0.02
 
 
 def wait_until(
-    look: Callable[[], T | None], what: str, *, timeout_s: float = WAIT_TIMEOUT_S, alive: Sequence[Child] = ()
+    look: Callable[[], T | None],
+    what: str,
+    *,
+    timeout_s: float = WAIT_TIMEOUT_S,
+    alive: Sequence[Child] = (),
+    pause: Callable[[float], object] = time.sleep,
+    interval_s: float = POLL_INTERVAL_S,
 ) -> T:
-    """The first result of ``look`` that is neither None nor False.
+    """The first result of ``look`` that is neither None nor False; ``pause`` waits between two.
 
     Errors: LocalQuorumError with ``what`` at the timeout, and as soon as one of the processes that must stay ``alive``
     has ended; any exception of ``look``.
     """
     deadline = time.monotonic() + timeout_s
-    pause = Event()
     while True:
         result = look()
         if result is not None and result is not False:
@@ -37,4 +41,4 @@ def wait_until(
             raise LocalQuorumError(f"while waiting for {what}: {', '.join(ended)}")
         if time.monotonic() >= deadline:
             raise LocalQuorumError(f"waited {timeout_s:g} s for {what}")
-        pause.wait(POLL_INTERVAL_S)
+        pause(interval_s)

@@ -13,44 +13,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.host.metrics import HOST_METRICS, Metric, MetricKind
+from pykraft.host.metrics import HOST_METRICS, MetricKind, kafkas, ours
 from pykraft.host.sensors import Sensor, TimeRatio
 
 DRIVER_METRICS: Final = (
-    Metric(
-        name="poll-idle-ratio-avg",
-        kind=MetricKind.SENSOR,
-        unit="0 to 1",
-        meaning="share of the time in which the loop was idle, since it was measured last",
+    kafkas(
+        "poll-idle-ratio-avg",
+        MetricKind.SENSOR,
+        "0 to 1",
+        "share of the time in which the loop was idle, since it was measured last",
     ),
-    Metric(
-        name="event-loop-lag-ms",
-        kind=MetricKind.SENSOR,
-        unit="ms",
-        meaning="how late the loop ran its latest timer",
-        is_ours=True,
-    ),
-    Metric(
-        name="event-loop-lag-max-ms",
-        kind=MetricKind.SENSOR,
-        unit="ms",
-        meaning="the longest event-loop-lag-ms",
-        is_ours=True,
-    ),
-    Metric(
-        name="accepted-connections",
-        kind=MetricKind.GAUGE,
-        unit="connections",
-        meaning="connections that others made to this node",
-        is_ours=True,
-    ),
-    Metric(
-        name="dialed-connections",
-        kind=MetricKind.GAUGE,
-        unit="connections",
-        meaning="connections that this node made",
-        is_ours=True,
-    ),
+    ours("event-loop-lag-ms", MetricKind.SENSOR, "ms", "how late the loop ran its latest timer"),
+    ours("event-loop-lag-max-ms", MetricKind.SENSOR, "ms", "the longest event-loop-lag-ms"),
+    ours("accepted-connections", MetricKind.GAUGE, "connections", "connections that others made to this node"),
+    ours("dialed-connections", MetricKind.GAUGE, "connections", "connections that this node made"),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)
 """All metrics of a node, in the order of the documentation."""
