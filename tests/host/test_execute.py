@@ -5,6 +5,7 @@ Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClien
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -246,6 +247,25 @@ def test_what_an_operator_should_know_is_reported() -> None:
     desk = Desk()
     desk.do(effects.Report(text="something"), effects.NotifyRole(role="candidate", epoch=Epoch(7)))
     assert desk.ports.reports == ["something", "candidate in epoch 7"]
+
+
+STATES = {
+    "leader in epoch 7: this node was elected": Status(role="leader", leader_id=NodeId(1)),
+    "follower in epoch 7: node 3 leads": Status(role="follower", leader_id=NodeId(3)),
+    "observer in epoch 7: node 3 leads": Status(role="observer", leader_id=NodeId(3)),
+    "candidate in epoch 7: it asks the other voters for their votes": Status(role="candidate"),
+    "unattached in epoch 7: no leader is known yet": Status(role="unattached"),
+    "unattached-voted in epoch 7: it voted for node 2": Status(role="unattached-voted", voted=ReplicaKey(NodeId(2))),
+    "resigned in epoch 7: it led this epoch, and leads it no more": Status(role="resigned"),
+}
+
+
+@pytest.mark.parametrize(("told", "status"), STATES.items(), ids=[status.role for status in STATES.values()])
+def test_a_change_of_state_is_reported_with_what_it_means(told: str, status: Status) -> None:
+    desk = Desk()
+    desk.components = replace(desk.components, status=lambda: status._replace(epoch=Epoch(7)))
+    desk.do(effects.NotifyRole(role=status.role, epoch=Epoch(7)))
+    assert desk.ports.reports == [told]
 
 
 @pytest.mark.conformance(44)

@@ -18,6 +18,7 @@ from pykraft.types import Damage, Epoch, NodeId, Offset, ReplicaKey
 from tests.host.cluster import Cluster
 from tests.host.fakes import at, config
 from tests.host.test_peers import Desk
+from tests.rpc.test_connection import vote_answer
 
 LED = {"leader_id": NodeId(2), "epoch": Epoch(5), "role": "follower"}
 
@@ -76,6 +77,22 @@ def test_the_end_is_told_once_and_only_if_the_begin_was() -> None:
     assert not office.look(8_000, **LED)
     assert not office.look(9_000)
     assert not office.look(10_000, **LED)
+
+
+def test_a_voter_that_tries_its_former_leader_again_has_no_leader_until_that_answers() -> None:
+    office = Office()
+    assert not office.look(0, **LED)
+    asks = {**LED, "role": "prospective-voted"}
+    told: list[str] = []
+    for now_ms in range(1_000, 8_000, 1_000):
+        office.desk.now_ms = now_ms
+        office.refuse(2)
+        told += office.look(now_ms, **(asks if now_ms % 2_000 else LED))
+    assert told == ["no leader for 3 s: voter 2 at node2:9002: connection refused, for 3 s"]
+    office.desk.send(peer_id=2)
+    office.desk.connect()
+    office.desk.peers.on_frame(office.desk.ports.dialed[-1][0], vote_answer(wire_id=1))
+    assert office.look(8_000, **LED) == ["node 2 leads epoch 5, after 7 s without a leader"]
 
 
 def test_a_leader_that_resigned_is_none() -> None:

@@ -6,7 +6,7 @@ Source: ADR 051.
 from __future__ import annotations
 
 from pykraft.core.messages import VoteRequest
-from pykraft.host.peers import Peers
+from pykraft.host.peers import PROBLEM_KEPT_MS, Peers
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.messages import ApiKey
 from tests.host.test_peers import TIMEOUT_MS, Desk
@@ -30,6 +30,15 @@ def test_a_failed_dial_is_told_since_the_first_request() -> None:
         assert told(desk.peers) == [(2, "no answer yet" if now_ms == 100 else "connection refused", 100)]
         desk.peers.on_closed(newest(desk), is_refused=True, reason="connection refused")
     assert told(desk.peers) == [(2, "connection refused", 100)]
+
+
+def test_a_problem_from_long_ago_says_nothing_of_now() -> None:
+    desk = Desk()
+    desk.send()
+    desk.peers.on_closed(newest(desk), reason="no route to host")
+    desk.now_ms = 2 * PROBLEM_KEPT_MS
+    desk.send()
+    assert told(desk.peers) == [(2, "no answer yet", 2 * PROBLEM_KEPT_MS)]
 
 
 def test_a_useful_answer_ends_it() -> None:

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.processes
 
 PATIENT = {"controller.quorum.election.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "10000"}
 """Without a hand-over nobody campaigns within the five seconds in which a node leaves."""
-LEFT = "left the quorum"
-TOO_LATE = "leaving the quorum timed out"
+LEFT = "shut down gracefully"
+TOO_LATE = "the shutdown timed out"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -53,7 +53,7 @@ def test_a_second_signal_ends_it_at_once(children: Children, tmp_path: Path, num
         node.start()
         journal.wait_for_started(1, since=0, process=node.process)
         node.process.signal(number)
-        wait_until(lambda: "leaving the quorum" in node.process.log(), "it to begin to leave", alive=[node.process])
+        wait_until(lambda: "shutting down as" in node.process.log(), "its shutdown to begin", alive=[node.process])
         node.process.signal(number)
         assert node.process.wait() == 0
     assert not [words for words in (LEFT, TOO_LATE, "Traceback") if words in node.process.log()]

@@ -162,7 +162,7 @@ def test_a_daemon_says_where_it_writes_and_outlives_its_terminal(
     assert said[2] == str(out)
     wait_until(lambda: "leader in epoch" in out.read_text(), "the daemon to lead")
     os.kill(int(said[1]), signal.SIGTERM)
-    wait_until(lambda: "left the quorum" in out.read_text(), "the daemon to leave")
+    wait_until(lambda: "shut down gracefully" in out.read_text(), "the daemon to shut down")
     wait_until(lambda: not is_running(daemons[0]), "the daemon to end")
     daemons.clear()
 

@@ -55,6 +55,7 @@ class Components:
     """One of each component."""
 
     ports: Ports
+    status: Callable[[], Status]
     inbox: Inbox
     held: HeldMessages
     recent: RecentBatches
@@ -92,6 +93,7 @@ def assemble(
     context = _context(config)
     return Components(
         ports=ports,
+        status=status,
         inbox=inbox,
         held=held,
         recent=recent,

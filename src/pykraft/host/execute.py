@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
-from pykraft.core.status import LEADER
+from pykraft.core.status import LEADER, Status
 from pykraft.errors import ErrorCode
 from pykraft.host.components import Components
 from pykraft.host.fetch_read import RecordBuffers
@@ -215,12 +215,25 @@ def _notify_role(components: Components, effect: effects.NotifyRole, step: Step)
     if effect.role != LEADER:
         # A listener that has not heard yet that this node led need not hear it any more.
         components.delivery.leads_no_more()
-    components.ports.report(f"{effect.role} in epoch {effect.epoch}")
+    components.ports.report(_role_report(effect, components.status()))
+
+
+def _role_report(effect: effects.NotifyRole, status: Status) -> str:
+    """The state as Kafka names it, its epoch, and what that means for this node."""
+    text = f"{effect.role} in epoch {effect.epoch}"
+    # Another change may have followed within the same step: then the status is not about this one.
+    if (status.role, status.epoch) != (effect.role, effect.epoch):
+        return text
+    if status.role in ("follower", "observer"):
+        return f"{text}: node {status.leader_id} leads"
+    if status.role == "unattached-voted" and status.voted is not None:
+        return f"{text}: it voted for node {status.voted.id}"
+    return f"{text}: {_MEANINGS[status.role.partition('-')[0]]}"
 
 
 def _complete_shutdown(components: Components, effect: effects.CompleteShutdown, _: Step) -> None:
     components.ports.report(
-        "left the quorum" if effect.graceful else "leaving the quorum timed out: no other node leads"
+        "shut down gracefully" if effect.graceful else "the shutdown timed out: no other node leads"
     )
     components.ending.is_graceful = effect.graceful
     stop(components, None)
@@ -229,6 +242,15 @@ def _complete_shutdown(components: Components, effect: effects.CompleteShutdown,
 def _report(components: Components, effect: effects.Report, _: Step) -> None:
     components.ports.report(effect.text, is_alarm=effect.is_alarm)
 
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    "leader": "this node was elected",
+    "candidate": "it asks the other voters for their votes",
+    "prospective": "it hears no leader, and asks the other voters whether they would vote for it (pre-vote)",
+    "resigned": "it led this epoch, and leads it no more",
+    "unattached": "no leader is known yet",
+}
+"""What a state means, by the first word of its name."""
 
 _TABLE: Final[Mapping[type[Effect], Callable[[Components, Any, Step], None]]] = {
     effects.WriteElectionState: _submit,

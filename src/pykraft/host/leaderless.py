@@ -1,8 +1,9 @@
 """Reports why this node has no leader: in which state it is itself, and with which peers it cannot talk and why.
 
 Invariant: nothing is reported while a leader is known or was known until a moment ago; the reports then come at
-growing intervals, and one more says when it is over. It asks for no wake-up and changes nothing, so a node runs the
-same with and without it.
+growing intervals, and one more says when it is over. A voter that has lost its majority campaigns and then tries its
+former leader again, for ever: it has a leader again only when that one answers. The report asks for no wake-up and
+changes nothing, so a node runs the same with and without it.
 
 Source: ADR 051.
 """
@@ -13,6 +14,7 @@ from typing import Final
 
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
+from pykraft.host.peer_problems import PeerProblem
 from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
 from pykraft.plural import counted
@@ -23,6 +25,8 @@ FIRST_MS: Final = 3_000
 INTERVAL_MS_MAX: Final = 300_000
 UNANSWERED_MS_MIN: Final = 1_000
 PEERS_TOLD_MAX: Final = 10
+PROSPECTIVE: Final = "prospective"
+"""First word of both names of a replica that asks for pre-votes."""
 
 
 class LeaderlessReport:
@@ -41,7 +45,7 @@ class LeaderlessReport:
 
     def look(self, status: Status, now: Instant) -> None:
         """Report what is due."""
-        if status.serving_leader is not None:
+        if self._is_led(status, now):
             self._end(status, now)
             return
         if self._since_ms is None:
@@ -55,6 +59,17 @@ class LeaderlessReport:
         self._is_told = True
         reasons = "; ".join(self._own(status) + self._of_peers(status, now)) or "no other node was asked yet"
         self._ports.report(f"no leader for {_seconds(self._since_ms, now)}: {reasons}")
+
+    def _is_led(self, status: Status, now: Instant) -> bool:
+        if status.serving_leader is None or status.role.startswith(PROSPECTIVE):
+            return False
+        # A campaign that nobody answered ends with the leader that was known before it, though that may be gone.
+        is_doubtful = self._since_ms is not None
+        return not (is_doubtful and any(each.peer.id == status.leader_id for each in self._lasting_problems(now)))
+
+    def _lasting_problems(self, now: Instant) -> list[PeerProblem]:
+        """The problems of peers without those that were asked just now, since they may still answer."""
+        return [each for each in self._peers.problems() if now.mono_ms - each.since_ms >= UNANSWERED_MS_MIN]
 
     def _end(self, status: Status, now: Instant) -> None:
         since_ms, self._since_ms = self._since_ms, None
@@ -81,11 +96,10 @@ class LeaderlessReport:
     def _of_peers(self, status: Status, now: Instant) -> list[str]:
         """What is wrong with each peer that could help: the voters in force, and the bootstrap servers."""
         told: list[str] = []
-        for problem in self._peers.problems():
+        for problem in self._lasting_problems(now):
             peer = problem.peer
-            # A voter that was removed cannot help, and one that was asked just now may still answer.
-            is_young = now.mono_ms - problem.since_ms < UNANSWERED_MS_MIN
-            if is_young or (peer.id >= 0 and peer.id not in status.voters.ids):
+            # A voter that was removed cannot help.
+            if peer.id >= 0 and peer.id not in status.voters.ids:
                 continue
             who = "bootstrap server" if peer.id < 0 else f"voter {peer.id} at"
             told.append(f"{who} {peer.endpoint}: {problem.text}, for {_seconds(problem.since_ms, now)}")

@@ -49,6 +49,8 @@ FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
 COMPLAINTS_MAX: Final = 20
 """Different log lines about one peer that are remembered as reported."""
+PROBLEM_KEPT_MS: Final = 10_000
+"""A peer that is needed is asked more often than this."""
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond that, the least recently used one is dropped."""
 
@@ -69,7 +71,8 @@ class _Contact:
 
     ``told`` holds the lines reported about it since its last valid response: it is asked every few milliseconds, and an
     operator needs each line once. ``problem`` is what is wrong with it since its last useful response, and
-    ``asked_since_ms`` when it was first asked after that (mono ms).
+    ``asked_since_ms`` when it was first asked after that (mono ms), ``asked_ms`` when it was asked last. After a longer
+    time without a request, what was wrong before says nothing.
     """
 
     peer: Peer
@@ -80,6 +83,7 @@ class _Contact:
     told: set[str] = field(default_factory=set)
     problem: str | None = None
     asked_since_ms: int | None = None
+    asked_ms: int = 0
 
 
 class Peers:
@@ -117,8 +121,9 @@ class Peers:
         """Send a request once its write is durable and the connection is ready; it voids an older one."""
         contact = self._contact(effect.peer)
         # Rules 2 and 4. The late response would hold up this request.
-        if contact.asked_since_ms is None:
-            contact.asked_since_ms = now.mono_ms
+        if contact.asked_since_ms is None or now.mono_ms - contact.asked_ms > PROBLEM_KEPT_MS:
+            contact.asked_since_ms, contact.problem = now.mono_ms, None
+        contact.asked_ms = now.mono_ms
         if contact.link is not None and self._is_spent(contact.link, effect, now):
             self._note_silence(contact)
             self._hang_up(contact)

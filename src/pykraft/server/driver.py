@@ -35,7 +35,7 @@ from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
 from pykraft.server.prometheus import PrometheusEndpoint
-from pykraft.server.reports import BoundedReports
+from pykraft.server.reports import Reports
 from pykraft.types import Buffer, Endpoint, Io
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Driver:
         self._is_shutting_down = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._reports = BoundedReports(logger.info, loop.time())
+        self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
@@ -210,10 +210,7 @@ class Driver:
 
     def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
-        if is_alarm:
-            logger.error(text)
-        else:
-            self._reports.tell(text, self._loop.time())
+        self._reports.tell(text, self._loop.time(), is_alarm=is_alarm)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -326,5 +323,6 @@ class Driver:
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was blocked for %.0f ms; elections start at the fetch timeout", lag_ms)
         self._guarded(self.host.explain, now())
+        self._reports.look(now_s, is_proven=self.host.status.is_proven)
         if not self._ended.done():
             self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

@@ -243,7 +243,7 @@ def test_the_last_voter_leaves_at_once(state: State, refused_by: set[int], is_gr
     found = done(made)
     assert [effect.graceful for effect in found if isinstance(effect, CompleteShutdown)] == [True] * is_graceful
     said = [effect.text for effect in found if isinstance(effect, Report)]
-    assert ("no other voter is running: nobody can take over" in said) == is_graceful
+    assert ("no other voter is running, so nobody takes over" in said) == is_graceful
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ from pykraft.types import EPOCH_ZERO, Epoch, Instant, NodeId, Offset, OffsetAndE
 ROUNDS_PER_ELECTION_TIMEOUT: Final = 4
 """How often the survey asks the voters that have not answered."""
 EMPTY_LOG: Final = OffsetAndEpoch(Offset(0), EPOCH_ZERO)
+MAY_HAVE_FORGOTTEN: Final = "UNPROVEN DIRECTORY"
+IS_NEW: Final = "new directory"
+"""The first words of a report that this replica waits for voters. A first start of a quorum is over in a moment."""
 
 
 def settle_proof(replica: Replica, now: Instant) -> None:
@@ -46,7 +49,7 @@ def settle_proof(replica: Replica, now: Instant) -> None:
         return
     # No voter ever had this directory id, and we are no voter under it: there is nothing to have forgotten.
     if survey.has_fresh_id and not replica.is_voter:
-        _prove(replica, NO_EPOCH, now)
+        _prove(replica, NO_EPOCH, now, "no voter has its new directory id")
         return
     others = frozenset(replica.voters.ids) - {replica.local.id}
     if others != survey.others:
@@ -62,7 +65,7 @@ def settle_proof(replica: Replica, now: Instant) -> None:
     replica.survey = survey
     # Case (a) of the module's docstring: every log is empty.
     if survey.are_all_empty and (replica.log.end == EMPTY_LOG or not others):
-        _prove(replica, survey.epoch, now)
+        _prove(replica, survey.epoch, now, "the logs of all voters are empty")
 
 
 def ask_others(replica: Replica, now: Instant) -> None:
@@ -149,10 +152,10 @@ def prove_if_caught_up(replica: Replica, answer: FetchResponse, now: Instant) ->
     # Case (b). If enough voters told an earlier epoch, this epoch's leader was elected without this replica, and one
     # record of it is enough. Otherwise all must have told this epoch, and the log must reach the leader's log end.
     if is_newer or (survey.has_all_told and survey.epoch == replica.epoch and (is_beyond or is_all)):
-        _prove(replica, replica.epoch, now)
+        _prove(replica, replica.epoch, now, "this node has fetched all that it may have acknowledged before")
 
 
-def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
+def _prove(replica: Replica, votes_above: Epoch, now: Instant, reason: str) -> None:
     """Take part like any other voter from now on, except for votes in epochs up to ``votes_above``.
 
     Effects: NoteProof, which a Fetch with this id and any later vote wait for; Report.
@@ -160,8 +163,9 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
     replica.survey = None
     replica.votes_above = votes_above
     replica.outbox.add(NoteProof(io=replica.outbox.next_log_io(), votes_above=votes_above))
-    later = "" if votes_above < 0 else f", and votes in epochs after {votes_above}"
-    replica.outbox.add(Report(text=f"the directory is proven to be this replica's, which counts now{later}"))
+    epochs = "" if votes_above < 0 else f" in epochs after {votes_above}"
+    text = f"the directory is proven, since {reason}: from now on this node counts, and votes{epochs}"
+    replica.outbox.add(Report(text=text))
     state = replica.state
     # If the timeout expired during the survey, restart it. Other replicas that waited for the same answers would
     # otherwise all campaign at once.
@@ -177,13 +181,14 @@ def _report(replica: Replica, survey: Survey) -> Survey:
     if waits_for == survey.reported:
         return survey
     ids = ", ".join(str(node_id) for node_id in sorted(waits_for))
-    text = (
-        f"UNPROVEN DIRECTORY: it was never formatted, or it was emptied, so this node may have forgotten votes and "
-        f"records of voter {replica.local.id}. It does not vote and does not count until it has heard from node {ids}: "
-        "start what is down; or, only if nothing was lost with this directory, stop this node and format it explicitly "
-        "(pykraft storage format)"
-    )
+    until = f"it does not vote and does not count until it has heard from node {ids}: start what is down; or, only if"
+    remedy = "nothing was lost with this directory, stop this node and format it explicitly (pykraft storage format)"
     # As far as the other voters have told.
     is_new_quorum = not survey.told and replica.log.end == EMPTY_LOG
+    if is_new_quorum:
+        text = f"{IS_NEW}: this node has no proof yet that it never voted, so {until} {remedy}"
+    else:
+        forgotten = f"this node may have forgotten votes and records of voter {replica.local.id}"
+        text = f"{MAY_HAVE_FORGOTTEN}: it was never formatted, or it was emptied, so {forgotten}; {until} {remedy}"
     replica.outbox.add(Report(text=text, is_alarm=not is_new_quorum))
     return replace(survey, reported=waits_for)

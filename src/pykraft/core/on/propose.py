@@ -78,7 +78,7 @@ def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Insta
         replica.shutdown_deadline_ms = now.mono_ms + event.timeout_ms
         # Who refused before may have come back since, and `Replica.is_last_to_leave` asks who is there now.
         replica.refused_by.clear()
-        replica.outbox.add(Report(text=f"leaving the quorum as {replica.role} of epoch {replica.epoch}"))
+        replica.outbox.add(Report(text=f"shutting down as {replica.role} of epoch {replica.epoch}"))
 
 
 def _make_room(replica: Replica, leader: Leader, now: Instant) -> None:

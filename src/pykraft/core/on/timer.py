@@ -136,7 +136,7 @@ def _has_left(replica: Replica, now: Instant) -> bool:
     if not is_graceful and replica.is_last_to_leave:
         # Kafka waits until the timeout. But no process listens where the other voters should be, so nobody can take
         # over, and nobody can need this replica's vote (ADR 045).
-        replica.outbox.add(Report(text="no other voter is running: nobody can take over"))
+        replica.outbox.add(Report(text="no other voter is running, so nobody takes over"))
         is_graceful = True
     if not is_graceful and replica.shutdown_deadline_ms > now.mono_ms:
         return False
