@@ -74,7 +74,6 @@ def test_the_names_of_2020_mean_the_same() -> None:
     assert set(old.warnings) == {
         "line 2: property broker.id is now called node.id",
         "line 4: property quorum.voters is now called controller.quorum.voters",
-        "property controller.listener.names is not given: voters use the first of listeners, PLAINTEXT",
     }
 
 

@@ -229,7 +229,9 @@ class _Reader:
         key = "controller.listener.names"
         if key not in self._left:
             first = listeners.entries[0][0]
-            self.warn(key, f"property {key} is not given: voters use the first of listeners, {first}")
+            # A single listener leaves no doubt; of several, Kafka requires that the one for voters is named.
+            if len(listeners.entries) > 1:
+                self.warn(key, f"property {key} is not given: voters use the first of listeners, {first}")
             return (first,)
         names = tuple(name.upper() for name in self._items(key))
         if not names or len(set(names)) != len(names):

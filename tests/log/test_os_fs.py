@@ -17,7 +17,7 @@ import pytest
 
 from pykraft.errors import ReadError, StorageError
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock, make_directory
-from pykraft.log.os_fs import PARTS_MAX, OsFs
+from pykraft.log.os_fs import PARTS_MAX, OsFs, holder_in
 
 FS: Fs = OsFs()
 
@@ -227,10 +227,36 @@ def test_a_lock_of_another_process_is_refused(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match="another process uses this directory"):
+        with pytest.raises(StorageError, match=rf"another process(, pid {process.pid},)? uses this directory; stop it"):
             FS.lock(path)
         process.communicate()
     FS.lock(path).release()
+
+
+def test_the_process_that_holds_a_lock_is_found_in_the_kernels_list(tmp_path: Path) -> None:
+    listing = tmp_path / "locks"
+    listing.write_text(
+        "1: OFDLCK ADVISORY  WRITE -1 08:01:77 0 EOF\n"
+        "2: FLOCK  ADVISORY  WRITE 11 08:01:78 0 EOF\n"
+        "3: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n"
+        "3: -> FLOCK ADVISORY WRITE 13 08:01:77 0 EOF\n"
+        f"4: FLOCK  ADVISORY  WRITE {os.getpid()} 08:01:77 0 EOF\n"
+        "5: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n"
+        "cut\n"
+    )
+    assert holder_in(listing, (os.makedev(8, 1), 77)) == 12
+    assert holder_in(listing, (os.makedev(8, 1), 79)) is None
+    assert holder_in(tmp_path / "none", (os.makedev(8, 1), 77)) is None
+
+
+def test_a_file_system_without_locks_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, kind: int) -> None:
+        del descriptor, kind
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StorageError, match=r"cannot lock: No locks available$"):
+        FS.lock(tmp_path / ".lock")
 
 
 @pytest.mark.parametrize(("code", "expected"), [(errno.EIO, ReadError), (errno.EBADMSG, ReadError)])

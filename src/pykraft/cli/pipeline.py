@@ -244,7 +244,7 @@ def _told(found: PipelineStatus) -> str:
         for name, table in found.tables.items()
     ]
     lines += table_lines(("table", "rows", "files", "MB"), rows, width=terminal_width())
-    lines.append(f"read up to {json.dumps(found.source)}")
+    lines.append("nothing is read yet" if found.source is None else f"read up to {json.dumps(found.source)}")
     return "\n".join(lines)
 
 

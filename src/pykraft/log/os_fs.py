@@ -40,6 +40,7 @@ _REPAIRS = {
 }
 
 
+_KERNELS_LOCKS: Final = Path("/proc/locks")
 _LOST: Final = frozenset(
     code
     for name in ("EIO", "ENODATA", "EILSEQ", "EBADMSG", "EUCLEAN")
@@ -184,12 +185,13 @@ class OsLock:
             try:
                 _take(file.fileno())
             except OSError as error:
+                is_held = error.errno in (errno.EAGAIN, errno.EACCES)
+                holder = holder_in(_KERNELS_LOCKS, _identity(os.fstat(file.fileno()))) if is_held else None
                 file.close()
-                raise StorageError(
-                    path,
-                    f"cannot lock: {error.strerror}",
-                    repair="another process uses this directory; stop it or give this node a directory of its own",
-                ) from error
+                who = "another process" if holder is None else f"another process, pid {holder},"
+                problem = f"{who} uses this directory" if is_held else error.strerror
+                repair = "stop it, or give this node a directory of its own" if is_held else None
+                raise StorageError(path, f"cannot lock: {problem}", repair=repair) from error
             held = _identity(os.fstat(file.fileno()))
             _HELD.add(held)
         self._give_up = weakref.finalize(self, _give_up, file, held)
@@ -210,6 +212,20 @@ def _take(descriptor: int) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     else:
         fcntl.fcntl(descriptor, own_kind, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def holder_in(listing: Path, identity: tuple[int, int]) -> int | None:
+    """The process that holds a lock on this file (device, inode), as far as the kernel's list tells; see proc(5)."""
+    device, inode = identity
+    wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
+    try:
+        rows = [line.split() for line in listing.read_text().splitlines()]
+    except OSError:  # not Linux
+        return None
+    # 1: FLOCK ADVISORY WRITE 708 08:01:131548 0 EOF. Locks of open file descriptions, and processes that this
+    # namespace does not show, have no process there; this process may have got one of the two kinds of lock.
+    pids = [int(row[4]) for row in rows if len(row) > 5 and row[5] == wanted and row[4].isdigit()]
+    return next((pid for pid in pids if pid not in (0, os.getpid())), None)
 
 
 def _give_up(file: OsFile, held: tuple[int, int]) -> None:

@@ -14,7 +14,7 @@ from pykraft.errors import ErrorCode, RefusedError, UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc.api_versions import api_key_bodies
-from tests.client.quorums import cluster_body
+from tests.client.quorums import cluster_body, quorum_body
 from tests.client.scripted import Script, ScriptedNode
 
 NOBODY = ("--bootstrap-controller", "127.0.0.1:1", "--timeout", "1")
@@ -34,7 +34,7 @@ def at_node(answer: Body | None, *words: object) -> tuple[Result, list[Body]]:
             served = {ApiKey.API_VERSIONS: Versions(0, 4), ApiKey.DESCRIBE_CLUSTER: Versions(0, 2)}
             scripts[ApiKey.API_VERSIONS] = lambda _: {"api_keys": api_key_bodies(served)}
         else:
-            scripts[KEY] = lambda _: answer
+            scripts |= {KEY: lambda _: answer, ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(1)}
         node = ScriptedNode(scripts)
         async with node:
             bootstrap = ("--bootstrap-controller", str(node.endpoint), "--timeout", "3")
@@ -52,6 +52,17 @@ def test_the_new_leader_and_its_epoch_are_told() -> None:
     result, _ = at_node(told, "--to", 3, "--json")
     found = json.loads(result.stdout)
     assert (found["leaderId"], found["leaderEpoch"], found["tookMs"] >= 0) == (3, 7, True)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_voter_that_leads_already_is_no_error(words: tuple[str, ...]) -> None:
+    no = {"error_code": ErrorCode.ELECTION_NOT_NEEDED, "error_message": "node 1 already leads"}
+    result, asked = at_node(no, "--to", 1, *words)
+    assert (result.exit_code, len(asked)) == (0, 1)
+    if words:
+        assert json.loads(result.stdout) == {"leaderId": 1, "leaderEpoch": 4, "tookMs": 0}
+    else:
+        assert result.stdout == "Node 1 leads epoch 4 already: nothing to do\n"
 
 
 def test_a_refusal_is_told_once() -> None:
