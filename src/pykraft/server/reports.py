@@ -51,6 +51,7 @@ class Reports:
     def tell(self, text: str, now_s: float, *, is_alarm: bool = False) -> None:
         """Log this line, now or later, or leave it out."""
         level = logging.ERROR if is_alarm else logging.INFO
+        # Rule 3: `look` logs it.
         if text.startswith((MAY_HAVE_FORGOTTEN, IS_NEW)):
             self._unproven = text, level
             if self._unproven_since_s is None:
@@ -60,6 +61,7 @@ class Reports:
         elif text.startswith(ABOUT_CONNECTIONS):
             self._tell_of_connection(text, now_s)
         else:
+            # Rule 2.
             self._log(logging.DEBUG if self._is_repeated(text, now_s) else level, text)
 
     def look(self, now_s: float, *, is_proven: bool) -> None:
@@ -73,7 +75,7 @@ class Reports:
                 self._log(level, text)
 
     def _tell_of_connection(self, text: str, now_s: float) -> None:
-        # Only peers can cause lines about connections at any rate.
+        # Rule 1: only peers can cause lines about connections at any rate.
         self._tokens = min(BURST_MAX, self._tokens + (now_s - self._filled_s) * LINES_PER_S)
         self._filled_s = now_s
         if self._tokens < 1:
