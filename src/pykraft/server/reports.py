@@ -29,14 +29,11 @@ REPEATED_S: Final = 60.0
 REMEMBERED_MAX: Final = 100
 """Different lines whose last report is remembered; beyond that, the oldest is forgotten."""
 
-Log = Callable[[int, str], None]
-"""Logs a line at a level of `logging`."""
-
 
 class Reports:
-    """Passes lines on to ``log``; times are loop times in seconds."""
+    """Passes lines on to ``log``, with a level of `logging`; times are loop times in seconds."""
 
-    def __init__(self, log: Log, now_s: float, *, unproven_s: float) -> None:
+    def __init__(self, log: Callable[[int, str], None], now_s: float, *, unproven_s: float) -> None:
         """``unproven_s``: how long the directory must be unproven before that is logged."""
         self._log = log
         self._unproven_s = unproven_s
