@@ -10,11 +10,11 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.frame import VIEW_SIZE_BYTES_MIN, FrameReader, frame
+from pykraft.protocol.frame import ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
 
 SIZE_MAX = 100_000
 
@@ -131,6 +131,75 @@ def test_what_is_held_grows_with_what_arrived_and_not_with_what_was_announced() 
     finally:
         tracemalloc.stop()
     assert reader.held_size_bytes == 1000
+
+
+def receive(reader: FrameReader, data: bytes) -> list[bytes]:
+    """Let the bytes arrive as a loop does that receives in place; it drops its view only at the next call."""
+    found: list[bytes] = []
+    while data:
+        room = reader.room()
+        if room is None:
+            size_bytes = min(len(data), 50_000)
+            reader.put(data[:size_bytes])
+        else:
+            size_bytes = min(len(data), len(room))
+            room[:size_bytes] = data[:size_bytes]
+            reader.filled(size_bytes)
+        data = data[size_bytes:]
+        while (frame := reader.take()) is not None:
+            found.append(bytes(frame))
+    return found
+
+
+@given(
+    st.lists(st.integers(1, 300) | st.sampled_from([70_000, 200_000, 999_999]), min_size=1, max_size=4),
+    st.lists(st.sampled_from([1, 3, 4, 5, 100, 65_536, 65_541, 300_000]), min_size=1, max_size=8),
+)
+@example([999_999, 999_999], [300_000])
+def test_frames_received_in_place_are_those_of_any_other_way(sizes: list[int], steps: list[int]) -> None:
+    bodies = [bytes([1 + at]) * size for at, size in enumerate(sizes)]
+    stream, reader, found, turn = framed(*bodies), FrameReader(2**20), [], 0
+    while stream:
+        step = max(steps[turn % len(steps)], len(stream) // 50)
+        found += receive(reader, stream[:step])
+        stream, turn = stream[step:], turn + 1
+        assert reader.held_size_bytes <= 4 + max(sizes)
+    assert found == bodies
+    assert reader.held_size_bytes == 0
+
+
+def test_only_the_rest_of_a_large_frame_is_received_in_place() -> None:
+    reader = FrameReader(2**20)
+    assert reader.room() is None
+    reader.feed(framed(bytes(ROOM_SIZE_BYTES_MIN))[:-1])
+    assert reader.room() is None
+    reader.feed(b"x")
+    reader.put(struct.pack(">i", ROOM_SIZE_BYTES_MIN))
+    assert reader.room() is None, "nobody has looked yet whether a frame begins there"
+    assert reader.take() is None
+    assert reader.room() is not None
+
+
+def test_room_grows_with_what_arrived_and_not_with_what_was_announced() -> None:
+    reader = FrameReader(2**30)
+    reader.feed(struct.pack(">i", 2**30) + b"x" * 1000)
+    for _ in range(3):
+        room = reader.room()
+        assert room is not None
+        assert len(room) <= max(reader.held_size_bytes, ROOM_SIZE_BYTES_MIN)
+        size_bytes = len(room)
+        reader.filled(size_bytes)
+    assert reader.need_size_bytes == 2**30
+
+
+def test_a_frame_as_large_as_the_one_before_has_room_at_once() -> None:
+    reader = FrameReader(2**20)
+    body = bytes(900_000)
+    assert receive(reader, framed(body)) == [body]
+    reader.feed(framed(body)[:10])
+    room = reader.room()
+    assert room is not None
+    assert len(room) == len(body) - 6
 
 
 def test_many_small_pieces_cost_linear_time() -> None:

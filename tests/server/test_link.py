@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame
-from pykraft.server.link import LAST_WORDS_TIMEOUT_S, Link
+from pykraft.server.link import LAST_WORDS_TIMEOUT_S, PIECE_SIZE_BYTES_MAX, Link
 from pykraft.types import Buffer
 from tests.server.fake_transport import FakeTransport
 from tests.server.manual_loop import ManualLoop
@@ -72,11 +72,21 @@ class World:
             listener=listener,
             loop=self.loop.as_loop,
             frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
+            piece=bytearray(PIECE_SIZE_BYTES_MAX),
         )
         self.link.connection_made(self.transport)
 
+    def feed(self, data: bytes) -> None:
+        """Bytes arrive, in as many pieces as the link has room for."""
+        while data:
+            with memoryview(self.link.get_buffer(-1)) as buffer:
+                size_bytes = min(len(buffer), len(data))
+                buffer[:size_bytes] = data[:size_bytes]
+            self.link.buffer_updated(size_bytes)
+            data = data[size_bytes:]
+
     def receive(self, *messages: bytes) -> None:
-        self.link.data_received(framed(*messages))
+        self.feed(framed(*messages))
 
 
 def framed(*messages: bytes) -> bytes:
@@ -88,7 +98,7 @@ def test_frames_are_passed_on_in_order_however_they_are_cut() -> None:
     messages = [b"one", b"two" * 3_000, b"three"]
     stream = framed(*messages)
     for at in range(0, len(stream), 7):
-        world.link.data_received(stream[at : at + 7])
+        world.feed(stream[at : at + 7])
         assert world.owner.held_size_bytes == world.link.held_size_bytes
     assert world.owner.received == messages
     assert world.owner.held_size_bytes == 0
@@ -102,7 +112,9 @@ def test_what_is_sent_is_written() -> None:
 
 
 def test_a_link_that_is_not_made_sends_nothing_and_closes() -> None:
-    link = Link(Owner(), ConnectionId(2), listener=None, loop=ManualLoop().as_loop, frame_size_bytes_max=100)
+    link = Link(
+        Owner(), ConnectionId(2), listener=None, loop=ManualLoop().as_loop, frame_size_bytes_max=100, piece=bytearray(1)
+    )
     link.send([b"x"])
     link.close()
     link.abort()
@@ -113,7 +125,7 @@ def test_a_frame_may_be_as_large_as_the_bound_and_no_larger() -> None:
     world = World()
     world.receive(b"x" * FRAME_SIZE_BYTES_MAX)
     assert [len(each) for each in world.owner.received] == [FRAME_SIZE_BYTES_MAX]
-    world.link.data_received(struct.pack(">i", FRAME_SIZE_BYTES_MAX + 1))
+    world.feed(struct.pack(">i", FRAME_SIZE_BYTES_MAX + 1))
     assert not world.link.is_open
 
 
@@ -130,9 +142,9 @@ def test_a_frame_may_be_as_large_as_the_bound_and_no_larger() -> None:
 def test_what_is_no_frame_is_refused_once(garbage: bytes, says: str) -> None:
     world = World()
     world.receive(b"good")
-    world.link.data_received(garbage[:2])
-    world.link.data_received(garbage[2:])
-    world.link.data_received(garbage)
+    world.feed(garbage[:2])
+    world.feed(garbage[2:])
+    world.feed(garbage)
     assert world.transport.is_closed
     refusals = [text for text in world.owner.told if says in text]
     assert len(refusals) == 1
@@ -256,7 +268,7 @@ def test_the_end_is_told() -> None:
 def test_when_a_peer_was_heard_of_last() -> None:
     world = World()
     world.loop.run_until(5.0)
-    world.link.data_received(b"\0")
+    world.feed(b"\0")
     assert world.link.heard_s == 5.0
 
 
@@ -264,11 +276,11 @@ def test_how_much_of_a_frame_has_come() -> None:
     world = World()
     assert world.link.received_size_bytes == (0, 0)
     stream = framed(b"x" * 5_000)
-    world.link.data_received(stream[:3])
+    world.feed(stream[:3])
     assert world.link.received_size_bytes == (0, 0)
-    world.link.data_received(stream[3:1_004])
+    world.feed(stream[3:1_004])
     assert world.link.received_size_bytes == (1_000, 5_000)
-    world.link.data_received(stream[1_004:])
+    world.feed(stream[1_004:])
     assert world.link.received_size_bytes == (0, 0)
 
 
@@ -278,5 +290,7 @@ def test_how_much_was_not_confirmed() -> None:
     assert world.link.unsent_size_bytes == 7
     world.transport.is_closed = True
     assert world.link.unsent_size_bytes == 0
-    unmade = Link(world.owner, ConnectionId(2), listener=None, loop=world.loop.as_loop, frame_size_bytes_max=9)
+    unmade = Link(
+        world.owner, ConnectionId(2), listener=None, loop=world.loop.as_loop, frame_size_bytes_max=9, piece=bytearray(1)
+    )
     assert unmade.unsent_size_bytes == 0

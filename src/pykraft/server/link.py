@@ -5,7 +5,10 @@ time, as Kafka's server does, and none while the client does not read its answer
 buffer and one piece of the stream pile up for a client. It passes on answers from a peer at once, because this node
 requested them.
 
-Source: Kafka's ``KafkaChannel`` (muting), ``SocketServer.Processor`` and ``NetworkReceive``; asyncio's ``Protocol``.
+The rest of a large frame is received where it stays: until a batch is on disk, its bytes are not copied again.
+
+Source: Kafka's ``KafkaChannel`` (muting), ``SocketServer.Processor`` and ``NetworkReceive``; asyncio's
+``BufferedProtocol``.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from pykraft.types import Buffer
 
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Above this many unsent bytes a connection is no longer read from."""
+PIECE_SIZE_BYTES_MAX: Final = 64 * 1024
+"""Bytes that are received at a time, except for the rest of a large frame."""
 LAST_WORDS_TIMEOUT_S: Final = 2.0
 """How long a closed connection may take to send what was written."""
 
@@ -56,7 +61,7 @@ class LinkOwner(Protocol):
         ...
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.BufferedProtocol):
     """One connection; ``listener`` is the name of the listener that accepted it, None for one that we dialed."""
 
     def __init__(
@@ -67,7 +72,9 @@ class Link(asyncio.Protocol):
         listener: str | None,
         loop: asyncio.AbstractEventLoop,
         frame_size_bytes_max: int,
+        piece: bytearray,
     ) -> None:
+        """All links of a loop may share ``piece``, where the loop puts what it receives."""
         self.connection = connection
         self.listener = listener
         self.heard_s = loop.time()
@@ -80,6 +87,8 @@ class Link(asyncio.Protocol):
         self._owner = owner
         self._loop = loop
         self._frames = FrameReader(frame_size_bytes_max)
+        self._piece = piece
+        self._has_room = False
         self._next: Buffer | None = None
         self._is_queued = False
         self._is_awaited = False
@@ -161,13 +170,24 @@ class Link(asyncio.Protocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._owner.link_made(self)
 
-    def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; a stream that does not consist of frames closes the connection."""
+    def get_buffer(self, sizehint: int) -> Buffer:
+        """See `asyncio.BufferedProtocol`."""
+        del sizehint
+        room = self._frames.room() if self.is_open else None
+        self._has_room = room is not None
+        return self._piece if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`; a stream that does not consist of frames closes the connection."""
         if not self.is_open:
             return
         self.heard_s = self._loop.time()
-        self._frames.put(data)
-        self._owner.link_held(len(data))
+        if self._has_room:
+            self._frames.filled(nbytes)
+        else:
+            with memoryview(self._piece) as piece:
+                self._frames.put(bytes(piece[:nbytes]))
+        self._owner.link_held(nbytes)
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:

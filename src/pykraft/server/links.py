@@ -25,7 +25,7 @@ from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
 from pykraft.server.binding import serve
 from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
-from pykraft.server.link import Link
+from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
@@ -121,6 +121,7 @@ class Links:
         self._names = names or Names(loop)
         self._tls = tls
         self._next = 1
+        self._piece = bytearray(PIECE_SIZE_BYTES_MAX)
         self._links: dict[ConnectionId, Link] = {}
         self._accepted: dict[ConnectionId, Link] = {}
         self._dials: dict[ConnectionId, asyncio.Task[None]] = {}
@@ -272,6 +273,7 @@ class Links:
             listener=listener,
             loop=self._loop,
             frame_size_bytes_max=limits.answer_size_bytes_max if listener is None else limits.request_size_bytes_max,
+            piece=self._piece,
         )
 
     def _forget(self, connection: ConnectionId) -> Link | None:

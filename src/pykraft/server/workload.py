@@ -46,16 +46,16 @@ RECORD_SIZE_BYTES: Final = 256
 RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
 IN_FLIGHT_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
-IN_FLIGHT_RECORDS_MAX: Final = 65_536
+IN_FLIGHT_RECORDS_MAX: Final = 131_072
 """Limits the time for which creating small records blocks the loop."""
-PROPOSAL_SIZE_BYTES_MAX: Final = 256 * 1024
-"""Records are proposed in lists of about this size; a larger record alone."""
+PROPOSAL_SIZE_BYTES_MAX: Final = 500 * 1024
+"""Records are proposed in lists of about this size, two of which fill a batch; a larger record alone."""
 PERIOD_S: Final = 0.005
 """How often the workload checks what is due."""
 UNLIMITED: Final = -1
 _POOL_SIZE_BYTES: Final = 1024 * 1024
-_RECORD_OVERHEAD_BYTES_MAX: Final = 32
-"""Most bytes that a batch adds to a value: varints and attributes."""
+_RECORD_OVERHEAD_BYTES_MAX: Final = 16
+"""Most bytes that a batch adds to a value, rounded up: varints and attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
