@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 
 from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
+from pykraft.sim.clients.snapshot_pieces import PieceWriter, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
@@ -21,14 +21,11 @@ from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset, OffsetAndEpoch
 
 
-class SnapshotGenerator:
+class SnapshotGenerator(PieceWriter):
     """Takes the snapshots of one process, each after roughly the same number of records."""
 
     def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
-        self._facts = facts
-        self._witness = witness
-        self._node = node
-        self._rng = rng
+        super().__init__(facts, witness, node, rng)
         self._is_busy = False
         self._due_offset = self._next_due(Offset(0))
 
@@ -43,44 +40,35 @@ class SnapshotGenerator:
             return
         self._is_busy = True
         self._due_offset = self._next_due(end.offset)
-        host.create_snapshot(end, Plain(), partial(self._begun, state.records()))
+        host.create_snapshot(end, Plain(), partial(self._begun, end, state.records()))
 
     def _next_due(self, offset: Offset) -> Offset:
         between = self._facts.records_between
         return Offset(offset + self._rng.randint(between // 2 + 1, between * 2))
 
-    def _begun(self, records: Sequence[bytes], begun: NewSnapshot | Exception | None) -> None:
+    def _begun(
+        self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes], begun: NewSnapshot | Exception | None
+    ) -> None:
+        over = partial(self._over, snapshot_id)
         if not isinstance(begun, NewSnapshot):
-            self._over(begun)
+            over(begun)
             return
-        starts = starts_of(len(records), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
+        starts = self._starts(len(records))
         pieces = (records[start : start + starts.step] for start in starts)
         # A generator of its own, so that worlds without careless applications stay what they were.
-        dice = Random(f"{self._facts.seed} careless {self._node.node_id} {begun.snapshot_id}")
+        dice = Random(f"{self._facts.seed} careless {self._node.node_id} {snapshot_id}")
         if dice.random() < self._facts.scenario.snapshots.careless_probability:
-            written = partial(self._written, begun.snapshot_id)
-            write_carelessly(begun, iter([*_with_impossible(pieces, dice)]), written)
+            write_carelessly(begun, iter([*_with_impossible(pieces, dice)]), over)
             return
-        write_pieces(begun, pieces, partial(self._written, begun.snapshot_id), self._gives_up)
+        write_pieces(begun, pieces, over, self._gives_up)
 
     def _gives_up(self) -> bool:
         return self._rng.random() < self._facts.scenario.snapshots.given_up_probability
 
-    def _written(self, snapshot_id: OffsetAndEpoch, size_bytes: int | Exception | None) -> None:
-        if not isinstance(size_bytes, int):
-            self._over(size_bytes)
-            return
-        self._witness.happened("snapshot taken", self._node)
-        self._witness.note(
-            self._node,
-            f"has taken a snapshot at {snapshot_id.offset} of epoch {snapshot_id.epoch}, {size_bytes} bytes",
-        )
-        self._over(None)
-
-    def _over(self, problem: Exception | None) -> None:
+    def _over(self, snapshot_id: OffsetAndEpoch, outcome: int | Exception | None) -> None:
         self._is_busy = False
-        if problem is not None:
-            self._witness.note(self._node, f"takes no snapshot: {problem}")
+        at = f"{snapshot_id.offset} of epoch {snapshot_id.epoch}"
+        self._tell(outcome, done=f"has taken a snapshot at {at}, {outcome} bytes", failed="takes no snapshot")
 
 
 def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:

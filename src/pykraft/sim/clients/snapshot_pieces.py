@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from random import Random
 
 from pykraft.host.snapshots.creation import NewSnapshot
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import SimulatedNode
 
 
 def starts_of(count: int, pieces: int) -> range:
@@ -52,3 +56,25 @@ def write_carelessly(
         done(result)
 
     taken.freeze(frozen)
+
+
+class PieceWriter:
+    """Writes snapshots of one process, each in a random number of pieces, and reports what became of them."""
+
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+        self._facts = facts
+        self._witness = witness
+        self._node = node
+        self._rng = rng
+
+    def _starts(self, count: int) -> range:
+        """Where each piece of so many records begins."""
+        return starts_of(count, self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
+
+    def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
+        """Report the size of a snapshot that is complete, or a problem; None is neither."""
+        if isinstance(outcome, int):
+            self._witness.happened("snapshot taken", self._node)
+            self._witness.note(self._node, done)
+        elif outcome is not None:
+            self._witness.note(self._node, f"{failed}: {outcome}")
