@@ -13,7 +13,7 @@ import pytest
 
 from pykraft.cli.errors import EXIT_USAGE, run_with_exit_codes
 from pykraft.cli.main import pykraft
-from pykraft.cli.parsing.value import ExistingPath, NewFile
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder
 from tests.cli.command_tree import leaves
 
 BOOTSTRAP = "--bootstrap-controller localhost:9"
@@ -67,7 +67,7 @@ ELSEWHERE: dict[str, str] = {
 
 
 def test_every_file_and_folder_is_in_the_table() -> None:
-    kinds = (click.Path, ExistingPath, NewFile)
+    kinds = (click.Path, ExistingPath, NewFile, NewFolder)
     found = {
         f"{name.removeprefix('pykraft ')} {param.name}"
         for name, command in leaves()

@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import DECIMAL, WHOLE
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -45,13 +45,13 @@ PASSING_INTERVAL_S = 2.0
 @click.option(
     "--report",
     "report_path",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NewFolder(),
     help="Write an HTML report to this folder.",
 )
 @click.option(
     "--data",
     "data_path",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NewFolder(),
     help="Keep all files in this folder, which must be new or empty.",
 )
 @json_option

@@ -19,7 +19,7 @@ from rich.console import Console
 from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -36,9 +36,7 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 """Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
-_tables_option = click.option(
-    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
-)
+_tables_option = click.option("--tables", "root", required=True, type=NewFolder(), help="Folder of the tables.")
 
 
 @click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")

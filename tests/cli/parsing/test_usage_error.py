@@ -46,4 +46,6 @@ def test_no_option_or_argument_has_a_type_whose_errors_are_clicks() -> None:
         for param in command.params:
             assert not isinstance(param.type, foreign), f"{name} {param.opts}: use NumberType"
             assert not isinstance(param.type, click.Choice) or isinstance(param.type, OneOf), f"{name} {param.opts}"
-            assert not getattr(param.type, "exists", False), f"{name} {param.opts}: use ExistingPath"
+            for checked in ("exists", "file_okay", "dir_okay"):
+                is_plain = getattr(param.type, checked, checked != "exists") is (checked != "exists")
+                assert is_plain, f"{name} {param.opts}: use ExistingPath, NewFile or NewFolder"

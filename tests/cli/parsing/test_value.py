@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, WrongValueError
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType, WrongValueError
 
 OPTION = click.Option(["-o", "--option"])
 ARGUMENT = click.Argument(["file"])
@@ -84,3 +84,18 @@ def test_a_file_is_written_into_a_folder_that_exists(tmp_path: Path, name: str, 
     assert not (tmp_path / "absent").exists()
     for taken in ("file", "new"):
         assert NewFile().convert(str(tmp_path / taken), OPTION, None) == tmp_path / taken
+
+
+def test_a_folder_may_be_new_but_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(WrongValueError, match="Not a directory"):
+        NewFolder().convert(str(tmp_path / "file"), OPTION, None)
+    for taken in (tmp_path, tmp_path / "a" / "b"):
+        assert NewFolder().convert(str(taken), OPTION, None) == taken
+
+
+def test_the_shell_completes_files_and_folders() -> None:
+    context = click.Context(click.Command("x"))
+    kinds = [ExistingPath(), NewFile(), ExistingPath(is_folder=True), NewFolder()]
+    offered = [item.type for kind in kinds for item in kind.shell_complete(context, OPTION, "a")]
+    assert offered == ["file", "file", "dir", "dir"]

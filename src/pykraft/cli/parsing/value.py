@@ -113,5 +113,23 @@ class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newe
         return [CompletionItem(incomplete, type="file")]
 
 
+class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+    """A folder for files of the command; it is made if it does not exist."""
+
+    name = "folder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
+        """See `click.ParamType`. Errors: WrongValueError."""
+        path = Path(value)
+        if path.exists() and not path.is_dir():
+            raise WrongValueError(value, "Not a directory", param, ctx)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """See `click.ParamType`; the shell completes the names."""
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir")]
+
+
 def _plain(bound: float | None) -> str:
     return str(bound).removesuffix(".0")

@@ -18,7 +18,7 @@ from typing import TypeVar
 import click
 
 from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import WHOLE, NewFile
+from pykraft.cli.parsing.value import WHOLE, NewFile, NewFolder
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import ORACLES, Choice, require_folder, scenario_options, seed_options, told_row
 from pykraft.cli.sim.table import coverage_option, summary_lines
@@ -56,7 +56,7 @@ T = TypeVar("T")
 @click.option(
     "--html",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NewFolder(),
     help="Shrink the first failures and write their pages to this folder.",
 )
 @coverage_option
