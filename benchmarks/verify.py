@@ -3,7 +3,7 @@
     python benchmarks/verify.py FOLDER [RECORD_SIZE] [RECORDS]
 
 writes the log to an empty FOLDER (once; later calls use it again) and times all three times, in turn. Batches have 64
-records of 256 bytes unless told otherwise; `188 1` makes batches of 256 bytes.
+records of 256 bytes unless told otherwise; `186 1` makes batches of 256 bytes.
 """
 
 from __future__ import annotations
