@@ -16,6 +16,8 @@ from pykraft.types import NodeId, ReplicaKey
 
 NEVER_MS = 2**63 - 1
 """A deadline that never expires (mono ms)."""
+EARLY_BACKOFFS = 10
+"""An early campaign, and the range of the random pause before it, last this many retry back-offs (ADR 063)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,19 @@ class Tally:
 def draw_election_timeout_ms(rng: Random, timeout_ms: int) -> int:
     """A random timeout, uniform in [timeout, 2 timeout), in whole milliseconds; 0 for 0."""
     return timeout_ms + rng.randrange(timeout_ms) if timeout_ms else 0
+
+
+def draw_early_pause_ms(rng: Random, retry_backoff_ms: int) -> int:
+    """How long a voter waits after its leader refused a connection, before it asks for pre-votes."""
+    # The other followers lost their connections at the same moment, and find out that the leader refuses new ones one
+    # retry back-off later. The spread is long compared with an election, so two rarely campaign in the same one.
+    backoff_ms = max(1, retry_backoff_ms)
+    return backoff_ms + rng.randrange(EARLY_BACKOFFS * backoff_ms)
+
+
+def early_campaign_ms(retry_backoff_ms: int) -> int:
+    """How long such a voter asks for pre-votes, before it follows the leader again."""
+    return EARLY_BACKOFFS * max(1, retry_backoff_ms)
 
 
 def successor_backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:

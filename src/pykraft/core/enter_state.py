@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from pykraft.core.effects import PlannedBatch, RejectProposal
-from pykraft.core.election import NEVER_MS, Tally
+from pykraft.core.election import NEVER_MS, Tally, early_campaign_ms
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.appending import append_planned
 from pykraft.core.leader.progress import Progress
@@ -47,33 +47,53 @@ def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: No
     _leave(replica, new)
 
 
-def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Listeners, now: Instant) -> None:
-    """Follow the leader of this or a higher epoch; within the epoch the vote is kept."""
+def to_follower(
+    replica: Replica,
+    epoch: Epoch,
+    leader_id: NodeId,
+    listeners: Listeners,
+    now: Instant,
+    *,
+    fetch_deadline_ms: int | None = None,
+) -> None:
+    """Follow the leader of this or a higher epoch; within the epoch the vote is kept.
+
+    ``fetch_deadline_ms`` is set when the follower returns from an early campaign.
+    """
     new = Follower(
         epoch=epoch,
         leader_id=leader_id,
         leader_listeners=listeners,
         voted=replica.voted if epoch == replica.epoch else None,
         high_watermark=replica.high_watermark,
-        fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms,
+        fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms
+        if fetch_deadline_ms is None
+        else fetch_deadline_ms,
         update_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms,
     )
     _leave(replica, new)
 
 
-def to_prospective(replica: Replica, now: Instant) -> None:
-    """Ask for pre-votes; the only voter has its majority at once."""
+def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
+    """Ask for pre-votes; the only voter has its majority at once.
+
+    ``is_early``: the fetch timeout has not expired, but the leader refuses connections (ADR 063).
+    """
     state = replica.state
     assert replica.local.id is not None
+    fetch_deadline_ms = state.fetch_deadline_ms if is_early and isinstance(state, Follower) else None
     new = Prospective(
         epoch=replica.epoch,
         leader_id=replica.leader_id,
         leader_listeners=replica.leader_listeners,
         voted=replica.voted,
         high_watermark=replica.high_watermark,
-        election_deadline_ms=replica.draw_election_deadline_ms(now),
+        election_deadline_ms=now.mono_ms + early_campaign_ms(replica.config.retry_backoff_ms)
+        if is_early
+        else replica.draw_election_deadline_ms(now),
         tally=Tally.begin(replica.voters.ids, replica.local.id),
-        leader_has_left=isinstance(state, Follower) and state.leader_has_left,
+        leader_has_left=is_early or (isinstance(state, Follower) and state.leader_has_left),
+        fetch_deadline_ms=fetch_deadline_ms,
     )
     become(replica, new)
     if new.tally.is_won:
@@ -189,7 +209,15 @@ def give_up_campaign(replica: Replica, now: Instant) -> None:
     prospective = replica.state
     assert isinstance(prospective, Prospective)
     if prospective.leader_id is not None and replica.has_reachable_leader:
-        to_follower(replica, replica.epoch, prospective.leader_id, prospective.leader_listeners, now)
+        to_follower(
+            replica,
+            replica.epoch,
+            prospective.leader_id,
+            prospective.leader_listeners,
+            now,
+            # An early campaign does not delay the regular one.
+            fetch_deadline_ms=prospective.fetch_deadline_ms,
+        )
         return
     new = Unattached(
         epoch=prospective.epoch,

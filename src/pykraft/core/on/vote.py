@@ -11,6 +11,7 @@ from typing import assert_never
 from pykraft.core.enter_state import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import VoteRequest, VoteResponse
+from pykraft.core.on.early_campaign import is_answer_of_leader, let_go_first
 from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.proof import EMPTY_LOG, on_survey_answer
@@ -58,7 +59,9 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
             _answer(replica, event, ErrorCode.INVALID_VOTER_KEY)
             return
         _answer(replica, event, ErrorCode.NONE, granted=granted)
-        if not granted:
+        if granted:
+            let_go_first(replica, now)
+        else:
             _ask_again(replica, message.candidate.id)
         return
     granted = would_grant_vote(replica, message)
@@ -134,8 +137,11 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     # A Vote answer is final in its epoch; a pre-vote may change, so the latest one counts.
     if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:
         return
+    if is_answer_of_leader(state, voter_id) and not message.vote_granted:
+        give_up_campaign(replica, now)
+        return
     # The leader sends EndQuorumEpoch to all voters at once. This voter may not have received it yet when it got our
-    # PreVote, so do not count its denial; ask again after the back-off.
+    # PreVote, so do not count its denial; ask again after the back-off. Likewise when the leader refuses connections.
     if isinstance(state, Prospective) and state.leader_has_left and not message.vote_granted:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         return

@@ -1,7 +1,7 @@
 """Follower: fetches from the leader of this epoch, whose endpoints are known.
 
 ``has_fetched`` protects a healthy leader from pre-votes: a follower that has fetched from it denies them until the
-leader sends EndQuorumEpoch or falls silent.
+leader sends EndQuorumEpoch, refuses a connection, or falls silent.
 
 Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
 """
@@ -36,6 +36,8 @@ class Follower:
     voted: ReplicaKey | None = None
     high_watermark: Offset | None = None
     fetch_deadline_ms: int
+    early_deadline_ms: int | None = None
+    """When a voter asks for pre-votes because the leader refused a connection (mono ms); None while it did not."""
     has_fetched: bool = False
     has_agreed: bool = False
     """True once the leader answered that this log is a prefix of its own; it stays one within the epoch."""
@@ -57,7 +59,8 @@ class Follower:
         """The leader sent a valid response: it is alive, and this replica follows it."""
         if self.leader_has_left:
             return self
-        return replace(self, has_fetched=True, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
+        fetch_deadline_ms = now.mono_ms + fetch_timeout_ms
+        return replace(self, has_fetched=True, fetch_deadline_ms=fetch_deadline_ms, early_deadline_ms=None)
 
     def hears(self, now: Instant, fetch_timeout_ms: int) -> Follower:
         """Part of a response from the leader arrived; whether it is valid shows only when it is complete."""

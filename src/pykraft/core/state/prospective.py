@@ -26,4 +26,9 @@ class Prospective:
     election_deadline_ms: int
     tally: Tally
     leader_has_left: bool = False
-    """True when the leader sent EndQuorumEpoch: a voter that denies has not received it yet, and is asked again."""
+    """True when the leader sent EndQuorumEpoch or refuses connections: a voter that denies has perhaps not noticed yet.
+
+    It is asked again.
+    """
+    fetch_deadline_ms: int | None = None
+    """The follower's deadline in a campaign that began before it, because the leader refuses connections (mono ms)."""

@@ -37,6 +37,8 @@ class NetworkFaults:
             "split": self._split,
             "star": self._star,
             "flapping": self._flap,
+            "flapping connections": self._break_often,
+            "refused connections": self._refuse,
             "heal": self._heal,
             "slow link": partial(self._slow, "slow link"),
             "trickle": self._trickle,
@@ -119,6 +121,53 @@ class NetworkFaults:
         if self._harm.facts.clock.now_us < until_us or not is_cut:
             delay_us = rng.randint(1_000, FLAP_US_MAX)
             self._harm.later(delay_us, lambda: self._flap_on(link, rng, until_us, is_cut=not is_cut))
+
+    def _break_often(self) -> bool:
+        """Connections to a node break again and again, and can be made anew at once."""
+        victim = self._listener()
+        sources = self._some_others(victim)
+        if not sources:
+            return False
+        self._harm.hit("flapping connections", victim, f"loses its connections from {sources} again and again")
+        until_us = self._harm.facts.clock.now_us + self._harm.within(self._harm.pace.network_us_max)
+        self._break_on(victim, sources, self._harm.rng, until_us)
+        return True
+
+    def _break_on(self, victim: SimulatedNode, sources: list[int], rng: Random, until_us: int) -> None:
+        for source in sources:
+            if rng.random() < 0.5:
+                self._network.break_between(source, int(victim.node_id))
+        if self._harm.facts.clock.now_us < until_us:
+            delay_us = rng.randint(1_000, FLAP_US_MAX)
+            self._harm.later(delay_us, lambda: self._break_on(victim, sources, rng, until_us))
+
+    def _refuse(self) -> bool:
+        """Some connections to a node break and cannot be made anew for a while; the process serves all others."""
+        victim = self._listener()
+        sources = self._some_others(victim)
+        if not sources:
+            return False
+        self._harm.hit("refused connections", victim, f"refuses connections from {sources}")
+        refused = {(source, int(victim.node_id)) for source in sources}
+        self._network.refusing |= refused
+        for source, target in refused:
+            self._network.break_between(source, target)
+        duration_us = self._harm.within(self._harm.pace.network_us_max)
+        self._harm.later(duration_us, lambda: self._network.refusing.difference_update(refused))
+        return True
+
+    def _listener(self) -> SimulatedNode:
+        """The leader, or now and then any node."""
+        leader = self._harm.facts.newest_leader()
+        if leader is None or self._harm.rng.random() < 0.2:
+            return self._harm.any_node()
+        return self._nodes[leader.node_id]
+
+    def _some_others(self, victim: SimulatedNode) -> list[int]:
+        """Some of the other nodes; one in two times all of them."""
+        others = [node_id for node_id in self._nodes if node_id != int(victim.node_id)]
+        rng = self._harm.rng
+        return others if rng.random() < 0.5 else [node_id for node_id in others if rng.random() < 0.5]
 
     def _heal(self) -> bool:
         if not self._network.cut_links:

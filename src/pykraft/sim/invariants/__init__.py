@@ -29,6 +29,8 @@ from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.disks.served import ServedIsSound
 from pykraft.sim.invariants.elections.announced import SilentVotersAreTold
 from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns
+from pykraft.sim.invariants.elections.dead_leader import DeadLeaderIsMissed
+from pykraft.sim.invariants.elections.early_campaign import EarlyCampaignsHaveReason
 from pykraft.sim.invariants.elections.elected import LeaderHasItsVotes
 from pykraft.sim.invariants.elections.epoch_growth import EpochsGrowWithinBudget
 from pykraft.sim.invariants.elections.goodbye import GoodbyesAreHeeded
@@ -39,6 +41,7 @@ from pykraft.sim.invariants.elections.named_leader import LeaderIsDurableFirst
 from pykraft.sim.invariants.elections.new_epoch import EpochBeginsWithCandidate
 from pykraft.sim.invariants.elections.old_epochs import OldEpochsAreFenced
 from pykraft.sim.invariants.elections.prospective import NoLastingProspective
+from pykraft.sim.invariants.elections.reached_leader import ReachedLeaderStays
 from pykraft.sim.invariants.elections.single_leader import SingleLeader
 from pykraft.sim.invariants.elections.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.elections.stable_leadership import StableLeadership
@@ -104,7 +107,10 @@ ALL: tuple[type[Invariant], ...] = (
     LegalMoves,
     EpochBeginsWithCandidate,
     StableLeadership,
+    ReachedLeaderStays,
     LivingLeaderIsFollowed,
+    EarlyCampaignsHaveReason,
+    DeadLeaderIsMissed,
     OldEpochsAreFenced,
     LeaderWithoutMajorityResigns,
     SilentVotersAreTold,

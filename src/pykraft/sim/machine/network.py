@@ -130,6 +130,8 @@ class Network:
         self._slow: dict[tuple[int, int], Slowness] = {}
         self._snags: dict[str, Snag] = {}
         self._next = 1
+        self.refusing: set[tuple[int, int]] = set()
+        """Source and target of dials that are refused, although the target's process listens."""
         self.size_limits: dict[int, SizeLimits] = {}
         """By node id; nodes that are not here have no limits."""
 
@@ -173,6 +175,7 @@ class Network:
         """Remove snags and slowness, and release all frames that are held back."""
         self._snags.clear()
         self._slow.clear()
+        self.refusing.clear()
         for end in [*self._ends.values(), *self._closing]:
             if end.is_held:
                 self.release(end)
@@ -192,6 +195,12 @@ class Network:
         if peer is not None:
             self._clock.after(self._latency_us(), lambda: self._learn(peer))
 
+    def break_between(self, source: int, target: int) -> None:
+        """Break all connections that the source dialed to the target."""
+        for end in [end for end in self._ends.values() if end.is_dialed and end.peer is not None]:
+            if _direction(end) == (source, target):
+                self.sever(end)
+
     def abandon(self, end: End) -> None:
         """Break the connection for this end only; its frames are held back and can still be released."""
         self._ends.pop(end.connection, None)
@@ -202,8 +211,8 @@ class Network:
 
     @property
     def is_usual(self) -> bool:
-        """True when no direction is cut or slowed down."""
-        return not self._cut and all(slowness == NOT_SLOW for slowness in self._slow.values())
+        """True when no direction is cut or slowed down, and nobody who listens refuses a connection."""
+        return not (self._cut or self.refusing) and all(slowness == NOT_SLOW for slowness in self._slow.values())
 
     @property
     def byte_us(self) -> int:
@@ -281,7 +290,7 @@ class Network:
             return
         target_id, source_id = node_at(port), near.station.node_id
         target = self._stations.get(target_id)
-        is_there = target is not None and target.port == port
+        is_there = target is not None and target.port == port and (source_id, target_id) not in self.refusing
         is_cut = bool({(source_id, target_id), (target_id, source_id)} & self._cut)
         if target is None or not is_there or is_cut:
             if self._silence.random() < self._weather.unanswered_probability:

@@ -130,7 +130,7 @@ class Process:
 
     def _closed(self, connection: ConnectionId, *, is_refused: bool) -> None:
         self.touch()
-        self.wiretap.broke(connection)
+        self.wiretap.broke(connection, is_refused=is_refused)
         self.host.on_closed(connection, self._node.clock.instant, is_refused=is_refused)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:

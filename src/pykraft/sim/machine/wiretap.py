@@ -46,6 +46,8 @@ class Wiretap:
         """How many Fetches were answered."""
         self.answers: Counter[int] = Counter()
         """How many Fetches each node answered."""
+        self.refusals: Counter[int] = Counter()
+        """How many connections each node's machine refused."""
         self._dialed: dict[ConnectionId, int] = {}
         self.departures: list[Departure] = []
         """EndQuorumEpoch requests that this process received."""
@@ -57,8 +59,10 @@ class Wiretap:
         """The process dials that node on this connection and sends requests; on all others it answers."""
         self._dialed[connection] = target_id
 
-    def broke(self, connection: ConnectionId) -> None:
-        """The network or the other end closed this connection: no answer comes."""
+    def broke(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """The network or the other end closed this connection, or a dial failed: no answer comes."""
+        if is_refused:
+            self.refusals[self._dialed[connection]] += 1
         self._asked.pop(connection, None)
         self._epochs.pop(connection, None)
         self.open_fetches.pop(connection, None)

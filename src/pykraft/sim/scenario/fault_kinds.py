@@ -37,6 +37,8 @@ NETWORK: Final = (
     "split",
     "star",
     "flapping",
+    "flapping connections",
+    "refused connections",
     "heal",
     "slow link",
     "trickle",

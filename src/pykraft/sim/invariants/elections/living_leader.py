@@ -1,7 +1,8 @@
 """A voter does not campaign within a fetch timeout after it got records or a snapshot slice from its leader.
 
 These are the surest signs that the leader is alive. A follower that ignores one campaigns too early: the others deny
-its pre-votes, and it has lost its leader for nothing, perhaps in the middle of a long download.
+its pre-votes, and it has lost its leader for nothing, perhaps in the middle of a long download. A leader that has
+refused a connection since may be gone (`early_campaign`).
 
 Source: KIP-595 §Leader progress timeout; KIP-630 §FetchSnapshot (a valid response resets the fetch timer).
 """
@@ -31,10 +32,12 @@ class _Following(NamedTuple):
     awaits_slice: bool
     heard_ms: int | None = None
     """When it last got something, by its own clock."""
+    refusals: int = 0
+    """Connections that the leader's machine had refused by then."""
 
 
 class LivingLeaderIsFollowed(Invariant):
-    """No voter campaigns within a fetch timeout after records or a slice from its leader, unless that resigned."""
+    """No voter campaigns within a fetch timeout after records or a slice from its leader, unless that is gone."""
 
     def _begin(self) -> None:
         self._following: dict[int, _Following] = {}
@@ -52,7 +55,8 @@ class LivingLeaderIsFollowed(Invariant):
             return
         silent_ms = node.clock.instant.mono_ms - following.heard_ms
         was_told = len(node.process.wiretap.departures) != following.departures
-        if silent_ms < node.config.raft.fetch_timeout_ms and not was_told:
+        was_refused = node.process.wiretap.refusals[following.leader_id] != following.refusals
+        if silent_ms < node.config.raft.fetch_timeout_ms and not (was_told or was_refused):
             seen = f"node {node.node_id} campaigns {silent_ms} ms after it took something from {following.leader_id}"
             raise self.violated(f"{seen}, its leader of epoch {following.epoch}")
 
@@ -72,7 +76,9 @@ class LivingLeaderIsFollowed(Invariant):
         # A snapshot that replaces the log moves its end, too, although nothing came from the leader.
         has_records = download is None and not was.downloads and end_offset > was.end_offset
         has_slice = was.awaits_slice and download is not None and not awaits_slice
-        heard_ms = node.clock.instant.mono_ms if has_records or has_slice else was.heard_ms
+        if has_records or has_slice:
+            refusals = process.wiretap.refusals[state.leader_id]
+            was = was._replace(heard_ms=node.clock.instant.mono_ms, refusals=refusals)
         self._following[node_id] = was._replace(
-            end_offset=end_offset, downloads=download is not None, awaits_slice=awaits_slice, heard_ms=heard_ms
+            end_offset=end_offset, downloads=download is not None, awaits_slice=awaits_slice
         )

@@ -1,0 +1,113 @@
+"""A leader that a majority of the voters reaches is not replaced, however often connections break.
+
+A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses it a
+connection or the leader says that it resigns. Such voters deny pre-votes. So while they and the leader are a majority
+of the voters that a node asks, the node does not become a candidate. `stable_leadership` asks the voters themselves
+whether they hear the leader; this oracle looks at what arrived, so it also notices a voter that gives up too early.
+
+Source: KIP-996; ours (ADR 063).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykraft.core.quorum import majority_of
+from pykraft.core.state import Follower
+from pykraft.sim.facts.view import View
+from pykraft.sim.invariants.elections.living_leader import GIVEN_UP
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Process, SimulatedNode
+from pykraft.types import Listeners, VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """A follower that reaches its leader, and what it had seen of it when the last answer came."""
+
+    process: Process
+    epoch: int
+    leader_id: int
+    listeners: Listeners
+    answers: int
+    refusals: int
+    departures: int
+    since: int
+    """Since which event."""
+    heard_ms: int
+    """When the last answer came, by the follower's clock; 0 before the first one."""
+    has_heard: bool
+
+
+class ReachedLeaderStays(Invariant):
+    """No node becomes a candidate while a majority reaches the leader since the node began to ask for pre-votes."""
+
+    def _begin(self) -> None:
+        self._events = 0
+        self._reaches: dict[int, _Reach] = {}
+        self._leads: dict[int, tuple[int, int]] = {}
+        """Nodes that lead: their epoch, and since which event."""
+        self._asking: dict[int, tuple[int, VoterSet]] = {}
+        """Nodes that ask for pre-votes: since which event, and which voters."""
+
+    def reported(self, node: SimulatedNode, text: str) -> None:
+        """A follower leaves a leader that contradicts itself."""
+        if GIVEN_UP in text:
+            self._reaches.pop(int(node.node_id), None)
+
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+        """Remember who leads and who asks for pre-votes; then check candidates."""
+        self._events += 1
+        node_id = int(node.node_id)
+        if not now.leads:
+            self._leads.pop(node_id, None)
+        elif self._leads.get(node_id, (-1, 0))[0] != now.epoch:
+            self._leads[node_id] = (now.epoch, self._events)
+        if now.is_prospective and not was.is_prospective:
+            self._asking[node_id] = self._events, now.voters
+        if now.role == "candidate" and was.is_prospective and self.facts.members.has_pre_votes:
+            self._look(node_id, now.epoch)
+
+    def after_event(self, node: SimulatedNode, now: View) -> None:
+        """Remember an answer of the leader, and what ends the reach."""
+        self._events += 1
+        node_id, process = int(node.node_id), node.process
+        raft = process.host.raft if process is not None else None
+        if now.role != "follower" or process is None or raft is None or not isinstance(raft.state, Follower):
+            self._reaches.pop(node_id, None)
+            return
+        state, tap, reach = raft.state, process.wiretap, self._reaches.get(node_id)
+        answers, refusals, departures = (
+            tap.answers[state.leader_id],
+            tap.refusals[state.leader_id],
+            len(tap.departures),
+        )
+        known = (process, state.epoch, state.leader_id, state.leader_listeners)
+        if reach is None or (reach.process, reach.epoch, reach.leader_id, reach.listeners) != known:
+            self._reaches[node_id] = _Reach(*known, answers, refusals, departures, self._events, 0, has_heard=False)
+        elif departures != reach.departures or refusals != reach.refusals:
+            # Gone, as far as it knows: begin anew with the next answer.
+            self._reaches[node_id] = _Reach(*known, answers, refusals, departures, self._events, 0, has_heard=False)
+        elif answers != reach.answers and self._leads.get(state.leader_id, (-1, 0))[0] == state.epoch:
+            since = reach.since if reach.has_heard else self._events
+            heard_ms = node.clock.instant.mono_ms
+            self._reaches[node_id] = _Reach(*known, answers, refusals, departures, since, heard_ms, has_heard=True)
+
+    def _look(self, candidate_id: int, epoch: int) -> None:
+        began, voters = self._asking[candidate_id]
+        leaders = [node_id for node_id, (led, since) in self._leads.items() if led == epoch - 1 and since < began]
+        reaching = [
+            node_id
+            for node_id, reach in self._reaches.items()
+            if reach.leader_id in leaders and reach.since < began and self._still_reaches(node_id, reach, epoch - 1)
+        ]
+        deniers = [node_id for node_id in (*leaders, *reaching) if node_id in voters.ids]
+        if len(deniers) >= majority_of(len(voters)):
+            seen = f"node {candidate_id} became a candidate of epoch {epoch}"
+            raise self.violated(f"{seen}, while the majority {sorted(deniers)} reached the leader of epoch {epoch - 1}")
+
+    def _still_reaches(self, node_id: int, reach: _Reach, epoch: int) -> bool:
+        node = self.facts.nodes[node_id]
+        silent_ms = node.clock.instant.mono_ms - reach.heard_ms
+        timeout_ms = node.config.raft.fetch_timeout_ms
+        return reach.has_heard and reach.epoch == epoch and node.process is reach.process and silent_ms < timeout_ms
