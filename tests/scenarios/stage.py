@@ -38,6 +38,8 @@ Network
     drop A->B           loses what is on the wire on these links
     partition A B | C   cuts every link between nodes of different groups, both ways; nodes not named keep theirs
     cut A->B            cuts links one way
+    reset A->B          breaks the connection that A dialed to B: what A asked last gets no answer
+    refuse A->B         lets B's machine refuse what A dials, although B runs and may serve others; ``heal`` ends that
     heal                mends all links
     tamper A->B F=V     changes the Fetch response on the wire: see ``tamper``
 Requests
@@ -63,6 +65,7 @@ from pykraft.core.proof import PROVEN, Proof
 from pykraft.types import Damage, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.disk import Disk
+from tests.scenarios.links import reset
 from tests.scenarios.tamper import tampered
 from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Message, Node, World
 
@@ -108,6 +111,8 @@ class Stage:
             "drop": self._drop,
             "partition": self._partition,
             "cut": self._cut,
+            "reset": self._reset,
+            "refuse": self._refuse,
             "heal": self._heal,
             "tamper": self._tamper,
             "append": self._append,
@@ -314,6 +319,14 @@ class Stage:
     def _heal(self, arguments: list[str]) -> None:
         assert not arguments
         self.world.cuts.clear()
+        self.world.refusing.clear()
+
+    def _reset(self, arguments: list[str]) -> None:
+        for source, target in map(_link, arguments):
+            reset(self.world, source, target)
+
+    def _refuse(self, arguments: list[str]) -> None:
+        self.world.refusing |= {_link(argument) for argument in arguments}
 
     def _tamper(self, arguments: list[str]) -> None:
         (message,) = [one for one in self._on_link(arguments[0]) if isinstance(one.body, messages.FetchResponse)]

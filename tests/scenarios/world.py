@@ -45,6 +45,7 @@ PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
 OUTSIDER = 99
 """Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
+UNAVAILABLE = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,7 @@ class Node:
         self.bulk: list[events.Event] = []
         """What the bulk lane will have done."""
         self.asked: dict[int, Message] = {}
+        self.asks: dict[int, Message] = {}
         view = disk.recover()
         local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
         self.raft = Raft(
@@ -250,6 +252,7 @@ class Node:
             after=effect.after,
         )
         self.held.append(message)
+        self.asks[message.target] = message
 
     def _answer(self, request_id: int, body: messages.Response, after: Io) -> None:
         request = self.asked.pop(request_id)
@@ -271,6 +274,7 @@ class World:
         self.wire: list[Message] = []
         self.lines: list[str] = []
         self.cuts: set[tuple[int, int]] = set()
+        self.refusing: set[tuple[int, int]] = set()
         self.without_pre_vote: set[int] = set()
         self.nodes: dict[int, Node] = {}
         self.disks: dict[int, int] = {}
@@ -327,8 +331,9 @@ class World:
         if (message.source, message.target) in self.cuts:
             return
         node = self.nodes.get(message.target)
-        if message.is_request and (node is None or self._is_too_new(message)):
-            self._fail(message, ErrorCode.BROKER_NOT_AVAILABLE if node is None else ErrorCode.UNSUPPORTED_VERSION)
+        is_refused = node is None or (message.source, message.target) in self.refusing
+        if message.is_request and (is_refused or self._is_too_new(message)):
+            self.fail(message, UNAVAILABLE if is_refused else ErrorCode.UNSUPPORTED_VERSION, is_refused=is_refused)
             return
         self.say(tell.message(message.source, message.target, message.body))
         if node is not None:
@@ -377,23 +382,18 @@ class World:
         is_pre_vote = isinstance(message.body, messages.VoteRequest) and message.body.pre_vote
         return is_pre_vote and message.target in self.without_pre_vote
 
-    def _fail(self, message: Message, error: ErrorCode) -> None:
+    def fail(self, message: Message, error: ErrorCode, *, is_refused: bool = False) -> None:
         """The sender of a request hears that there will be no answer."""
         self.say(f"  {message.source}->{message.target} fails: {error.name}")
         sender = self.nodes.get(message.source)
         if sender is not None:
             failed = events.SendFailed(
-                peer_id=message.peer_id,
-                correlation_id=message.correlation_id,
-                error=int(error),
-                is_refused=error == ErrorCode.BROKER_NOT_AVAILABLE,
+                peer_id=message.peer_id, correlation_id=message.correlation_id, error=error, is_refused=is_refused
             )
             sender.step(failed)
 
     def propose(self, node_id: int, count: int) -> None:
         """The application of this node proposes records."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        raft = self.nodes[node_id].raft
-        self.nodes[node_id].step(
-            events.Proposed(handle=handle, epoch=raft.status.epoch or EPOCH_ZERO, count=count, size_bytes=100 * count)
-        )
+        epoch = self.nodes[node_id].raft.status.epoch or EPOCH_ZERO
+        self.nodes[node_id].step(events.Proposed(handle=handle, epoch=epoch, count=count, size_bytes=100 * count))

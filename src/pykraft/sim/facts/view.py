@@ -14,6 +14,7 @@ from pykraft.core.state import Follower
 from pykraft.core.status import RESIGNED
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.scenario.settings import LISTENER, node_at
 from pykraft.types import OffsetAndEpoch, VoterSet
 
 DOWN = "down"
@@ -78,3 +79,9 @@ def view_of(node: SimulatedNode, disk: DurableElection) -> View:
         raft.log.snapshots,
         status.voters,
     )
+
+
+def dialed_id(follower: Follower) -> int:
+    """Id of the node at the port where a follower dials its leader: a stranger may pose as the leader."""
+    endpoint = follower.leader_listeners.get(LISTENER)
+    return int(follower.leader_id) if endpoint is None else node_at(endpoint.port)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View
+from pykraft.sim.facts.view import View, dialed_id
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process, SimulatedNode
 
@@ -24,6 +24,7 @@ class _Following:
     process: Process
     epoch: int
     leader_id: int
+    dialed_id: int
     fetch_deadline_ms: int = 0
     answers: int = 0
     """Answers of the leader so far."""
@@ -52,7 +53,7 @@ class EarlyCampaignsHaveReason(Invariant):
         if is_told or node.clock.instant.mono_ms >= seen.fetch_deadline_ms:
             return
         who = f"node {node.node_id} campaigns before its fetch timeout, and node {seen.leader_id}, which leads epoch"
-        if process.wiretap.refusals[seen.leader_id] == seen.refusals:
+        if process.wiretap.refusals[seen.dialed_id] == seen.refusals:
             raise self.violated(f"{who} {seen.epoch}, has refused no connection since it answered")
         if seen.answers == seen.used:
             raise self.violated(f"{who} {seen.epoch}, has not answered since the last time")
@@ -65,9 +66,11 @@ class EarlyCampaignsHaveReason(Invariant):
         if now.role != "follower" or process is None or raft is None or not isinstance(raft.state, Follower):
             return
         state, wiretap, seen = raft.state, process.wiretap, self._following.get(node_id)
-        answers, refusals = wiretap.answers[state.leader_id], wiretap.refusals[state.leader_id]
-        if seen is None or (seen.process, seen.epoch, seen.leader_id) != (process, state.epoch, state.leader_id):
-            seen = _Following(process=process, epoch=state.epoch, leader_id=state.leader_id)
+        dialed = dialed_id(state)
+        answers, refusals = wiretap.answers[dialed], wiretap.refusals[dialed]
+        known = (process, state.epoch, state.leader_id, dialed)
+        if seen is None or (seen.process, seen.epoch, seen.leader_id, seen.dialed_id) != known:
+            seen = _Following(process=process, epoch=state.epoch, leader_id=state.leader_id, dialed_id=dialed)
             seen.answers = seen.used = answers
             seen.refusals = refusals
             self._following[node_id] = seen

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View
+from pykraft.sim.facts.view import View, dialed_id
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -32,6 +32,8 @@ class _Following(NamedTuple):
     awaits_slice: bool
     heard_ms: int | None = None
     """When it last got something, by its own clock."""
+    dialed_id: int = 0
+    """The node that it dials."""
     refusals: int = 0
     """Connections that the leader's machine had refused by then."""
 
@@ -55,7 +57,7 @@ class LivingLeaderIsFollowed(Invariant):
             return
         silent_ms = node.clock.instant.mono_ms - following.heard_ms
         was_told = len(node.process.wiretap.departures) != following.departures
-        was_refused = node.process.wiretap.refusals[following.leader_id] != following.refusals
+        was_refused = node.process.wiretap.refusals[following.dialed_id] != following.refusals
         if silent_ms < node.config.raft.fetch_timeout_ms and not (was_told or was_refused):
             seen = f"node {node.node_id} campaigns {silent_ms} ms after it took something from {following.leader_id}"
             raise self.violated(f"{seen}, its leader of epoch {following.epoch}")
@@ -77,8 +79,8 @@ class LivingLeaderIsFollowed(Invariant):
         has_records = download is None and not was.downloads and end_offset > was.end_offset
         has_slice = was.awaits_slice and download is not None and not awaits_slice
         if has_records or has_slice:
-            refusals = process.wiretap.refusals[state.leader_id]
-            was = was._replace(heard_ms=node.clock.instant.mono_ms, refusals=refusals)
+            refusals = process.wiretap.refusals[dialed_id(state)]
+            was = was._replace(heard_ms=node.clock.instant.mono_ms, refusals=refusals, dialed_id=dialed_id(state))
         self._following[node_id] = was._replace(
             end_offset=end_offset, downloads=download is not None, awaits_slice=awaits_slice
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pykraft.core.quorum import majority_of
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View
+from pykraft.sim.facts.view import View, dialed_id
 from pykraft.sim.invariants.elections.living_leader import GIVEN_UP
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process, SimulatedNode
@@ -78,8 +78,8 @@ class ReachedLeaderStays(Invariant):
             return
         state, tap, reach = raft.state, process.wiretap, self._reaches.get(node_id)
         answers, refusals, departures = (
-            tap.answers[state.leader_id],
-            tap.refusals[state.leader_id],
+            tap.answers[dialed_id(state)],
+            tap.refusals[dialed_id(state)],
             len(tap.departures),
         )
         known = (process, state.epoch, state.leader_id, state.leader_listeners)
