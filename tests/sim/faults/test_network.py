@@ -123,3 +123,41 @@ def test_what_a_leader_sends_trickles_until_the_connection_ends() -> None:
     assert not world.network.is_usual
     run_until(world, lambda: world.network.is_usual)
     assert told(world, f"gets 10 bytes a second from {leader.node_id}")
+
+
+def test_connections_break_again_and_again_and_the_leader_stays() -> None:
+    world, leader = led_world()
+    world.workload.begin()
+    epoch = leader.host.status.epoch
+    harm = harm_to(world)
+    family = NetworkFaults(harm)
+    while not (family.kinds["flapping connections"]() and told(world, f" {leader.node_id}  loses its connections")):
+        pass
+    assert harm.counts["flapping connections"] >= 1
+    run_for(world, 3_000_000)
+    newest = world.facts.newest_leader()
+    assert newest is not None
+    assert newest.host.status.epoch == epoch
+
+
+def test_a_leader_that_refuses_all_others_is_replaced_and_listens_again() -> None:
+    world, leader = led_world()
+    world.workload.begin()
+    epoch = leader.host.status.epoch
+    family = NetworkFaults(harm_to(world))
+    others = {node_id for node_id in world.nodes if node_id != leader.node_id}
+    while len({(source, target) for source, target in world.network.refusing if target == leader.node_id}) < len(
+        others
+    ):
+        family.kinds["refused connections"]()
+    run_until(world, lambda: (newest := world.facts.newest_leader()) is not None and newest.host.status.epoch > epoch)
+    run_until(world, lambda: not world.network.refusing)
+
+
+def test_a_listener_is_the_leader_or_any_node() -> None:
+    world = started_world()
+    family = NetworkFaults(harm_to(world))
+    assert family.kinds.keys() == set(NETWORK)
+    while not family.kinds["refused connections"]():
+        pass
+    assert world.network.refusing, "nobody leads yet"

@@ -42,11 +42,7 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
     raft = host.pop("raft", None)
     status = Status(**{"epoch": 1, "role": "follower", **host}) if host or raft else None
     running = SimpleNamespace(status=status, raft=raft) if status else None
-    process = (
-        SimpleNamespace(node_id=node_id, host=running, wiretap=SimpleNamespace(open_fetches={}, departures=[]))
-        if status
-        else None
-    )
+    process = SimpleNamespace(node_id=node_id, host=running, wiretap=wiretap()) if status else None
     return SimpleNamespace(
         node_id=node_id,
         key=ReplicaKey(NodeId(node_id), directory_of(node_id)),
@@ -59,6 +55,12 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
     )
+
+
+def wiretap(**fields: Any) -> Any:
+    """What a process has heard; nothing so far."""
+    known = {"open_fetches": {}, "departures": [], "answers": Counter(), "refusals": Counter()}
+    return SimpleNamespace(**{**known, **fields})
 
 
 def voters_of(count: int) -> VoterSet:

@@ -375,3 +375,26 @@ def test_a_frame_that_is_too_long_for_its_reader_costs_the_connection() -> None:
     pair.network.send(pair.far_connection, [LENGTH + b"a" * 50])
     pair.run()
     assert pair.near.frames == [b"a" * 50]
+
+
+def test_a_process_that_listens_may_refuse_a_dial_and_serve_the_others() -> None:
+    pair = Pair()
+    pair.network.refusing.add((1, 2))
+    assert not pair.network.is_usual
+    pair.network.break_between(2, 1)
+    pair.run()
+    assert "closed" not in pair.near.events, "nobody dialed in that direction"
+    pair.network.break_between(1, 2)
+    pair.run()
+    assert (pair.near.events[-1], pair.far.events[-1]) == ("closed", "closed")
+    pair.network.dial(pair.near, Endpoint("node-2", 2))
+    pair.run()
+    assert pair.near.events[-1] == "refused"
+    pair.network.dial(pair.far, Endpoint("node-1", 1))
+    pair.run()
+    assert pair.far.events[-1] == "connected"
+    pair.network.calm()
+    assert pair.network.is_usual
+    pair.network.dial(pair.near, Endpoint("node-2", 2))
+    pair.run()
+    assert pair.near.events[-1] == "connected"

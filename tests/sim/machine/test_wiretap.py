@@ -73,3 +73,12 @@ def test_announcements_are_answered_for_their_epoch_and_goodbyes_are_kept() -> N
         wiretap.broke(THERE)
         assert wiretap.says(THERE, reply, is_epoch_durable=True) is None
     assert wiretap.departures == 2 * [Departure(epoch=7, leader_id=1, has_successors=False)]
+
+
+def test_refused_dials_are_counted_for_the_node_that_was_dialed() -> None:
+    wiretap = Wiretap(lambda: False)
+    wiretap.dialed(HERE, 7)
+    wiretap.broke(HERE, is_refused=True)
+    wiretap.dialed(THERE, 7)
+    wiretap.broke(THERE)
+    assert wiretap.refusals == {7: 1}

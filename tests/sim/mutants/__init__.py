@@ -18,6 +18,7 @@ from tests.sim.mutants import (
     durability,
     election,
     emptied,
+    failover,
     high_watermark,
     host,
     links,
@@ -46,6 +47,7 @@ FAMILIES = (
     downloads,
     asking,
     links,
+    failover,
     strangers,
     told,
 )

@@ -21,7 +21,13 @@ STORES = SnapshotDownload(snapshot_id=snapshot_id(9))
 
 
 def follower(
-    ms: int, end_offset: int, download: SnapshotDownload | None = None, *, departures: int = 0, epoch: int = 1
+    ms: int,
+    end_offset: int,
+    download: SnapshotDownload | None = None,
+    *,
+    departures: int = 0,
+    refusals: int = 0,
+    epoch: int = 1,
 ) -> Any:
     """A follower of node 2, at that time of its clock."""
     state = Follower(
@@ -34,6 +40,7 @@ def follower(
     )
     made = node(1, ms=ms, raft=SimpleNamespace(state=state, log=SimpleNamespace(end_offset=end_offset)))
     made.process.wiretap.departures = [None] * departures
+    made.process.wiretap.refusals[2] = refusals
     return made
 
 
@@ -76,6 +83,13 @@ def test_who_was_told_that_it_leaves_or_gave_it_up_may_campaign() -> None:
     made.reported(follower(15, 5), "something else")
     made.reported(follower(15, 5), "node 2 is given up as the leader of epoch 1: it lies")
     made.changed(follower(20, 5), FOLLOWS, CAMPAIGNS)
+
+
+def test_who_was_refused_since_may_campaign() -> None:
+    watched(*TOOK_RECORDS).changed(follower(20, 5, refusals=1), FOLLOWS, CAMPAIGNS)
+    was_refused = (follower(0, 4), follower(5, 4, refusals=1), follower(10, 5, refusals=1))
+    with pytest.raises(ViolationError, match="node 1 campaigns 10 ms after it took something from 2"):
+        watched(*was_refused).changed(follower(20, 5, refusals=1), FOLLOWS, CAMPAIGNS)
 
 
 def test_another_epoch_and_another_role_are_no_campaign_against_it() -> None:
