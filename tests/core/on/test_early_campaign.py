@@ -19,7 +19,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant
-from tests.core.on.test_pre_vote import asked, voted
+from tests.core.on.test_pre_vote import asked
 from tests.core.replicas import (
     LATER_MS,
     NOW,
@@ -34,6 +34,7 @@ from tests.core.replicas import (
     unattached,
     voter_set,
 )
+from tests.core.said import voted
 
 BACKOFF_MS = 20
 CAMPAIGN_MS = EARLY_BACKOFFS * BACKOFF_MS
@@ -200,3 +201,10 @@ def test_a_higher_epoch_ends_it() -> None:
     ask_epoch = made.epoch + 1
     answer(made, voted(granted=False, epoch=ask_epoch), peer_id=3)
     assert isinstance(made.state, Unattached)
+
+
+def test_a_voter_without_pre_votes_ends_it_and_no_election_begins() -> None:
+    made = campaigning()
+    answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION), peer_id=3)
+    assert isinstance(made.state, Follower)
+    assert (made.epoch, made.state.fetch_deadline_ms) == (5, LATER_MS)

@@ -59,7 +59,7 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
 
 def wiretap(**fields: Any) -> Any:
     """What a process has heard; nothing so far."""
-    known = {"open_fetches": {}, "departures": [], "answers": Counter(), "refusals": Counter()}
+    known: dict[str, Any] = {"open_fetches": {}, "departures": [], "answers": Counter(), "refusals": Counter()}
     return SimpleNamespace(**{**known, **fields})
 
 

@@ -8,8 +8,8 @@ all the same, and serve others whose connections stand; so a refusal leads to on
 2. It waits a short, random pause. An answer of the leader ends the pause. A follower that grants a pre-vote meanwhile
    lets the other voter go first, because two candidates in one epoch may split the votes.
 3. It asks for pre-votes. Voters that deny have perhaps not noticed yet, and are asked again.
-4. If no majority grants in time, or the leader itself answers, it follows the leader again and keeps its fetch
-   deadline. The next refusals change nothing until it has fetched from the leader again.
+4. If no majority grants in time, the leader itself answers, or a voter knows no pre-votes, it follows the leader again
+   and keeps its fetch deadline. The next refusals change nothing until it has fetched from the leader again.
 
 Source: ours (ADR 063); KIP-996 says when a voter grants a pre-vote.
 """
@@ -22,8 +22,8 @@ from pykraft.core.effects import Report
 from pykraft.core.election import draw_early_pause_ms, early_campaign_ms
 from pykraft.core.enter_state import to_prospective
 from pykraft.core.replica import Replica
-from pykraft.core.state import Candidate, Follower, Prospective
-from pykraft.types import Instant, NodeId
+from pykraft.core.state import Follower, Prospective
+from pykraft.types import Instant
 
 
 def on_leader_refused(replica: Replica, peer_id: int, now: Instant) -> None:
@@ -60,6 +60,6 @@ def campaign_early(replica: Replica, state: Follower, now: Instant) -> None:
         replica.state = replace(state, early_deadline_ms=None)
 
 
-def is_answer_of_leader(state: Prospective | Candidate, voter_id: NodeId) -> bool:
-    """Step 4: True when the leader itself answers an early campaign, so its process runs."""
-    return isinstance(state, Prospective) and state.fetch_deadline_ms is not None and voter_id == state.leader_id
+def is_early(state: Prospective) -> bool:
+    """True for a campaign that began before the fetch timeout."""
+    return state.fetch_deadline_ms is not None
