@@ -60,6 +60,11 @@ DEVIATIONS: Final = (
         "ADR 004: ours grants it; Kafka denies it until its own fetch timeout",
     ),
     ("a pre-vote that is denied after EndQuorumEpoch", "it is granted", "ADR 014: ours asks again"),
+    (
+        "a leader whose machine refuses connections",
+        "all voters listen as long as the node runs",
+        "ADR 063: ours asks for pre-votes before its fetch timeout; Kafka waits for that",
+    ),
     ("a vote for the node itself that another asks for", "it is not played", "ADR 002: ours closes the connection"),
     ("DescribeQuorum", "it is not played", "TestRaftServer does not serve it"),
     ("FetchSnapshot to the node", "it is not played", "Kafka cannot encode its own errors, and has no snapshot here"),

@@ -20,7 +20,6 @@ from dataclasses import replace
 
 from pykraft.core.effects import Report
 from pykraft.core.election import draw_early_pause_ms, early_campaign_ms
-from pykraft.core.enter_state import to_prospective
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective
 from pykraft.types import Instant
@@ -51,15 +50,6 @@ def let_go_first(replica: Replica, now: Instant) -> None:
         replica.state = replace(state, early_deadline_ms=now.mono_ms + wait_ms)
 
 
-def campaign_early(replica: Replica, state: Follower, now: Instant) -> None:
-    """Step 3: the pause is over; ask for pre-votes if this replica is a voter that may campaign."""
-    if replica.may_campaign:
-        to_prospective(replica, now, is_early=True)
-    else:
-        # It may become one later, but by then the refusal is old.
-        replica.state = replace(state, early_deadline_ms=None)
-
-
 def is_early(state: Prospective) -> bool:
-    """True for a campaign that began before the fetch timeout."""
+    """Steps 3 and 4 apply: the campaign began before the fetch timeout."""
     return state.fetch_deadline_ms is not None

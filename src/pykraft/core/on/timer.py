@@ -15,7 +15,6 @@ from pykraft.core.election import NEVER_MS
 from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned, to_unattached
 from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.serving import serve
-from pykraft.core.on.early_campaign import campaign_early
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.send_requests import (
     ask_for_votes,
@@ -75,8 +74,8 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
         case Follower():
             if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
-            elif state.early_deadline_ms is not None and state.early_deadline_ms <= now.mono_ms:
-                campaign_early(replica, state, now)
+            elif (state.early_deadline_ms or NEVER_MS) <= now.mono_ms and replica.may_campaign:
+                to_prospective(replica, now, is_early=True)
         case Leader():
             # First answer a change that has committed: resigning would report its outcome as unknown.
             end_change(replica, state, now)
