@@ -1,9 +1,10 @@
-"""A leader that gets SIGTERM hands over: a follower leads before any election timeout could have expired."""
+"""A leader that gets SIGTERM hands over, and a killed one is missed at once: no timeout has to expire before."""
 
 from __future__ import annotations
 
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.processes
 
 PATIENT = {"controller.quorum.election.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "10000"}
 """Without a hand-over nobody campaigns within the five seconds in which a node leaves."""
+FETCH_TIMEOUT_S = 10
 LEFT = "shut down gracefully"
 TOO_LATE = "the shutdown timed out"
 
@@ -41,6 +43,25 @@ def test_a_signal_hands_leadership_over(children: Children, tmp_path: Path, numb
     assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
     verdict = cluster.check(caught_up_offset=caught_up_offset)
     assert verdict.is_clean, verdict
+
+
+def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, properties=PATIENT)
+    leader_id, journal = int(cluster.start().node), cluster.journal
+    for _ in range(2):
+        journal.wait_for_acknowledged(500, since=journal.mark())
+        cluster.wait_until_caught_up()
+        mark, begun_s = journal.mark(), time.monotonic()
+        cluster.nodes[leader_id].process.kill()
+        journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
+        assert time.monotonic() - begun_s < FETCH_TIMEOUT_S / 2
+        cluster.nodes[leader_id].start()
+        journal.wait_for_started(leader_id, since=mark, process=cluster.nodes[leader_id].process)
+        leader_id = journal.leader_id()
+
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    assert cluster.check(caught_up_offset=caught_up_offset).is_clean
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
