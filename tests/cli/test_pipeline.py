@@ -68,7 +68,7 @@ def test_the_package_travels_as_one_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert run(monkeypatch, "package", str(tmp_path / "pykraft.zip")) == 0
     assert "pykraft/spark/source.py" in ZipFile(tmp_path / "pykraft.zip").namelist()
     (tmp_path / "file").touch()
-    assert run(monkeypatch, "package", str(tmp_path / "file" / "pykraft.zip")) == 3
+    assert run(monkeypatch, "package", str(tmp_path / "file" / "pykraft.zip")) == 2
 
 
 @pytest.mark.spark
