@@ -8,13 +8,14 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES
-from pykraft.local.keeper import Keeper, signals_later, temporary_folder
+from pykraft.local.keeper import Keeper, signals_later, temporary_folder, temporary_root
 from pykraft.local.waiting import wait_until
 
 PARENT = """
@@ -90,6 +91,20 @@ def test_what_a_thread_writes_after_an_interrupt_goes_too(tmp_path: Path) -> Non
     )
     assert done.returncode == 7
     wait_until(lambda: not [*tmp_path.iterdir()], "the folder to be removed", timeout_s=LIMIT_S)
+
+
+def test_finding_the_temporary_folder_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def found() -> str:
+        signal.raise_signal(signal.SIGINT)
+        done.append("the probe is removed")
+        return "/a"
+
+    monkeypatch.setattr(tempfile, "gettempdir", found)
+    with pytest.raises(KeyboardInterrupt):
+        temporary_root()
+    assert done
 
 
 def test_an_ordinary_end_needs_no_keeper(tmp_path: Path) -> None:

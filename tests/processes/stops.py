@@ -282,7 +282,7 @@ def scene(folder: Path) -> Iterator[Scene]:
         made = folder / "tables"
         with lock:
             if not made.exists():
-                words = ("pipeline", "run", "--tables", str(made), "--path", str(folder / "live"))
+                words = ("pipeline", "run", "--tables", str(made), "--bootstrap-controller", f"{HOST}:{ports[1]}")
                 subprocess.run(_launcher(words), env=environment, check=True, capture_output=True)
         return Path(shutil.copytree(made, home / "tables"))
 

@@ -95,6 +95,12 @@ def never(error: BaseException | None) -> bool:
     return False
 
 
+def temporary_root() -> str:
+    """The folder for temporary ones. To find it, Python writes a file there, which an interrupt would leave behind."""
+    with signals_later():
+        return tempfile.gettempdir()
+
+
 @contextmanager
 def temporary_folder(
     prefix: str, parent: Path | None = None, *, is_kept: Callable[[BaseException | None], bool] = never

@@ -14,10 +14,10 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from pathlib import Path
 
 from pykraft.errors import LocalQuorumError
+from pykraft.local.keeper import temporary_root
 
 HOST = "127.0.0.1"
 PORT_MIN = 15_000
@@ -33,7 +33,7 @@ def free_ports(count: int) -> list[int]:
 
     Errors: LocalQuorumError when a thousand tries did not find enough.
     """
-    folder = Path(tempfile.gettempdir()) / f"pykraft-ports-{os.getuid()}"
+    folder = Path(temporary_root()) / f"pykraft-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(PORT_MIN, PORT_END), _TRIES_MAX):
