@@ -146,7 +146,7 @@ def test_a_result_is_summed_up_and_written(
     assert "node [1] started" in said.err
     assert "800 ms" in said.out
     assert "0 / 0 / 0" in said.out
-    assert "1,100.0 / 2,000.0 ms" in said.out
+    assert "1,100 / 2,000 ms" in said.out
     assert not stages.exists
 
 

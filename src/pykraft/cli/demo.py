@@ -23,6 +23,7 @@ from rich.status import Status
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
 from pykraft.cli.tables import print_table
+from pykraft.durations import in_ms, ms_number
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.local.keeper import temporary_folder
@@ -162,7 +163,7 @@ def _tell_where(console: Console, folder: Path | None) -> None:
 
 def _print_summary(result: Result, *, stderr: bool) -> None:
     audit = result.audit
-    failover = "no leader was killed" if result.failover_ms is None else f"{result.failover_ms} ms"
+    failover = "no leader was killed" if result.failover_ms is None else in_ms(result.failover_ms)
     rows = {
         "records acknowledged": f"{audit.acknowledged:,}",
         "records committed in the log": f"{audit.committed_records:,}",
@@ -180,4 +181,4 @@ def _print_summary(result: Result, *, stderr: bool) -> None:
 
 
 def _milliseconds(percentiles: Mapping[str, float]) -> str:
-    return f"{percentiles['p50']:,.1f} / {percentiles['p99']:,.1f} ms"
+    return f"{ms_number(percentiles['p50'])} / {in_ms(percentiles['p99'])}"

@@ -21,6 +21,7 @@ from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType
 from pykraft.cli.tables import print_table
+from pykraft.durations import ms_number
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.plural import counted
@@ -211,7 +212,7 @@ def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _print_latency(rows: list[dict[str, Any]]) -> None:
     ordered = sorted(rows, key=lambda row: row["p50_ms"])
     chosen = {"fastest": ordered[0], "median": ordered[len(rows) // 2], "slowest": ordered[-1]}
-    cells = [(name, *(f"{row[key]:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
+    cells = [(name, *(ms_number(row[key]) for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
     print_table("append to commit, in ms", ("second", "p50", "p99", "slowest"), cells)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.durations import in_ms
 from pykraft.errors import StorageError
 from pykraft.spark.demo.report.series import slices
 from pykraft.spark.demo.report.write import write_report
@@ -59,8 +60,8 @@ def test_the_numbers_on_the_page_are_the_storys(open_page: OpenPage, written: Pa
         f"all {result.audit.acknowledged:,} acknowledged records",
         f"{result.audit.spark_rows:,} rows for {result.audit.committed_records:,} committed records",
         f"{result.failover_ms:,} ms without a leader",
-        f"{result.commit_latency_ms['p50']:,.1f} ms",
-        f"{result.commit_latency_ms['p99']:,.1f} ms",
+        in_ms(result.commit_latency_ms["p50"]),
+        in_ms(result.commit_latency_ms["p99"]),
         "bin/demo --nodes 3 --seconds 30 --throughput 5000 --record-size 256 --kill-leader --report report",
     ):
         assert number in text

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pykraft.durations import ms_number
 from pykraft.plural import counted
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.story import Kill, Story
@@ -117,10 +118,12 @@ def numbers(story: Story) -> Iterator[SummaryNumber]:
     yield SummaryNumber(value=f"{rate:,.0f}", unit="per s", meaning="records acknowledged, fail-over included")
     if result.failover_ms is not None:
         yield SummaryNumber(
-            value=f"{result.failover_ms:,}", unit="ms", meaning="fail-over: kill to next acknowledgement"
+            value=ms_number(result.failover_ms), unit="ms", meaning="fail-over: kill to next acknowledgement"
         )
-    yield SummaryNumber(value=f"{commit['p50']:,.1f}", unit="ms", meaning="append to commit, half of the records (p50)")
-    yield SummaryNumber(value=f"{commit['p99']:,.1f}", unit="ms", meaning="append to commit, 99 of 100 (p99)")
+    yield SummaryNumber(
+        value=ms_number(commit["p50"]), unit="ms", meaning="append to commit, half of the records (p50)"
+    )
+    yield SummaryNumber(value=ms_number(commit["p99"]), unit="ms", meaning="append to commit, 99 of 100 (p99)")
     yield SummaryNumber(
         value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)"
     )
