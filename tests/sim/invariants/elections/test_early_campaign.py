@@ -19,7 +19,16 @@ NO_REFUSAL = "has refused no connection since it answered"
 NO_ANSWER = "has not answered since the last time"
 
 
-def made(answers: int, refusals: int, *, ms: int = 0, departures: int = 0, epoch: int = 1, process: Any = None) -> Any:
+def made(
+    answers: int,
+    refusals: int,
+    *,
+    ms: int = 0,
+    departures: int = 0,
+    epoch: int = 1,
+    has_fetched: bool = True,
+    process: Any = None,
+) -> Any:
     """A follower of node 2 with a fetch deadline at 500 ms, and what its process has seen of node 2."""
     state = Follower(
         epoch=Epoch(epoch),
@@ -27,6 +36,7 @@ def made(answers: int, refusals: int, *, ms: int = 0, departures: int = 0, epoch
         leader_listeners=listeners_of(2),
         fetch_deadline_ms=500,
         update_deadline_ms=0,
+        has_fetched=has_fetched,
     )
     found = node(1, ms=ms, raft=SimpleNamespace(state=state))
     if process is not None:
@@ -78,6 +88,15 @@ def test_a_leader_that_never_answered_has_no_early_campaign_against_it() -> None
     story.follows(7, 0)
     with pytest.raises(ViolationError, match=NO_ANSWER):
         story.campaigns(7, 1, ms=100)
+
+
+def test_an_answer_of_who_leads_no_more_does_not_take_the_reason_away() -> None:
+    story = Story()
+    story.follows(0, 0)
+    story.follows(3, 0)
+    story.follows(3, 1, has_fetched=False)
+    story.follows(4, 1, has_fetched=False)
+    story.campaigns(4, 1, ms=100)
 
 
 def test_end_quorum_epoch_is_a_reason() -> None:

@@ -74,6 +74,7 @@ class EarlyCampaignsHaveReason(Invariant):
             seen.answers = seen.used = answers
             seen.refusals = refusals
             self._following[node_id] = seen
-        if answers > seen.answers:
+        # A leader that came back with an empty disk answers, too, but it leads no more: that takes no reason away.
+        if answers > seen.answers and state.has_fetched:
             seen.answers, seen.refusals = answers, refusals
         seen.departures, seen.fetch_deadline_ms = len(wiretap.departures), state.fetch_deadline_ms
