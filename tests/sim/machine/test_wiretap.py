@@ -47,6 +47,16 @@ def test_a_fetch_is_open_until_its_answer_comes_or_the_network_breaks() -> None:
     assert not wiretap.open_fetches
 
 
+def test_answers_are_counted_by_who_gave_them() -> None:
+    wiretap = Wiretap(lambda: False)
+    wiretap.dialed(HERE, 7)
+    wiretap.fetches(HERE, 5)
+    for frame in (b"answer to a Fetch", b"answer to a FetchSnapshot"):
+        wiretap.heard(HERE, frame, LOG, is_damaged=False)
+    assert wiretap.answers == {7: 1}
+    assert wiretap.answers_of_any_kind == {7: 2}
+
+
 def test_an_answer_with_records_is_read_while_the_disk_may_have_lied() -> None:
     is_rotten = [False]
     wiretap = Wiretap(lambda: is_rotten[0])

@@ -94,5 +94,5 @@ MUTANTS = (
     ),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
     Mutant(plant=emptied_leader_blames_who_names_it, source="ours, until a test found it", scenario=SCENARIO),
-    Mutant(plant=leader_is_asked_where_it_was, source="ours, until a world of all noticed it", scenario="all"),
+    Mutant(plant=leader_is_asked_where_it_was, source="ours, until a world of all noticed it", scenario="moved"),
 )

@@ -46,6 +46,8 @@ class Wiretap:
         """How many Fetches were answered."""
         self.answers: Counter[int] = Counter()
         """How many Fetches each node answered."""
+        self.answers_of_any_kind: Counter[int] = Counter()
+        """How many requests each node answered; a leader answers FetchSnapshot, too."""
         self.refusals: Counter[int] = Counter()
         """How many connections each node's machine refused."""
         self._dialed: dict[ConnectionId, int] = {}
@@ -70,9 +72,11 @@ class Wiretap:
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
         if connection in self._dialed:
+            target_id = self._dialed[connection]
+            self.answers_of_any_kind[target_id] += 1
             if self.open_fetches.pop(connection, None) is not None:
                 self.answered_fetches += 1
-                self.answers[self._dialed[connection]] += 1
+                self.answers[target_id] += 1
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
