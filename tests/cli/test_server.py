@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +37,11 @@ def config_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[NodeConfig, ServerOptions]]]:
-    """What the command asked to be served; the log is put back afterwards."""
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NodeConfig, ServerOptions]]:
+    """What the command asked to be served."""
     served: list[tuple[NodeConfig, ServerOptions]] = []
     monkeypatch.setattr(run, "serve", lambda config, options: served.append((config, options)))
-    logger = logging.getLogger("pykraft")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield served
-    logger.handlers, logger.level, logger.propagate = before
+    return served
 
 
 def invoke(path: Path, *options: str) -> Any:

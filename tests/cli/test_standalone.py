@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +19,6 @@ listeners=PLAINTEXT://localhost:9092
 controller.quorum.voters=1@localhost:9092
 log.dirs=data
 """
-
-
-@pytest.fixture(autouse=True)
-def _log() -> Iterator[None]:
-    """The log is put back afterwards."""
-    logger = logging.getLogger("pykraft")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers, logger.level, logger.propagate = before
 
 
 @pytest.fixture
