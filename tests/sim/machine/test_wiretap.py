@@ -51,8 +51,8 @@ def test_answers_are_counted_by_who_gave_them() -> None:
     wiretap = Wiretap(lambda: False)
     wiretap.dialed(HERE, 7)
     wiretap.fetches(HERE, 5)
-    for frame in (b"answer to a Fetch", b"answer to a FetchSnapshot"):
-        wiretap.heard(HERE, frame, LOG, is_damaged=False)
+    for said in (b"answer to a Fetch", b"answer to a FetchSnapshot"):
+        wiretap.heard(HERE, said, LOG, is_damaged=False)
     assert wiretap.answers == {7: 1}
     assert wiretap.answers_of_any_kind == {7: 2}
 
