@@ -16,7 +16,7 @@ import pytest
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
-from tests.sim.mutants import FAMILIES, MUTANTS, Mutant
+from tests.sim.mutants import FAMILIES, MUTANTS, Mutant, planted
 from tests.sim.mutants.alone import ALONE
 from tests.sim.mutants.patch import Patch
 from tests.sim.mutants.search import (
@@ -103,6 +103,13 @@ def test_a_patch_puts_everything_back() -> None:
         patch.setitem(table, 2, "two")
         assert (vars(Catch)["row"], table) == (7, {1: "two", 2: "two"})
     assert (Catch.row, scenario_of, table) == known
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_bug_can_be_planted(name: str) -> None:
+    """The code that it replaces exists: a bug that nobody can plant is found by the unit tests, not by a campaign."""
+    with planted(MUTANTS[name]):
+        pass
 
 
 def test_what_is_found_is_kept_in_order(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def something_fetched_is_a_proof(patch: Patch) -> None:
     def prove(replica: Replica, answer: FetchResponse, now: Instant) -> None:
         del answer
         if replica.survey is not None and replica.log.end_offset > 0:
-            vars(proof)["_prove"](replica, replica.epoch, now)
+            vars(proof)["_prove"](replica, replica.epoch, now, "something was fetched")
 
     patch.setattr(fetch_response, "prove_if_caught_up", prove)
 

@@ -14,7 +14,7 @@ from pykraft.log.fs import File
 from pykraft.log.judge import Chain, Evidence
 from pykraft.log.log import Log
 from pykraft.log.log_scan import scan_log
-from pykraft.log.scan import scan_file, scan_headers
+from pykraft.log.scan import scan_headers, scan_runs
 from pykraft.log.small_files import epoch_checkpoint
 from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
@@ -30,10 +30,10 @@ def recovery_does_not_sync(patch: Patch) -> None:
 def recovery_ignores_checksums(patch: Patch) -> None:
     """Recovery accepts a torn batch as valid."""
 
-    def scan_file(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, Any]]:
+    def scan_runs(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, Any]]:
         yield from scan_headers(path, file, position, end)
 
-    patch.setattr(log_scan, "scan_file", scan_file)
+    patch.setattr(log_scan, "scan_runs", scan_runs)
 
 
 def torn_tail_is_taken_for_damage(patch: Patch) -> None:
@@ -73,11 +73,11 @@ def a_lost_sector_ends_the_start(patch: Patch) -> None:
 
     def fatal(path: Path, file: File, *places: Any) -> Iterator[tuple[int, Any]]:
         try:
-            yield from scan_file(path, file, *places)
+            yield from scan_runs(path, file, *places)
         except ReadError as error:
             raise StorageError(path, str(error)) from error
 
-    patch.setattr(log_scan, "scan_file", fatal)
+    patch.setattr(log_scan, "scan_runs", fatal)
 
 
 def oldest_segment_is_dropped(patch: Patch) -> None:
