@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         plant=damage_is_served,
         source="Redundancy Does Not Imply Fault Tolerance (FAST 2017): damage that spreads to other nodes",
-        scenario="silent",
+        scenario="served",
     ),
     Mutant(
         plant=changed_offsets_are_believed,
