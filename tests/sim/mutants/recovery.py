@@ -71,7 +71,7 @@ def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
 def a_lost_sector_ends_the_start(patch: Patch) -> None:
     """A read error in the log counts as a disk error, so the node does not start."""
 
-    def fatal(path: Path, file: File, *places: Any) -> Iterator[tuple[int, Any]]:
+    def fatal(path: Path, file: File, *places: Any) -> Iterator[Any]:
         try:
             yield from scan_runs(path, file, *places)
         except ReadError as error:
