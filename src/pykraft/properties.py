@@ -210,7 +210,8 @@ class _Reader:
         if names == ("NONE",):
             return ()
         if any(listeners.get(name) is None for name in names):
-            raise ConfigError(key, ",".join(names), "names of listeners, or none")
+            known = ", ".join(name for name, _ in listeners)
+            raise ConfigError(key, ",".join(names), f"each name must be one of listeners, or none: {known}")
         return names or None
 
     def check_roles(self) -> None:

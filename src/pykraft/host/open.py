@@ -158,7 +158,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)  # step 5
-        alarms = (*_alarms(quarantine), *set_damaged_aside(fs, log))  # step 6
+        alarms = (*recovery.alarms, *_alarms(quarantine), *set_damaged_aside(fs, log))  # step 6
         view = _view(fs, log, quarantine, notes)  # step 7
         snapshot_files = SnapshotFiles.open(  # step 8
             fs,

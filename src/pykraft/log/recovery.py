@@ -65,6 +65,8 @@ class Recovery:
     """What ended the sound part of the log."""
     notes: tuple[str, ...]
     """Sentences for the operator, one per finding."""
+    alarms: tuple[str, ...] = ()
+    """The same, for what calls for action."""
     control_offsets: tuple[Offset, ...] = ()
     """Base offsets of the control batches, so that no caller has to search for them."""
 
@@ -127,13 +129,18 @@ def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = 
             f"quorum-state is older than the log (restored from a copy?): it ends in epoch {epoch_max}, the log in "
             f"{last_epoch}; the node goes on in that epoch and grants no vote in it, since its own may be lost"
         )
-    if scan.verdict is Verdict.TORN:
-        notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
-    if scan.verdict is Verdict.UNPROVEN:
-        notes.append(
-            f"removed {truncated_bytes} bytes from offset {scan.end_offset} on, as Kafka does, because nothing records "
-            f"whether they were synced; they do not look like what a crash leaves, so records may be lost: {scan.torn}"
-        )
+    alarms = []
+    if (torn := scan.torn) is not None:
+        removed = f"{truncated_bytes} bytes from offset {scan.end_offset} on"
+        place = f"{torn.path}: {torn.problem}"
+        if scan.verdict is Verdict.TORN:
+            notes.append(f"removed a torn tail of {removed}: {place}")
+        else:
+            alarms.append(
+                f"RECORDS MAY BE LOST: removed {removed}, as Kafka does, because nothing records whether they were "
+                f"synced, but they do not look like what a crash leaves: {place}; check the disk; a leader sends again "
+                "what it has, but what an only voter removed is gone: restore its directory from a copy if there is one"
+            )
     report = Recovery(
         recovery_point=known_offset,
         truncated_bytes=truncated_bytes,
@@ -141,6 +148,7 @@ def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = 
         corrupt=tuple(scan.corrupt),
         verdict=scan.verdict,
         notes=tuple(notes),
+        alarms=tuple(alarms),
         control_offsets=tuple(scan.control_offsets),
     )
     return RecoveredLog(segments=segments, files=files, epochs=scan.epochs, point=point, report=report)
