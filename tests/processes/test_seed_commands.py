@@ -179,7 +179,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("", "missing configuration file: give --config FILE"),
+        ("", "the configuration file is missing: give --config FILE"),
         ("--config", "--config"),
         ("-name", "the name is missing"),
         ("absent.properties", "--config absent.properties: No such file or directory"),

@@ -29,12 +29,13 @@ GARBAGE_THRESHOLD: Final = 20_000
 def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, workers: int) -> Generator[R]:
     """Yield the results. Errors: those of the function; BrokenProcessPool when a worker was killed."""
     others = set(active_children())
-    with _without_signals_of_the_terminal():  # the pool starts a process, too: the one that cleans up its semaphores
-        pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
     size = max(1, min(TASK_SIZE_MAX, len(arguments) // (workers * TASKS_A_WORKER)))
+    pool: ProcessPoolExecutor | None = None
     is_done = False
     try:
-        with _without_signals_of_the_terminal():
+        with _without_signals():  # the pool starts a process, too: the one that cleans up its semaphores
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
+        with _without_signals():  # again, because Python unblocks SIGINT and SIGTERM when it has started that process
             results = pool.map(function, arguments, chunksize=size)
         yield from results
         is_done = True
@@ -43,17 +44,23 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
             # Nobody wants what they are working on.
             for worker in set(active_children()) - others:
                 worker.kill()
-        pool.shutdown(cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+        if not is_done:
+            # A process that a signal ends skips Python's clean-up, and the cleaner would complain of the semaphores.
+            del pool
+            gc.collect()
 
 
 @contextmanager
-def _without_signals_of_the_terminal() -> Iterator[None]:
-    """Processes started within the block never get SIGINT or SIGHUP; this one gets them after the block.
+def _without_signals() -> Iterator[None]:
+    """Processes started within the block never get SIGINT or SIGHUP; this one gets them, and SIGTERM, after the block.
 
     A worker that is interrupted while it imports would print a traceback, and so would Python's cleaner of semaphores
-    if it were started anew while the pool ends.
+    if it were started anew while the pool ends. So would a worker whose parent is interrupted while it starts it, since
+    its instructions end in the middle.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
     try:
         yield
     finally:
@@ -66,6 +73,7 @@ def _serve_the_parent() -> None:
     The objects of a world form one large cycle, so there is hardly any garbage until the world is over; looking for it
     took a twelfth of the time.
     """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     gc.set_threshold(GARBAGE_THRESHOLD)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
