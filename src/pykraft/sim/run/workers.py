@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Final, TypeVar
 
 A = TypeVar("A")
@@ -22,6 +23,9 @@ R = TypeVar("R")
 TASK_SIZE_MAX: Final = 4
 TASKS_A_WORKER: Final = 50
 """With so many tasks for each worker a task has several arguments; with fewer, results would come late and in lumps."""
+ENDING: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+NO_COMPLAINT: Final = "ignore::UserWarning:multiprocessing.resource_tracker"
+"""An option for Python's processes, as ``-W`` takes it."""
 GARBAGE_THRESHOLD: Final = 20_000
 """New objects before a worker collects garbage; Python's default is 700."""
 
@@ -33,9 +37,9 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
     pool: ProcessPoolExecutor | None = None
     is_done = False
     try:
-        with _without_signals():  # the pool starts a process, too: the one that cleans up its semaphores
+        _start_cleaner()
+        with _without_signals():
             pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
-        with _without_signals():  # again, because Python unblocks SIGINT and SIGTERM when it has started that process
             results = pool.map(function, arguments, chunksize=size)
         yield from results
         is_done = True
@@ -46,10 +50,17 @@ def call_in_workers(function: Callable[[A], R], arguments: Sequence[A], *, worke
                 worker.kill()
         if pool is not None:
             pool.shutdown(cancel_futures=True)
-        if not is_done:
-            # A process that a signal ends skips Python's clean-up, and the cleaner would complain of the semaphores.
-            del pool
-            gc.collect()
+
+
+def _start_cleaner() -> None:
+    """Start Python's cleaner of semaphores now, since Python unblocks SIGINT and SIGTERM when it has started it.
+
+    A process that a signal ends leaves its semaphores to the cleaner; to warn of that is to complain of its work.
+    """
+    if NO_COMPLAINT not in sys.warnoptions:
+        sys.warnoptions.append(NO_COMPLAINT)
+    with _without_signals():
+        resource_tracker.ensure_running()
 
 
 @contextmanager
@@ -60,11 +71,24 @@ def _without_signals() -> Iterator[None]:
     if it were started anew while the pool ends. So would a worker whose parent is interrupted while it starts it, since
     its instructions end in the middle.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
+    kept: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        # Blocking is not enough: another thread gets the signal then, and Python runs the handler in this one.
+        handlers = {
+            number: signal.signal(number, lambda number, _frame: kept.append(number))
+            for number in ENDING
+            if signal.getsignal(number) not in {signal.SIG_IGN, None}
+        }
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if kept:
+            signal.raise_signal(kept[0])
 
 
 def _serve_the_parent() -> None:
