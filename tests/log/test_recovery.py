@@ -160,7 +160,7 @@ def test_a_log_ends_where_offsets_leave_a_hole() -> None:
     fs.write(LOG_0, b"".join(bytes_of(batches)))
     log, recovery = open_log(fs)
     assert content(log) == bytes_of(batches[:2])
-    assert "expected offset 2, found offset 3" in recovery.notes[1]
+    assert "expected offset 2, found offset 3" in recovery.alarms[0]
 
 
 def test_a_log_ends_where_the_epoch_goes_backwards_and_keeps_the_damaged_batch() -> None:

@@ -34,7 +34,7 @@ EXIT_CODES: Mapping[int, str] = {
     EXIT_DONE: "done",
     EXIT_FAILED: "failed, and the message says why; or the reader of the output is gone",
     EXIT_USAGE: "wrong arguments or configuration; nothing was done",
-    EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable",
+    EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable, or a directory in use",
     EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
     EXIT_SIGNAL + signal.SIGHUP: "SIGHUP ended it: the terminal was closed",
     EXIT_SIGNAL + signal.SIGINT: "SIGINT ended it: Ctrl-C",
