@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
 from pykraft.local.cluster import SOURCES
 from pykraft.server.signals import ENDING
+from tests.full_pipe import full_pipe
 
 LINES = {
     signal.SIGINT: "a script: interrupted\n",
@@ -54,17 +54,8 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 
 def test_nobody_waits_for_a_reader_that_reads_nothing() -> None:
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(writing, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(writing, bytes(4_096))
-        os.set_blocking(writing, True)
+    with full_pipe() as writing:
         done = run(f"{TELL}os.kill(os.getpid(), signal.SIGTERM)", stderr=writing)
-    finally:
-        os.close(reading)
-        os.close(writing)
     assert done.returncode == -signal.SIGTERM
 
 

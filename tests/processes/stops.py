@@ -37,6 +37,7 @@ from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import LISTENER, voter_properties, write_properties
 from pykraft.local.waiting import wait_until
+from tests.full_pipe import full_pipe
 from tests.processes.stop_rows import ROWS, row_of
 from tests.processes.stop_stages import ENDINGS, Ending, Running, Scene, Stage
 
@@ -74,7 +75,7 @@ class Play:
             stack.callback(os.close, slave)
             terminal = _Terminal(master)
             stack.callback(terminal.close)
-            output = stack.enter_context(_full_pipe() if self.stage.is_blocked else _file(home / "output"))
+            output = stack.enter_context(full_pipe() if self.stage.is_blocked else _file(home / "output"))
             files = list(home.rglob("*"))
             process = subprocess.Popen(
                 ["setsid", "-c", *_launcher(words)],
@@ -213,22 +214,6 @@ def _launcher(words: Sequence[str]) -> list[str]:
     if words[0].startswith("bin/"):
         return [str(BIN / words[0].removeprefix("bin/")), *words[1:]]
     return ["env", "--block-signal=INT,TERM,HUP", sys.executable, "-P", "-m", "pykraft", *words]
-
-
-@contextmanager
-def _full_pipe() -> Iterator[int]:
-    """A pipe that takes nothing more, and that nobody reads."""
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(writing, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(writing, bytes(4_096))
-        os.set_blocking(writing, True)
-        yield writing
-    finally:
-        os.close(reading)
-        os.close(writing)
 
 
 @contextmanager
