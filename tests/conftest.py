@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -34,6 +35,18 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_TESTS)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """Fail a test that leaves a signal handled or blocked otherwise; a later test would fail in its place."""
+    before = _signal_handling()
+    yield
+    assert _signal_handling() == before, "this test changed how the process handles signals"
+
+
+def _signal_handling() -> tuple[list[object], set[int]]:
+    return [signal.getsignal(number) for number in SIGNALS_OF_TESTS], signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 @pytest.hookimpl(trylast=True)

@@ -49,8 +49,14 @@ def serve(config: NodeConfig, options: ServerOptions) -> None:
     Errors: PykraftError, or the bug that ended it.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
-        runner.run(_serve(config, options))
+    before = {number: signal.getsignal(number) for number in (*ending_signals(), signal.SIGUSR1)}
+    try:
+        with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
+            runner.run(_serve(config, options))
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: not set from Python
+                signal.signal(number, handler)  # uvloop leaves its own, which do nothing once the loop is closed
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
