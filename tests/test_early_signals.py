@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from pykraft.ending_signals import ENDING
 from pykraft.local.cluster import SOURCES
-from pykraft.server.signals import ENDING
 from tests.full_pipe import full_pipe
 
 LINES = {

@@ -16,7 +16,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
-_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from pykraft.ending_signals import ENDING, ending_signals
+
 _STANDARD_ERROR: Final = 2
 
 
@@ -25,10 +26,9 @@ def tell_early_signals(name: str) -> None:
 
     Each process of the command line calls this first, and not the workers that it starts.
     """
-    for number in _NUMBERS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _handler(name))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
+    for number in ending_signals():
+        signal.signal(number, _handler(name))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _handler(name: str) -> Callable[[int, FrameType | None], None]:

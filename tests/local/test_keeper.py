@@ -15,7 +15,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES
-from pykraft.local.keeper import Keeper, signals_later, temporary_folder, temporary_root
+from pykraft.local.keeper import Keeper, temporary_folder, temporary_root
 from pykraft.local.waiting import wait_until
 
 PARENT = """
@@ -154,21 +154,6 @@ def test_a_folder_with_a_line_break_is_not_told(tmp_path: Path, monkeypatch: pyt
     keeper.know_folder(tmp_path / "a b")
     keeper.close()
     assert told == [f"folder {tmp_path}/a b"]
-
-
-def test_signals_are_delayed_and_those_that_are_ignored_stay_so() -> None:
-    came: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
-    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with signals_later():
-            signal.raise_signal(signal.SIGTERM)
-            signal.raise_signal(signal.SIGHUP)
-            assert came == []
-        assert came == [signal.SIGTERM]
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGHUP, ignored)
 
 
 def test_a_child_without_a_log_writes_to_our_standard_error(capfd: pytest.CaptureFixture[str]) -> None:

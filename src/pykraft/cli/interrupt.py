@@ -32,7 +32,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn, TypeVar
 
-from pykraft.server.signals import ending_signals
+from pykraft.ending_signals import ending_signals
+from pykraft.signal_handlers import handlers_restored
 
 EXIT_SIGNAL: Final = 128
 """Added to a signal's number, as a shell does."""
@@ -82,9 +83,16 @@ class _Interruption:
         _thread.start_new_thread(self._end_late, ())
         self._end(number)
 
-    def end(self) -> None:
-        """Unwinding is over: the thread must not end the process any more."""
-        self._is_over = True
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals within the block. After it unwinding is over: the thread must not end the process."""
+        with handlers_restored(ending_signals()):
+            for number in ending_signals():
+                signal.signal(number, self.begin)
+            try:
+                yield
+            finally:
+                self._is_over = True
 
     def tell(self) -> None:
         """Print the line, once."""
@@ -115,20 +123,19 @@ def interruptible(command: Callable[[], T], name: str = "pykraft") -> T:
         return command()
     interruption = _Interruption(name, _unwind)
     disabled, unraisable, in_thread = logging.root.manager.disable, sys.unraisablehook, threading.excepthook
-    before = {number: signal.signal(number, interruption.begin) for number in ending_signals()}
     try:
-        result = command()
-    except BaseException as error:
-        if is_input_output_error(error):
-            hang_up()
-        # What breaks while blocks are left, such as a write to a closed terminal, is a consequence of the signal.
-        if interruption.number is None or isinstance(error, CommandInterrupted):
-            raise
-        raise CommandInterrupted(interruption.number) from None
+        with interruption.handled():
+            try:
+                result = command()
+            except BaseException as error:
+                if is_input_output_error(error):
+                    hang_up()
+                # What breaks while blocks are left, such as a write to a closed terminal, is a consequence of the
+                # signal.
+                if interruption.number is None or isinstance(error, CommandInterrupted):
+                    raise
+                raise CommandInterrupted(interruption.number) from None
     finally:
-        interruption.end()
-        for number, handler in before.items():
-            signal.signal(number, handler)
         sys.unraisablehook, threading.excepthook = unraisable, in_thread
         logging.disable(disabled)
         interruption.tell()
@@ -144,13 +151,8 @@ def signals_to(on_signal: Callable[[signal.Signals], object]) -> Iterator[None]:
     The process still ends `UNWIND_S` later, for example if what ``on_signal`` wants to end writes to a full pipe.
     """
     interruption = _Interruption("pykraft", lambda number: on_signal(signal.Signals(number)))
-    before = {number: signal.signal(number, interruption.begin) for number in ending_signals()}
-    try:
+    with interruption.handled():
         yield
-    finally:
-        interruption.end()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def is_input_output_error(error: BaseException) -> bool:

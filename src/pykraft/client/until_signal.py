@@ -9,13 +9,13 @@ Source: ``asyncio.timeout``, which also ends a block by a cancellation of its ow
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
+from pykraft.ending_signals import ending_signals
 from pykraft.errors import UsageError
-from pykraft.server.signals import ending_signals
+from pykraft.signal_handlers import handlers_restored
 
 
 @asynccontextmanager
@@ -31,25 +31,20 @@ async def until_signal() -> AsyncIterator[None]:
         raise UsageError("until_signal() works only in the main thread of the program")
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None, "a block runs in a task"
-    before = {number: signal.getsignal(number) for number in ending_signals()}
     cancelling = task.cancelling()
     has_come = False
-
-    def restore() -> None:
-        while before:
-            number, handler = before.popitem()
-            loop.remove_signal_handler(number)
-            if handler is not None:  # None: not set from Python
-                signal.signal(number, handler)
+    handling = ExitStack()
+    handling.enter_context(handlers_restored(ending_signals()))
 
     def end() -> None:
         nonlocal has_come
         has_come = True
-        restore()
+        handling.close()
         task.cancel("the program got a signal")
 
-    for number in before:
+    for number in ending_signals():
         loop.add_signal_handler(number, end)
+        handling.callback(loop.remove_signal_handler, number)
     try:
         yield
         if has_come:
@@ -59,6 +54,6 @@ async def until_signal() -> AsyncIterator[None]:
         if not has_come or task.cancelling() > cancelling + 1:
             raise
     finally:
-        restore()
+        handling.close()
         if has_come:
             task.uncancel()

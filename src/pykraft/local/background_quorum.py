@@ -20,9 +20,9 @@ from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.background_node import BackgroundNode
-from pykraft.local.keeper import signals_later
 from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, delete_new, locked, make_folder
 from pykraft.plural import counted
+from pykraft.signal_handlers import signals_later
 from pykraft.types import Endpoint
 
 NODES_COUNT: Final = 3

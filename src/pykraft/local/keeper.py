@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+from pykraft.signal_handlers import signals_later
 
 SCRIPT: Final = """
 while IFS= read -r line; do
@@ -133,30 +133,3 @@ def temporary_folder(
 def _remove(folder: Path | None, *, unless: bool) -> None:
     if folder is not None and not unless:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def signals_later() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP until this block ends.
-
-    Signals interrupt only the main thread, so in another thread there is nothing to delay.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before = {
-        number: handler
-        for number, handler in handlers.items()
-        if handler is not None and handler is not signal.SIG_IGN  # None: not set from Python
-    }
-    for each in before:
-        signal.signal(each, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for late in came:
-            signal.raise_signal(late)

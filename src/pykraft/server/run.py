@@ -19,14 +19,15 @@ from importlib.util import find_spec
 from typing import Final
 
 from pykraft.config import NodeConfig
+from pykraft.ending_signals import ending_signals
 from pykraft.extras import imported_for
 from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.load_snapshots import LoadSnapshots
 from pykraft.server.service_manager import notify_ready
-from pykraft.server.signals import ending_signals
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
+from pykraft.signal_handlers import handlers_restored
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""
@@ -49,14 +50,12 @@ def serve(config: NodeConfig, options: ServerOptions) -> None:
     Errors: PykraftError, or the bug that ended it.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    before = {number: signal.getsignal(number) for number in (*ending_signals(), signal.SIGUSR1)}
-    try:
-        with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
-            runner.run(_serve(config, options))
-    finally:
-        for number, handler in before.items():
-            if handler is not None:  # None: not set from Python
-                signal.signal(number, handler)  # uvloop leaves its own, which do nothing once the loop is closed
+    # uvloop leaves handlers of its own, which do nothing once the loop is closed.
+    with (
+        handlers_restored((*ending_signals(), signal.SIGUSR1)),
+        asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner,
+    ):
+        runner.run(_serve(config, options))
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

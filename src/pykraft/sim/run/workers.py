@@ -17,13 +17,15 @@ from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Final, TypeVar
 
+from pykraft.ending_signals import ENDING
+from pykraft.signal_handlers import signals_later
+
 A = TypeVar("A")
 R = TypeVar("R")
 
 TASK_SIZE_MAX: Final = 4
 TASKS_A_WORKER: Final = 50
 """With so many tasks for each worker a task has several arguments; with fewer, results would come late and in lumps."""
-ENDING: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 NO_COMPLAINT: Final = "ignore::UserWarning:multiprocessing.resource_tracker"
 """An option for Python's processes, as ``-W`` takes it."""
 GARBAGE_THRESHOLD: Final = 20_000
@@ -71,24 +73,13 @@ def _without_signals() -> Iterator[None]:
     if it were started anew while the pool ends. So would a worker whose parent is interrupted while it starts it, since
     its instructions end in the middle.
     """
-    kept: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        # Blocking is not enough: another thread gets the signal then, and Python runs the handler in this one.
-        handlers = {
-            number: signal.signal(number, lambda number, _frame: kept.append(number))
-            for number in ENDING
-            if signal.getsignal(number) not in {signal.SIG_IGN, None}
-        }
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if kept:
-            signal.raise_signal(kept[0])
+    # Blocking is not enough: another thread gets the signal then, and Python runs the handler in this one.
+    with signals_later():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve_the_parent() -> None:

@@ -17,7 +17,6 @@ import os
 import shlex
 import signal
 import struct
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
+from pykraft.signal_handlers import handlers_restored
 from pykraft.spark.session.local import open_session, prepare_environment
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -77,7 +77,8 @@ class Jvm:
         """Wait until it serves, then open the session. Errors: LocalQuorumError if it has ended; errors of Spark."""
         port, secret = wait_until(self._read_way, "Spark to start", timeout_s=START_TIMEOUT_S, alive=[self.process])
         gateway = _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
-        with gateway, _own_sigint_handler():
+        # Spark would set a handler of its own, which talks to the Java process before it raises.
+        with gateway, handlers_restored([signal.SIGINT]):
             spark = open_session(self._settings)
         spark.sparkContext._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001 - it would print a traceback
         return spark
@@ -101,17 +102,6 @@ class Jvm:
 
 def _say_nothing(request: object, address: object) -> None:
     """Suppress log lines about connections that break when the process ends."""
-
-
-@contextmanager
-def _own_sigint_handler() -> Iterator[None]:
-    """Put our handler back after the block: Spark's talks to the Java process before it raises."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from pykraft.server.signals import ENDING, ending_signals
+from pykraft.ending_signals import ENDING, ending_signals
 
 
 def test_an_ignored_signal_is_left_out() -> None:

@@ -2,6 +2,8 @@
 
 ``nohup`` starts a process with SIGHUP ignored, and a shell script starts a background job with SIGINT ignored.
 
+Invariant: this module imports only what Python has loaded, so that `pykraft.early_signals` may use it.
+
 Source: the JVM (``JVM_RegisterSignal``), whose shutdown signals are SIGHUP, SIGINT and SIGTERM.
 """
 
