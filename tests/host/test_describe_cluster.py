@@ -52,6 +52,21 @@ def test_without_a_leader_it_is_an_error_that_kafkas_client_takes_to_another_nod
     assert b"".join(bytes(part) for part in encode_response(ApiKey.DESCRIBE_CLUSTER, 2, 1, body))
 
 
+@pytest.mark.parametrize("leader_id", [None, 2])
+def test_an_unproven_node_says_so_with_and_without_a_leader(leader_id: int | None) -> None:
+    own = "its directory is unproven"
+    body = describe_cluster(
+        {"endpoint_type": 2},
+        cluster_id=CLUSTER_ID,
+        listener=LISTENER,
+        status=Status(leader_id=None if leader_id is None else NodeId(2), voters=config(1).voters),
+        own_problem=own,
+    )
+    assert body["error_code"] == (ErrorCode.LEADER_NOT_AVAILABLE if leader_id is None else ErrorCode.NONE)
+    assert body["error_message"] == (f"it knows no leader, and {own}" if leader_id is None else own)
+    assert b"".join(bytes(part) for part in encode_response(ApiKey.DESCRIBE_CLUSTER, 2, 1, body))
+
+
 def test_a_leader_that_is_no_voter_is_named_too() -> None:
     here = Listeners(((LISTENER, Endpoint("node4", 9004)),))
     body = answer({"endpoint_type": 2}, leader_id=4, announced=here)

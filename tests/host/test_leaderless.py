@@ -13,7 +13,7 @@ import pytest
 
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.status import Status
-from pykraft.host.leaderless import INTERVAL_MS_MAX, LeaderlessReport
+from pykraft.host.leaderless import INTERVAL_MS_MAX, LeaderlessReport, own_problem
 from pykraft.types import Damage, Epoch, NodeId, Offset, ReplicaKey
 from tests.host.cluster import Cluster
 from tests.host.fakes import at, config
@@ -149,7 +149,10 @@ OWN = {
     "in quarantine": (
         3,
         {"quarantine": replace(QUARANTINE, damages=(damage("/d/0.log"),))},
-        "this node is in quarantine, since its log is damaged at /d/0.log, and waits for another voter to lead",
+        (
+            "this node is in quarantine, since its log is damaged at /d/0.log, and waits for another voter to lead: "
+            "start the voters that are down"
+        ),
     ),
     "the only voter in quarantine": (
         1,
@@ -170,7 +173,10 @@ OWN = {
     "unproven": (
         3,
         {"is_proven": False},
-        "this node's directory is unproven, so it does not vote until the other voters have answered",
+        (
+            "this node's directory is unproven, so it does not vote until the other voters have answered: start those "
+            "that are down"
+        ),
     ),
 }
 
@@ -180,6 +186,18 @@ def test_what_keeps_the_node_itself_from_leading(voters: int, changes: dict[str,
     office = Office(voters=voters)
     office.look(0, **changes)
     assert office.look(3_000, **changes) == [f"no leader for 3 s: {told}"]
+
+
+def test_a_client_is_told_the_same_without_the_folder() -> None:
+    damaged = replace(QUARANTINE, damages=(damage("/d/0.log"),))
+    status = Office().status._replace(quarantine=damaged, is_proven=False)
+    begin = "it is in quarantine, since its log is damaged at 0.log, and "
+    key = ReplicaKey(NodeId(1))
+    waits = f"{begin}waits for another voter to lead: start the voters that are down"
+    assert own_problem(status, key) == waits
+    fetches = f"{begin}does not vote until it has fetched the log again: check its disk"
+    assert own_problem(status._replace(leader_id=NodeId(2), role="follower"), key) == fetches
+    assert own_problem(status._replace(quarantine=None), None) is None
 
 
 def test_a_node_that_lost_all_others_explains_why_it_has_no_leader() -> None:

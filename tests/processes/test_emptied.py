@@ -10,7 +10,9 @@ import pytest
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
+from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
+from tests.processes.commands import run
 
 RECORDS = 200
 
@@ -45,6 +47,9 @@ def test_an_emptied_voter_votes_for_nobody_until_the_others_have_proven_it(child
         lambda: says(emptied, f"has heard from node {returning.node_id}:", since=restart),
         "the emptied node to say for whom it waits",
     )
+    described = run("quorum", "--bootstrap-controller", f"{HOST}:{behind.port}", "--timeout", "1", "describe")
+    own = "its directory is unproven, so it does not vote until the other voters have answered: start those that are"
+    assert (described.returncode, own in described.stderr) == (1, True), described
     waiting = cluster.journal.mark()
     cluster.journal.wait_for_started(behind.node_id, since=behind.start_mark, process=behind.process)
 

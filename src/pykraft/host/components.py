@@ -83,8 +83,9 @@ def assemble(
     snapshot_files: SnapshotFiles,
     view: LogView,
     status: Callable[[], Status],
+    own_problem: Callable[[], str | None] = lambda: None,
 ) -> Components:
-    """Build the components of a node whose recovered log is shown by ``view``; ``status`` is the current one."""
+    """Build the components of a node whose recovered log is shown by ``view``; it cannot vote for ``own_problem``."""
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
@@ -104,7 +105,7 @@ def assemble(
             held,
             context=context,
             describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, status=status()
+                request, cluster_id=config.cluster_id, listener=listener, status=status(), own_problem=own_problem()
             ),
             append=AppendRequests(producers, inbox, topic_name=config.topic_name, status=status).handle,
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,

@@ -26,8 +26,12 @@ def describe_cluster(
     cluster_id: str,
     listener: str,
     status: Status,
+    own_problem: str | None = None,
 ) -> Body:
     """The nodes reachable on this listener, for ``--bootstrap-controller`` of Kafka's tools: the voters and the leader.
+
+    ``own_problem``, what keeps this node from voting, is in the error message, also beside a leader without an error:
+    Kafka's clients do not look at it there (ADR 024).
 
     Errors: MISMATCHED_ENDPOINT_TYPE for a request for brokers, since there are none; LEADER_NOT_AVAILABLE without a
     leader.
@@ -43,7 +47,8 @@ def describe_cluster(
         # Kafka's admin client caches an answer for five minutes, and without a leader it asks nobody, so that the tool
         # hangs. After an error it asks another node.
         # Kafka's client looks at nothing but the error then; ours says which of the voters are missing.
-        refusal = _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
+        text = "it knows no leader" if own_problem is None else f"it knows no leader, and {own_problem}"
+        refusal = _refusal(ErrorCode.LEADER_NOT_AVAILABLE, text, wanted, cluster_id)
         return {**refusal, "brokers": _rows(_reached(told, listener))}
     leader_id, listeners = status.serving_leader
     # A leader that is removing itself is not in the voter set. The leader's own endpoint wins, because its entry may be
@@ -56,6 +61,7 @@ def describe_cluster(
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, text, wanted, cluster_id)
     return {
         "error_code": ErrorCode.NONE,
+        "error_message": own_problem,
         "endpoint_type": _CONTROLLERS,
         "cluster_id": cluster_id,
         "controller_id": leader_id,

@@ -64,6 +64,7 @@ class Host:
             snapshot_files=opened.snapshot_files,
             view=opened.view,
             status=lambda: self.status,
+            own_problem=lambda: self._leaderless.own_problem,
         )
         self._stepping = Stepping(self._components)
         self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)

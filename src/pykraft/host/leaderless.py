@@ -10,6 +10,8 @@ Source: ADR 051.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from os.path import basename
 from typing import Final
 
 from pykraft.config import NodeConfig
@@ -42,9 +44,12 @@ class LeaderlessReport:
         self._due_ms = 0
         self._interval_ms = self._first_ms
         self._is_told = False
+        self.own_problem: str | None = None
+        """What kept this node from voting at the last look, for a client."""
 
     def look(self, status: Status, now: Instant) -> None:
-        """Report what is due."""
+        """Note what keeps this node from voting, and report what is due."""
+        self.own_problem = own_problem(status, self._key)
         if self._is_led(status, now):
             self._end(status, now)
             return
@@ -57,7 +62,8 @@ class LeaderlessReport:
         self._interval_ms = min(2 * self._interval_ms, INTERVAL_MS_MAX)
         self._due_ms = now.mono_ms + self._interval_ms
         self._is_told = True
-        reasons = "; ".join(self._own(status) + self._of_peers(status, now)) or "no other node was asked yet"
+        own = own_problem(status, self._key, it="this node", its="this node's", path_of=str)
+        reasons = "; ".join([*filter(None, [own]), *self._of_peers(status, now)]) or "no other node was asked yet"
         self._ports.report(f"no leader for {_seconds(self._since_ms, now)}: {reasons}")
 
     def _is_led(self, status: Status, now: Instant) -> bool:
@@ -79,20 +85,6 @@ class LeaderlessReport:
         waited = _seconds(since_ms, now)
         self._ports.report(f"node {status.leader_id} leads epoch {status.epoch}, after {waited} without a leader")
 
-    def _own(self, status: Status) -> list[str]:
-        """What keeps this node itself from electing or being elected."""
-        if status.quarantine is not None:
-            damages = status.quarantine.damages
-            where = f" at {damages[0].path}" if damages else ""
-            more = f" and {counted(len(damages) - 1, 'more place')}" if len(damages) > 1 else ""
-            what = f"in quarantine, since its log is damaged{where}{more}"
-            if self._key is not None and status.voters.is_voter(self._key) and len(status.voters) == 1:
-                return [f"this node is the only voter, and {what}: stop it, and see what pykraft verify advises"]
-            return [f"this node is {what}, and waits for another voter to lead"]
-        if not status.is_proven and self._key is not None and status.voters.is_voter(self._key):
-            return ["this node's directory is unproven, so it does not vote until the other voters have answered"]
-        return []
-
     def _of_peers(self, status: Status, now: Instant) -> list[str]:
         """What is wrong with each peer that could help: the voters in force, and the bootstrap servers."""
         told: list[str] = []
@@ -105,6 +97,36 @@ class LeaderlessReport:
             told.append(f"{who} {peer.endpoint}: {problem.text}, for {_seconds(problem.since_ms, now)}")
         rest = len(told) - PEERS_TOLD_MAX
         return [*told[:PEERS_TOLD_MAX], f"and {counted(rest, 'more peer')}"] if rest > 0 else told
+
+
+def own_problem(
+    status: Status,
+    key: ReplicaKey | None,
+    *,
+    it: str = "it",
+    its: str = "its",
+    path_of: Callable[[str], str] = basename,
+) -> str | None:
+    """What keeps the node with this key from electing or being elected, and what to do; None when nothing does.
+
+    A client is told the name of a damaged file, not in which folder this machine keeps it.
+    """
+    is_voter = key is not None and status.voters.is_voter(key)
+    if status.quarantine is not None:
+        damages = status.quarantine.damages
+        where = f" at {path_of(damages[0].path)}" if damages else ""
+        more = f" and {counted(len(damages) - 1, 'more place')}" if len(damages) > 1 else ""
+        what = f"in quarantine, since its log is damaged{where}{more}"
+        if is_voter and len(status.voters) == 1:
+            return f"{it} is the only voter, and {what}: stop it, and see what pykraft verify advises"
+        # A leader supplies what is missing, so there is nothing to do for the log.
+        if status.serving_leader is not None:
+            return f"{it} is {what}, and does not vote until it has fetched the log again: check its disk"
+        return f"{it} is {what}, and waits for another voter to lead: start the voters that are down"
+    if not status.is_proven and is_voter:
+        unproven = f"{its} directory is unproven, so it does not vote until the other voters have answered"
+        return f"{unproven}: start those that are down"
+    return None
 
 
 def _seconds(since_ms: int, now: Instant) -> str:

@@ -21,14 +21,15 @@ from tests.client.scripted import Script, ScriptedNode
 
 
 @contextmanager
-def served() -> Iterator[Endpoint]:
-    """A quorum of one scripted node, on a thread and loop of its own."""
+def served(*, listed: slice = slice(3)) -> Iterator[Endpoint]:
+    """A quorum of one scripted node, on a thread and loop of its own; ``listed`` voters have known listeners."""
     started = threading.Event()
     loop = asyncio.new_event_loop()
     ended = asyncio.Event()
+    body = quorum_body(2)
     scripts: dict[ApiKey, Script] = {
         ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(2, {2: node.endpoint}),
-        ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
+        ApiKey.DESCRIBE_QUORUM: lambda _: {**body, "nodes": body["nodes"][listed]},
     }
     node = ScriptedNode(scripts)
 
@@ -83,7 +84,8 @@ def test_json_has_the_same_names_and_numbers() -> None:
 
 
 def test_without_a_view_the_verdict_comes_first() -> None:
-    with served() as endpoint:
+    only_the_leader = slice(1, 2)
+    with served(listed=only_the_leader) as endpoint:
         shown = call("--bootstrap-controller", str(endpoint), "describe")
         told = json.loads(call("--bootstrap-controller", str(endpoint), "describe", "--json").output)
     assert shown.output.startswith("healthy: 3 of 3 voters follow leader 2 in epoch 4\n\nClusterId:  ")

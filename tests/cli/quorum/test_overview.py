@@ -126,7 +126,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> None:
     given = answers()
     asked: list[int] = []
 
-    async def describe_quorum(admin: Admin) -> Quorum:
+    async def describe_quorum(admin: Admin, *, ask_voters: bool) -> Quorum:
+        assert ask_voters
         asked.append(1)
         if len(asked) == 1:
             admin._on_waiting("a:1: not yet")

@@ -8,7 +8,7 @@ from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.appender import Appender
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
-from pykraft.client.remote.no_leader import AskedNodes, nodes_in, whom_it_names
+from pykraft.client.remote.no_leader import AskedNodes, nodes_in, own_words, problem_in, whom_it_names
 from pykraft.client.remote.observer import TOPICS
 from pykraft.errors import ErrorCode, QuorumUnavailableError
 from pykraft.local.ports import HOST, free_ports
@@ -68,6 +68,15 @@ def test_enough_voters_that_answer_may_elect_yet() -> None:
     assert not nodes.are_all_silent([NUMERIC])
 
 
+def test_only_a_node_that_answered_has_words_of_its_own() -> None:
+    nodes = asked(NAMED, OTHER)
+    assert nodes.answer_of(NAMED) is None
+    nodes.note(NAMED, REFUSED, has_answered=False)
+    assert nodes.answer_of(NAMED) is None
+    nodes.note(NUMERIC, "it knows no leader", has_answered=True)
+    assert nodes.answer_of(NAMED) == "it knows no leader"
+
+
 def test_who_answers_under_an_unknown_name_may_be_a_voter_so_nobody_is_counted() -> None:
     nodes = asked(Endpoint("proxy", 9))
     nodes.note(Endpoint("proxy", 9), "it knows no leader", has_answered=True)
@@ -85,6 +94,18 @@ def test_a_refusal_that_is_not_for_want_of_a_leader_names_no_nodes() -> None:
     body = {**cluster_body(-1, {1: NUMERIC}), "error_code": ErrorCode.LEADER_NOT_AVAILABLE}
     assert nodes_in(body) == {1: NUMERIC}
     assert nodes_in({**body, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE}) == {}
+
+
+def test_a_node_may_say_of_itself_why_it_cannot_vote() -> None:
+    led = cluster_body(2, {1: NUMERIC})
+    assert own_words({**led, "error_code": 0, "error_message": None}) is None
+    assert problem_in({**led, "error_code": 0, "error_message": None}) is None
+    cannot = {**led, "error_code": 0, "error_message": "its directory is unproven"}
+    assert own_words(cannot) == "its directory is unproven"
+    assert problem_in(cannot) == "it names node 2 as the leader, and its directory is unproven"
+    unknown = {**led, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": None}
+    assert own_words(unknown) == problem_in(unknown) == "it knows no leader"
+    assert own_words({**led, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "error_message": "no"}) is None
 
 
 @pytest.mark.parametrize("leader_id", [None, -1])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from pykraft.client.remote.quorum import Quorum, ReplicaState, quorum_of
+from pykraft.client.remote.quorum import Quorum, ReplicaState, VoterProblem, quorum_of
 from pykraft.client.remote.verdict import Health, age, follows, verdict_on
 from pykraft.core.messages import DescribedReplica, DescribeQuorumResponse
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
@@ -17,7 +18,8 @@ Row = tuple[int, int, int]
 """Log end offset, wall ms of the last fetch, wall ms at which it was last caught up."""
 
 
-def quorum(voters: Mapping[int, Row], *, high_watermark: int | None = 100) -> Quorum:
+def quorum(voters: Mapping[int, Row], *, high_watermark: int | None = 100, **asked: VoterProblem) -> Quorum:
+    """A quorum led by node 1; ``asked`` has the problems of voters, such as v2."""
     rows = tuple(
         DescribedReplica(
             key=ReplicaKey(NodeId(voter_id)),
@@ -34,7 +36,8 @@ def quorum(voters: Mapping[int, Row], *, high_watermark: int | None = 100) -> Qu
         high_watermark=None if high_watermark is None else Offset(high_watermark),
         voters=rows,
     )
-    return quorum_of("cluster", answer, NodeId(1))
+    problems = {NodeId(int(name[1:])): problem for name, problem in asked.items()}
+    return replace(quorum_of("cluster", answer, NodeId(1)), problems=problems)
 
 
 def ago(seconds: float) -> int:
@@ -42,6 +45,9 @@ def ago(seconds: float) -> int:
 
 
 GOOD: Row = (98, ago(0.2), ago(0.6))
+REFUSED = VoterProblem(text="n3:9: connection refused", is_refused=True)
+FAR = VoterProblem(text="n3:9: nothing accepted a connection within 1 s")
+UNPROVEN = VoterProblem(text="its directory is unproven", is_own=True)
 VERDICTS: dict[str, tuple[Quorum, str]] = {
     "healthy": (quorum({1: LEADER, 2: GOOD, 3: GOOD}), "healthy: 3 of 3 voters follow leader 1 in epoch 4"),
     "alone": (quorum({1: LEADER}), "healthy: 1 of 1 voter follows leader 1 in epoch 4"),
@@ -68,6 +74,42 @@ VERDICTS: dict[str, tuple[Quorum, str]] = {
             "at risk: voter 2 has not fetched from leader 1 yet; voter 3 is 60 records behind and has not caught up "
             "yet; leader 1 has not committed a record of its epoch yet; 2 of 3 voters follow leader 1 in epoch 4, just "
             "a majority: if one more fails, nothing commits"
+        ),
+    ),
+    "both followers died a moment ago": (
+        quorum({1: LEADER, 2: (100, ago(1.6), ago(1.6)), 3: (100, ago(1.7), ago(1.7))}),
+        (
+            "at risk: voter 2 last fetched 1 s ago; voter 3 last fetched 1 s ago; 1 of 3 voters follows leader 1 in "
+            "epoch 4, fewer than the majority of 2: nothing commits"
+        ),
+    ),
+    "its machine says at once that one died": (
+        quorum({1: LEADER, 2: GOOD, 3: (100, ago(0.3), ago(0.3))}, v3=REFUSED),
+        (
+            "at risk: voter 3 last fetched 300 ms ago (n3:9: connection refused); 2 of 3 voters follow leader 1 in "
+            "epoch 4, just a majority: if one more fails, nothing commits"
+        ),
+    ),
+    "the leader reaches a voter that we do not": (
+        quorum({1: LEADER, 2: GOOD, 3: GOOD}, v3=FAR),
+        "healthy: 3 of 3 voters follow leader 1 in epoch 4",
+    ),
+    "nobody reaches a voter": (
+        quorum({1: LEADER, 2: GOOD, 3: (100, ago(4), ago(4))}, v3=FAR),
+        (
+            "at risk: voter 3 last fetched 4 s ago (n3:9: nothing accepted a connection within 1 s); 2 of 3 voters "
+            "follow leader 1 in epoch 4, just a majority: if one more fails, nothing commits"
+        ),
+    ),
+    "it follows but cannot vote": (
+        quorum({1: LEADER, 2: GOOD, 3: GOOD}, v3=VoterProblem(text="it is in quarantine", is_own=True)),
+        "at risk: voter 3: it is in quarantine; 3 of 3 voters follow leader 1 in epoch 4",
+    ),
+    "it does not follow, and says why": (
+        quorum({1: LEADER, 2: GOOD, 3: (-1, -1, -1)}, v3=UNPROVEN),
+        (
+            "at risk: voter 3 has not fetched from leader 1 yet (its directory is unproven); 2 of 3 voters follow "
+            "leader 1 in epoch 4, just a majority: if one more fails, nothing commits"
         ),
     ),
     "without a majority": (

@@ -92,7 +92,7 @@ def describe(
 
         watch_overview(options, watch_s, as_json=as_json)
         return
-    found = asyncio.run(_ask(options))
+    found = asyncio.run(_ask(options, ask_voters=not status and not replication))
     if not status and not replication:
         from pykraft.cli.quorum.overview import print_overview
 
@@ -106,6 +106,6 @@ def describe(
         click.echo(line)
 
 
-async def _ask(options: ClientOptions) -> Quorum:
+async def _ask(options: ClientOptions, *, ask_voters: bool) -> Quorum:
     async with admin_of(options) as admin:
-        return await admin.describe_quorum()
+        return await admin.describe_quorum(ask_voters=ask_voters)

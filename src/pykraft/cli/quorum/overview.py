@@ -94,7 +94,7 @@ async def _watch(
 async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
     """The quorum now; without a leader only why."""
     try:
-        found = await admin.describe_quorum()
+        found = await admin.describe_quorum(ask_voters=True)
     except QuorumUnavailableError as error:
         return _no_leader(error.story or str(error)), None
     return verdict_on(found), found

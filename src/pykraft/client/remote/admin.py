@@ -27,15 +27,16 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
-from pykraft.client.remote.no_leader import AskedNodes, is_pykraft, nodes_in, whom_it_names
-from pykraft.client.remote.quorum import Quorum, quorum_of
+from pykraft.client.remote.no_leader import AskedNodes, is_pykraft, nodes_in, problem_in, whom_it_names
+from pykraft.client.remote.quorum import Quorum, VoterProblem, quorum_of
+from pykraft.client.remote.voter_problem import VOTER_TIMEOUT_MS, own_problem_at, problem_with
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
     MAY_BE_MADE_YET,
@@ -93,11 +94,15 @@ class AdminLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """One node's description of its cluster; ``leader_id`` is None when the node knows no leader."""
+    """One node's description of its cluster; ``leader_id`` is None when the node knows no leader.
+
+    ``problem`` says whom it names, and why it cannot vote if it cannot.
+    """
 
     cluster_id: str
     leader_id: NodeId | None
     nodes: Mapping[NodeId, Endpoint]
+    problem: str
 
 
 class Admin(AbstractAsyncContextManager["Admin", None]):
@@ -141,8 +146,8 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         while self._connections:
             await self._connections.popitem()[1].close()
 
-    async def describe_quorum(self) -> Quorum:
-        """The quorum as its leader sees it.
+    async def describe_quorum(self, *, ask_voters: bool = False) -> Quorum:
+        """The quorum as its leader sees it; with ``ask_voters`` also what its followers say of themselves.
 
         Errors: QuorumUnavailableError when no node answers, or there is no leader within the time; ForeignClusterError;
         UsageError when the nodes are of the other kind.
@@ -150,7 +155,24 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         cluster, answer = await self._ask_leader(DescribeQuorumRequest(), doubts=[])
         assert isinstance(answer, DescribeQuorumResponse)
         assert answer.leader_id is not None
-        return quorum_of(cluster.cluster_id, answer, answer.leader_id)
+        found = quorum_of(cluster.cluster_id, answer, answer.leader_id)
+        if not ask_voters or self._kind is not NodeKind.CONTROLLER:
+            return found
+        return replace(found, problems=await self._problems_of(found.followers))
+
+    async def _problems_of(self, voters: Mapping[NodeId, Endpoint]) -> dict[NodeId, VoterProblem]:
+        """Ask each of these at the same time."""
+        timeout_ms = min(VOTER_TIMEOUT_MS, self._timeout_ms())
+
+        async def ask(voter: Endpoint) -> VoterProblem | None:
+            try:
+                return await own_problem_at(await self._connection(voter, timeout_ms), timeout_ms=timeout_ms)
+            except UnreachableError as error:
+                self._connections.pop(voter, None)
+                return problem_with(error)
+
+        problems = await asyncio.gather(*map(ask, voters.values()))
+        return {node_id: problem for node_id, problem in zip(voters, problems, strict=True) if problem is not None}
 
     async def add_voter(self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = TIMEOUT_MS) -> None:
         """Make an observer that has caught up a voter; returns when the new voter set is committed.
@@ -286,7 +308,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
             # A node of a quorum that elects: it will know the leader in a moment.
             self._is_somebody_there = True
-            raise UnreachableError(node, answer["error_message"] or whom_it_names(None), has_answered=True)
+            raise UnreachableError(node, str(problem_in(answer)), has_answered=True)
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
         self._is_somebody_there = True
@@ -294,6 +316,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
             nodes=nodes,
+            problem=problem_in(answer) or whom_it_names(answer["controller_id"]),
         )
         if self._cluster_id not in (None, found.cluster_id):
             raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
@@ -311,20 +334,19 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         leader = node
         if self._kind is NodeKind.CONTROLLER:
             if cluster.leader_id is None:
-                raise UnreachableError(node, whom_it_names(None), has_answered=True)
+                raise UnreachableError(node, cluster.problem, has_answered=True)
             if cluster.leader_id not in cluster.nodes:
                 problem = f"it does not know the address of its leader, node {cluster.leader_id}"
                 raise UnreachableError(node, problem, has_answered=True)
             leader = cluster.nodes[cluster.leader_id]
             # In case that the leader fails; if it is this node itself, its own problem replaces this.
-            self._note(UnreachableError(node, whom_it_names(cluster.leader_id), has_answered=True))
+            self._note(UnreachableError(node, cluster.problem, has_answered=True))
         connection = await self._connection(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")
             raise UsageError(f"{leader} does not offer {name}: it is another program, or an older one")
-        timeout_ms = self._timeout_ms(longer_ms)
         try:
-            answer = (await connection.ask(message, self._me().context, timeout_ms=timeout_ms)).message
+            answer = (await connection.ask(message, self._me().context, timeout_ms=self._timeout_ms(longer_ms))).message
         except UnreachableError as error:
             # The leader may have received the request before the connection failed.
             doubts.append(str(error))
@@ -335,18 +357,20 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
                 doubts.append(f"{leader}: it stopped leading after it had begun")
-            raise UnreachableError(leader, f"it does not lead ({error_name(code)})", has_answered=True)
+            # What it said of itself when it was asked for its leader says more.
+            own = None if leader == node else self._asked.answer_of(leader)
+            raise UnreachableError(leader, own or f"it does not lead ({error_name(code)})", has_answered=True)
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
         if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
             raise UnreachableError(leader, "it describes a quorum without a leader", has_answered=True)
         return answer
 
-    async def _connection(self, endpoint: Endpoint) -> Connection:
+    async def _connection(self, endpoint: Endpoint, timeout_ms: int | None = None) -> Connection:
         """The connection to this node, opened if there is none. Errors: UnreachableError."""
         connection = self._connections.get(endpoint)
         if connection is None:
-            connection = await connect(endpoint, self._me(), timeout_ms=self._timeout_ms())
+            connection = await connect(endpoint, self._me(), timeout_ms=timeout_ms or self._timeout_ms())
             self._connections[endpoint] = connection
         return connection
 

@@ -103,7 +103,8 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
         if self._connection is not None:
             with suppress(UnreachableError):
                 timeout_ms = self._patience.request_timeout_ms
-                self._search.know_voters(await voters_at(self._connection, timeout_ms=timeout_ms))
+                told = await voters_at(self._connection, timeout_ms=timeout_ms)
+                self._search.told(self._connection.endpoint, *told)
 
     async def _try(self, batch: bytes, count: int) -> Committed | None:
         """Try the next node once; None when it certainly appended nothing and another try may help."""

@@ -178,7 +178,7 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
     except OSError as error:
         raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
     caller.resolved(endpoint, addresses)
-    problem = "it has no address"
+    problem, cause = "it has no address", None
     for at, address in enumerate(addresses):
         share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
         try:
@@ -187,12 +187,12 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
         except TimeoutError:
             problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
         except OSError as error:
-            problem = in_words(error).lower()
+            problem, cause = in_words(error).lower(), error
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
             problem = f"cannot connect ({error})"
         else:
             return Connection(endpoint, caller.client_id, reader, writer)
-    raise UnreachableError(endpoint, problem)
+    raise UnreachableError(endpoint, problem) from cause
 
 
 def _name(key: ApiKey) -> str:

@@ -173,7 +173,7 @@ class LeaderFetch:
             # Only in trouble: a first redirect names the leader, and who the voters are does not matter then.
             if message is None and self._connection is not None and self._tries > TRIES_WITHOUT_PAUSE:
                 timeout_ms = self._patience.request_timeout_ms
-                self._search.know_voters(await voters_at(self._connection, timeout_ms=timeout_ms))
+                self._search.told(node, *await voters_at(self._connection, timeout_ms=timeout_ms))
         except UnreachableError as error:
             self._search.failed(node, error.problem)
             if self._search.is_nobody_there and not self._was_heard:

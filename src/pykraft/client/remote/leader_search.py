@@ -46,9 +46,11 @@ class LeaderSearch:
         """True when every known node was unreachable since the last answer of a leader."""
         return self.asked.are_all_silent(self._nodes)
 
-    def know_voters(self, voters: Mapping[NodeId, Endpoint]) -> None:
-        """A node named the voters: ask them too. None when it does not tell."""
+    def told(self, node: Endpoint, voters: Mapping[NodeId, Endpoint], problem: str | None) -> None:
+        """This node named the voters: ask them too. It has this problem itself. None when it does not tell."""
         self._nodes += self.asked.add_voters(voters)
+        if problem is not None:
+            self.asked.note(node, problem, has_answered=True)
 
     def led(self, node: Endpoint) -> None:
         """This node answered as the leader of `epoch`."""

@@ -80,6 +80,11 @@ class AskedNodes:
         """Whether a problem of this node is known."""
         return self.known_as(endpoint) in self._last_said()
 
+    def answer_of(self, endpoint: Endpoint) -> str | None:
+        """What this node last said itself; None for one that did not answer, or that was not asked."""
+        said = self._last_said().get(self.known_as(endpoint))
+        return said.problem if said is not None and said.has_answered else None
+
     def clear(self) -> None:
         """A leader has answered: nothing is wrong any more."""
         self._said.clear()
@@ -140,12 +145,36 @@ def whom_it_names(leader_id: int | None) -> str:
     return "it knows no leader" if leader_id is None or leader_id < 0 else f"it names node {leader_id} as the leader"
 
 
-async def voters_at(connection: Connection, *, timeout_ms: int) -> dict[NodeId, Endpoint]:
-    """The voters as this node describes them; none if it is no pykraft node. Errors: UnreachableError."""
+async def voters_at(connection: Connection, *, timeout_ms: int) -> tuple[dict[NodeId, Endpoint], str | None]:
+    """The voters as this node describes them, and its own problem; neither if it is no pykraft node.
+
+    Errors: UnreachableError.
+    """
+    answer = await cluster_at(connection, timeout_ms=timeout_ms)
+    return ({}, None) if answer is None else (nodes_in(answer), problem_in(answer))
+
+
+async def cluster_at(connection: Connection, *, timeout_ms: int) -> Body | None:
+    """This node's answer to DescribeCluster; None if it is no pykraft node. Errors: UnreachableError."""
     if not is_pykraft(connection) or not connection.offers_key(ApiKey.DESCRIBE_CLUSTER):
-        return {}
-    body = {"endpoint_type": CONTROLLERS}
-    return nodes_in(await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, timeout_ms=timeout_ms))
+        return None
+    return await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": CONTROLLERS}, timeout_ms=timeout_ms)
+
+
+def own_words(answer: Body) -> str | None:
+    """What a node says of itself in its answer to DescribeCluster: that it knows no leader, why it cannot vote."""
+    if answer["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE:
+        return answer["error_message"] or whom_it_names(None)
+    # A node may know its leader and yet be unable to vote (ADR 024).
+    return answer["error_message"] if answer["error_code"] == ErrorCode.NONE else None
+
+
+def problem_in(answer: Body) -> str | None:
+    """The same for one who looks for a leader: with the leader that the node names."""
+    own = own_words(answer)
+    if own is None or answer["error_code"] != ErrorCode.NONE:
+        return own
+    return f"{whom_it_names(answer['controller_id'])}, and {own}"
 
 
 def is_pykraft(connection: Connection) -> bool:

@@ -8,12 +8,13 @@ Source: KIP-595 §DescribeQuorum, KIP-836; Kafka's ``QuorumInfo`` and ``Metadata
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from pykraft.core.messages import DescribedReplica, DescribeQuorumResponse
-from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey
 
 UNKNOWN: Final = -1
 
@@ -39,8 +40,20 @@ class ReplicaState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VoterProblem:
+    """What a voter says of itself, or why it could not be asked; ``is_refused``: no process listens there."""
+
+    text: str
+    is_own: bool = False
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """One quorum at one moment. ``high_watermark`` is None until the leader knows it."""
+    """One quorum at one moment. ``high_watermark`` is None until the leader knows it.
+
+    ``problems``: those of the voters themselves, if they were asked.
+    """
 
     cluster_id: str
     leader_id: NodeId
@@ -48,6 +61,7 @@ class Quorum:
     high_watermark: Offset | None
     voters: tuple[ReplicaState, ...]
     observers: tuple[ReplicaState, ...]
+    problems: Mapping[NodeId, VoterProblem] = field(default_factory=dict)
 
     @property
     def replicas(self) -> tuple[ReplicaState, ...]:
@@ -55,6 +69,15 @@ class Quorum:
         leader = tuple(voter for voter in self.voters if voter.role is Role.LEADER)
         followers = tuple(voter for voter in self.voters if voter.role is not Role.LEADER)
         return leader + followers + self.observers
+
+    @property
+    def followers(self) -> dict[NodeId, Endpoint]:
+        """The voters that do not lead, each at its first listener; without those whose listeners are unknown."""
+        return {
+            voter.key.id: next(iter(voter.listeners))[1]
+            for voter in self.voters
+            if voter.role is not Role.LEADER and len(voter.listeners)
+        }
 
     def lag(self, replica: ReplicaState) -> int:
         """How many records a replica is behind its leader; one that never fetched counts from -1, as in Kafka.

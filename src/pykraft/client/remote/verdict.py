@@ -1,8 +1,9 @@
-"""A verdict on a quorum as its leader described it: healthy, or at risk and why; or there is no leader.
+"""A verdict on a quorum as its leader and its voters described it: healthy, or at risk and why; or there is no leader.
 
-It only judges; it asks nobody. Ages are differences of the leader's own clock: a leader reports itself as caught up at
-the moment of its answer, so the clock of this machine does not matter. Invariant: a quorum is called healthy only if
-every voter fetches and has recently held all that its leader had.
+It only judges; it asks nobody. A leader leads on for 1.5 fetch timeouts after its majority is gone, so its existence is
+no sign of health. Ages are differences of the leader's own clock: a leader reports itself as caught up at the moment
+of its answer, so the clock of this machine does not matter. Invariant: a quorum is called healthy only if every voter
+fetches, has recently held all that its leader had, and, if it was asked, can vote.
 
 Source: KIP-836 (the times of replicas).
 """
@@ -17,8 +18,11 @@ from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.core.quorum import majority_of
 from pykraft.plural import counted
 
-SILENT_MS_MAX: Final = 5_000
-"""A voter that fetched longer ago than this does not follow. A follower fetches at least every half second."""
+SILENT_MS_MAX: Final = 1_500
+"""A voter that fetched longer ago than this does not follow. A follower fetches at least every half second.
+
+Shorter than the time after which a leader without its majority resigns (3 s by default).
+"""
 BEHIND_MS_MAX: Final = 5_000
 """A voter that was caught up longer ago than this is behind; under load each one is behind by a few records."""
 PROBLEMS_MAX: Final = 5
@@ -64,16 +68,30 @@ def verdict_on(found: Quorum) -> QuorumVerdict:
 
 
 def follows(found: Quorum, voter: ReplicaState) -> bool:
-    """True for the leader and for a voter that fetches from it."""
+    """True for the leader and for a voter that fetches from it and still runs, as far as is known."""
     if voter.role is Role.LEADER:
         return True
+    asked = found.problems.get(voter.key.id)
+    if asked is not None and asked.is_refused:
+        return False
     return voter.last_fetch_ms >= 0 and age_ms(found, voter.last_fetch_ms) <= SILENT_MS_MAX
 
 
 def problem_of(found: Quorum, voter: ReplicaState) -> str | None:
-    """What is wrong with a voter; None when it follows and is caught up."""
+    """What is wrong with a voter; None when it follows, is caught up, and says nothing else of itself."""
     if voter.role is Role.LEADER:
         return None
+    seen, asked = _seen_by_leader(found, voter), found.problems.get(voter.key.id)
+    if asked is None:
+        return seen
+    if seen is not None:
+        return f"{seen} ({asked.text})"
+    # This machine may not reach a voter that the leader reaches: that alone does not matter to the quorum.
+    return f"voter {voter.key.id}: {asked.text}" if asked.is_own else None
+
+
+def _seen_by_leader(found: Quorum, voter: ReplicaState) -> str | None:
+    """What is wrong with a follower according to the leader's answer, and that no process listens at its address."""
     if voter.last_fetch_ms < 0:
         return f"voter {voter.key.id} has not fetched from leader {found.leader_id} yet"
     lag = max(0, found.lag(voter))
