@@ -11,6 +11,7 @@ import base64
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NewType, TypeAlias
 
 from pykraft.errors import UsageError
@@ -288,3 +289,14 @@ class KRaftVoters:
 MembershipRecord: TypeAlias = KRaftVersion | KRaftVoters
 """Control records that determine the voters (KIP-853)."""
 ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters
+
+
+class ReportKind(Enum):
+    """Why a line for the operator may be left out of the log for a while, or for ever (`pykraft.server.reports`)."""
+
+    EVENT = auto()
+    """The node itself changed; repetitions may be left out."""
+    CONNECTION = auto()
+    """Anyone who can connect may cause it, at any rate."""
+    UNPROVEN = auto()
+    """The directory is unproven. At a normal first start of a quorum that is over within moments."""

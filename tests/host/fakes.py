@@ -31,6 +31,7 @@ from pykraft.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
+    ReportKind,
     Uuid,
     Voter,
     VoterSet,
@@ -139,6 +140,7 @@ class FakePorts:
         self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.wake_ms: int | None = None
         self.reports: list[str] = []
+        self.kinds: list[ReportKind] = []
         self.alarms: list[str] = []
         self.stops: list[Exception | None] = []
 
@@ -169,7 +171,8 @@ class FakePorts:
     def wake_at(self, mono_ms: int | None) -> None:
         self.wake_ms = mono_ms
 
-    def report(self, text: str, *, is_alarm: bool = False) -> None:
+    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+        self.kinds.append(kind)
         self.reports.append(text)
         if is_alarm:
             self.alarms.append(text)

@@ -30,7 +30,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import fetch_snapshot
 from pykraft.snapshot.catalog import Slice
-from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
+from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, ReportKind, Uuid
 from tests.host.fakes import (
     CONTEXT,
     LISTENER,
@@ -245,8 +245,10 @@ def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_o
 
 def test_what_an_operator_should_know_is_reported() -> None:
     desk = Desk()
-    desk.do(effects.Report(text="something"), effects.NotifyRole(role="candidate", epoch=Epoch(7)))
+    desk.do(effects.Report(text="something", kind=ReportKind.UNPROVEN))
+    desk.do(effects.NotifyRole(role="candidate", epoch=Epoch(7)))
     assert desk.ports.reports == ["something", "candidate in epoch 7"]
+    assert desk.ports.kinds == [ReportKind.UNPROVEN, ReportKind.EVENT]
 
 
 STATES = {

@@ -21,7 +21,7 @@ from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
 from pykraft.protocol.schema import Body
-from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, VersionRange
+from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, ReportKind, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
 from tests.protocol.test_golden_frames import OURS, Recorded, file_id, load, unframed
 
@@ -247,6 +247,7 @@ def test_the_core_can_close_a_requester() -> None:
     desk.inbound.close(event.request_id, "two leaders in epoch 3")
     assert desk.ports.closed == [ONE]
     assert desk.ports.reports == [f"closing connection 1 on {LISTENER}: two leaders in epoch 3"]
+    assert desk.ports.kinds == [ReportKind.CONNECTION]
 
 
 def test_a_second_answer_to_one_request_is_not_sent() -> None:

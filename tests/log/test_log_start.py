@@ -37,7 +37,7 @@ def test_a_log_that_begins_anew_is_empty_behind_the_snapshot_and_goes_on() -> No
     fs = ScriptedDisk()
     log = replaced(fs)
     log.begin_anew_at(Offset(50))
-    assert (log.start_offset, log.end_offset, log.flushed_offset, log.epochs) == (50, 50, 50, [])
+    assert (log.start_offset, log.end_offset, log.epochs) == (50, 50, [])
     assert logs_of(fs) == [f"{50:020d}.log"]
     assert log.generation == 1
     batches = run_of(50, 3, epoch=4)

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.planted.bugs import BORDERS, PASSED, Bug, Verdict, judge, play
-from tests.sim.strength import read
+from tests.sim.strength import exit_status, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,10 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, SyntaxError) as error:
         print(error, file=sys.stderr)
         return 2
-    caught = sum(verdict.is_caught for verdict in verdicts)
-    if not options.json:
-        print(f"{caught} of {len(verdicts)} caught")
-    return 0 if caught == len(verdicts) else 1
+    return exit_status([verdict.is_caught for verdict in verdicts], as_json=options.json)
 
 
 def _chosen(bugs: Sequence[Bug], names: Sequence[str] | None) -> list[Bug]:

@@ -58,7 +58,7 @@ class User:
         self._changed.set()
         self.answer(connection, bytes(frame))
 
-    def report(self, text: str) -> None:
+    def report_connection(self, text: str) -> None:
         self.reports.append(text)
 
     def fail(self, error: BaseException) -> None:

@@ -173,10 +173,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, SyntaxError) as error:
         print(error, file=sys.stderr)
         return 2
-    caught = sum(verdict.is_caught for verdict in verdicts)
-    if not options.json:
-        print(f"{caught} of {len(verdicts)} caught")
-    return 0 if caught == len(verdicts) else 1
+    return exit_status([verdict.is_caught for verdict in verdicts], as_json=options.json)
+
+
+def exit_status(caught: Sequence[bool], *, as_json: bool) -> int:
+    """Print how many bugs were caught; 0 if all were, else 1."""
+    if not as_json:
+        print(f"{sum(caught)} of {len(caught)} caught")
+    return 0 if all(caught) else 1
 
 
 def _judged(edits: Sequence[Edit], options: argparse.Namespace) -> Iterator[Verdict]:

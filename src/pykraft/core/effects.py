@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from pykraft.core.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from pykraft.core.quarantine import Quarantine
-from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset, OffsetAndEpoch
+from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReportKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +291,7 @@ class Report:
 
     text: str
     is_alarm: bool = False
+    kind: ReportKind = ReportKind.EVENT
 
 
 StorageEffect: TypeAlias = (

@@ -240,7 +240,7 @@ def _complete_shutdown(components: Components, effect: effects.CompleteShutdown,
 
 
 def _report(components: Components, effect: effects.Report, _: Step) -> None:
-    components.ports.report(effect.text, is_alarm=effect.is_alarm)
+    components.ports.report(effect.text, is_alarm=effect.is_alarm, kind=effect.kind)
 
 
 _MEANINGS: Final[Mapping[str, str]] = {

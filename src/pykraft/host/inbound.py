@@ -40,7 +40,7 @@ from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
-from pykraft.types import Buffer, VersionRange
+from pykraft.types import Buffer, ReportKind, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Outstanding requests of one connection; Kafka's clients have at most five."""
@@ -246,7 +246,8 @@ class Inbound:
     def _close(self, requester: _Requester, reason: str) -> None:
         """Log one line and close the connection."""
         self.violations += 1
-        self._ports.report(f"closing connection {requester.connection} on {requester.listener}: {reason}")
+        text = f"closing connection {requester.connection} on {requester.listener}: {reason}"
+        self._ports.report(text, kind=ReportKind.CONNECTION)
         self.on_closed(requester.connection)
         self._ports.close(requester.connection)
 

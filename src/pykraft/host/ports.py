@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, NewType, Protocol, TypeVar
 
 from pykraft.log.lane import Job
-from pykraft.types import Buffer, Endpoint
+from pykraft.types import Buffer, Endpoint, ReportKind
 
 ConnectionId = NewType("ConnectionId", int)
 """One TCP connection in either direction; ids are never reused within a process."""
 T = TypeVar("T")
 AT_ONCE_MS: Final = 0
 """For `Ports.wake_at`: a time that is over, so that the call comes as soon as possible."""
-ABOUT_CONNECTIONS: Final = ("closing connection", "cannot dial", "a connection failed")
-"""First words of log lines that anyone who can connect may cause; an implementation may drop some of them."""
 
 
 class Ports(Protocol):
@@ -52,8 +50,8 @@ class Ports(Protocol):
     def wake_at(self, mono_ms: int | None) -> None:
         """Call `Host.on_tick` at this time; replaces the previous request. None: no call needed."""
 
-    def report(self, text: str, *, is_alarm: bool = False) -> None:
-        """Log one line for the operator; an alarm calls for action."""
+    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+        """Log one line for the operator; an alarm calls for action. ``kind`` says which lines may be left out."""
 
     def stop(self, error: Exception | None) -> None:
         """The host has ended: gracefully (None), or because of an error that makes it unsafe to continue."""

@@ -2,7 +2,7 @@
 
 This module decides when to roll, what is durable, and what readers see. Invariants:
 
-- Batches have no gaps between them, epochs never go backwards, and ``flushed_offset <= end_offset``.
+- Batches have no gaps between them, epochs never go backwards.
 - A truncation is durable before a later append reaches a file. Otherwise a power loss could leave a mix of old and new
   batches of equal size, each sound in itself (etcd's append ABA story, on disk):
   1. the log cuts off batches A5 A6 and writes B5 B6 of the same sizes in their place;
@@ -61,8 +61,6 @@ class Log:
         self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
         self.start_offset = self._views[0].base_offset
         """First offset that counts; after a start, the base offset of the first segment."""
-        self.flushed_offset = self.end_offset
-        """Everything below this offset (exclusive) is durable."""
 
     @classmethod
     def open(
@@ -134,10 +132,9 @@ class Log:
         if self._is_directory_dirty:
             self._fs.sync_dir(self.path)
             self._is_directory_dirty = False
-        self.flushed_offset = self.end_offset
         if self._point is not None:
             # Only now: the recovery point must never be above what is durable, or a torn tail would look like damage.
-            self._point.raise_to(self.flushed_offset)
+            self._point.raise_to(self.end_offset)
 
     def settle(self) -> None:
         """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
@@ -190,7 +187,6 @@ class Log:
         active.truncate_to(position, end_offset)
         active.sync()
         self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
-        self.flushed_offset = min(self.flushed_offset, end_offset)
         self._publish()
         self._epochs.truncate_to(end_offset)
         write_epochs(self._fs, self.path, self._epochs.entries)
@@ -256,7 +252,7 @@ class Log:
         self._segments, self._unsynced, self._is_directory_dirty = [segment], [], False
         # 5. Publish the new segment, then let the recovery point rise to it.
         self._views = (segment.view(self._epochs.entries),)
-        self.start_offset = self.flushed_offset = offset
+        self.start_offset = offset
         self._point.raise_to(offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:

@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
-from pykraft.host.ports import ABOUT_CONNECTIONS, ConnectionId
+from pykraft.host.ports import ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
@@ -36,7 +36,7 @@ from pykraft.server.links import LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
 from pykraft.server.prometheus import PrometheusEndpoint
 from pykraft.server.reports import Reports
-from pykraft.types import Buffer, Endpoint, Io
+from pykraft.types import Buffer, Endpoint, Io, ReportKind
 
 T = TypeVar("T")
 LAG_PERIOD_S: Final = 0.1
@@ -208,9 +208,13 @@ class Driver:
         delay_ms = max(0, mono_ms - now().mono_ms)
         self._timer = self._loop.call_later(delay_ms / 1_000, self._tick)
 
-    def report(self, text: str, *, is_alarm: bool = False) -> None:
+    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
         """See `Ports`."""
-        self._reports.tell(text, self._loop.time(), is_alarm=is_alarm)
+        self._reports.tell(text, self._loop.time(), is_alarm=is_alarm, kind=kind)
+
+    def report_connection(self, text: str) -> None:
+        """See `LinksUser`."""
+        self.report(text, kind=ReportKind.CONNECTION)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -310,7 +314,7 @@ class Driver:
         # callback, such as the workload's, has stopped silently, so the node must not continue.
         is_ours = not context.keys() & OF_A_SOCKET and bool(context.keys() & OF_A_CALLBACK)
         if isinstance(error, OSError) and (not is_ours or error.errno in ERRORS_OF_ACCEPT):
-            self.report(f"{ABOUT_CONNECTIONS[2]}: {context.get('message')}: {error}")
+            self.report_connection(f"a connection failed: {context.get('message')}: {error}")
         else:
             self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
 

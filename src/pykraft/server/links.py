@@ -61,8 +61,8 @@ class LinksUser(Protocol):
         """One whole frame, without its length."""
         ...
 
-    def report(self, text: str) -> None:
-        """One line for the operator."""
+    def report_connection(self, text: str) -> None:
+        """One line for the operator about a connection; anyone who can connect may cause it."""
         ...
 
     def fail(self, error: BaseException) -> None:
@@ -331,7 +331,7 @@ class Links:
     def _tell_end(self, link: Link, reason: str) -> None:
         # The user knows whom it dialed and asks again every few milliseconds: it reports that once.
         if link.listener is not None:
-            self._user.report(f"closing connection {link.connection} on {link.listener}: {reason}")
+            self._user.report_connection(f"closing connection {link.connection} on {link.listener}: {reason}")
         self._user.link_closed(link.connection, reason=reason)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
@@ -350,7 +350,7 @@ class Links:
             reason = in_words(error)
         except Exception as error:  # noqa: BLE001 - a peer chose the endpoint: any error of it is a failed dial
             reason = f"its address cannot be dialed ({error})"
-            self._user.report(f"cannot dial {str(endpoint)!r}: {error!r}")
+            self._user.report_connection(f"cannot dial {str(endpoint)!r}: {error!r}")
         else:
             return
         # The timeout may fire just after the link was made. The loop then closes that transport. uvloop does so

@@ -18,9 +18,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from pykraft.core.on.proof import IS_NEW, MAY_HAVE_FORGOTTEN
-from pykraft.host.ports import ABOUT_CONNECTIONS
 from pykraft.plural import counted
+from pykraft.types import ReportKind
 
 BURST_MAX: Final = 50
 """Lines about connections that may be written at once."""
@@ -45,17 +44,17 @@ class Reports:
         """The newest line that waits by rule 3, and its level."""
         self._unproven_since_s: float | None = None
 
-    def tell(self, text: str, now_s: float, *, is_alarm: bool = False) -> None:
+    def tell(self, text: str, now_s: float, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
         """Log this line, now or later, or leave it out."""
         level = logging.ERROR if is_alarm else logging.INFO
         # Rule 3: `look` logs it.
-        if text.startswith((MAY_HAVE_FORGOTTEN, IS_NEW)):
+        if kind is ReportKind.UNPROVEN:
             self._unproven = text, level
             if self._unproven_since_s is None:
                 self._unproven_since_s = now_s
         elif is_alarm:
             self._log(level, text)
-        elif text.startswith(ABOUT_CONNECTIONS):
+        elif kind is ReportKind.CONNECTION:
             self._tell_of_connection(text, now_s)
         else:
             # Rule 2.

@@ -25,7 +25,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, State, Unattached
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
-from pykraft.types import Epoch, Instant, Io, NodeId, Offset, VoterSet
+from pykraft.types import Epoch, Instant, Io, NodeId, Offset, ReportKind, VoterSet
 from tests.core.replicas import (
     LATER_MS,
     NOW,
@@ -167,13 +167,14 @@ def test_it_asks_each_voter_once_a_round_and_says_for_whom_it_waits() -> None:
     poll(made, later(round_ms))
     report = only(done(made), Report)
     assert "until it has heard from node 3:" in report.text
-    assert not report.is_alarm
+    assert (report.is_alarm, report.kind) == (False, ReportKind.UNPROVEN)
     made.connections.reset()
     poll(made, later(2 * round_ms))
     assert "Report" not in kinds(done(made))
     made.survey = replace(surveyed(told=frozenset({NodeId(2)})), round_deadline_ms=NOW.mono_ms)
     poll(made, later(3 * round_ms))
-    assert only(done(made), Report).is_alarm
+    report = only(done(made), Report)
+    assert (report.is_alarm, report.kind) == (True, ReportKind.UNPROVEN)
 
 
 def test_it_asks_nobody_twice_in_a_round_nor_while_an_answer_is_due_nor_when_it_leaves() -> None:

@@ -59,7 +59,8 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
 
 def wiretap(**fields: Any) -> Any:
     """What a process has heard; nothing so far."""
-    known: dict[str, Any] = {"open_fetches": {}, "departures": [], "answers": Counter(), "refusals": Counter()}
+    counters = {name: Counter[int]() for name in ("answers", "fetch_answers", "refusals")}
+    known: dict[str, Any] = {"open_fetches": {}, "departures": [], **counters}
     return SimpleNamespace(**{**known, **fields})
 
 

@@ -53,8 +53,8 @@ def test_answers_are_counted_by_who_gave_them() -> None:
     wiretap.fetches(HERE, 5)
     for said in (b"answer to a Fetch", b"answer to a FetchSnapshot"):
         wiretap.heard(HERE, said, LOG, is_damaged=False)
-    assert wiretap.answers == {7: 1}
-    assert wiretap.answers_of_any_kind == {7: 2}
+    assert wiretap.fetch_answers == {7: 1}
+    assert wiretap.answers == {7: 2}
 
 
 def test_an_answer_with_records_is_read_while_the_disk_may_have_lied() -> None:

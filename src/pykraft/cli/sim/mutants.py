@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,8 +19,7 @@ import click
 import pykraft
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.choice import any_of
-from pykraft.cli.parsing.value import WHOLE
-from pykraft.cli.sim.options import parse_seeds
+from pykraft.cli.sim.options import parse_seeds, workers_option
 from pykraft.errors import UsageError
 from pykraft.suggest import did_you_mean
 
@@ -47,13 +45,7 @@ MODULE = "tests.sim.mutants.search"
     is_flag=True,
     help="Record what --seeds finds for these bugs, and for each oracle that must notice one of them alone.",
 )
-@click.option(
-    "--workers",
-    type=WHOLE,
-    default=os.cpu_count() or 1,
-    show_default=True,
-    help="Number of processes for a search.",
-)
+@workers_option("Number of processes for a search.")
 @json_lines_option("per bug")
 def mutants(
     names: tuple[str, ...],
@@ -72,8 +64,6 @@ def mutants(
     """
     search = _from_the_clone()
     chosen = _chosen(search, names)
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: give at least 1")
     if oracle is not None and oracle not in search.ORACLES:
         listed = did_you_mean(oracle, search.ORACLES) or f": choose one of {', '.join(search.ORACLES)}"
         raise UsageError(f"there is no oracle {oracle!r}{listed}")

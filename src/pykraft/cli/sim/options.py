@@ -5,6 +5,7 @@ Keeps the words that choose a scenario, so that a replay command can repeat them
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from pykraft.cli.parsing.choice import several_of
+from pykraft.cli.parsing.value import WHOLE
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Row
@@ -70,6 +72,25 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(choice=choose(faults, files), **given)
 
     return chosen
+
+
+def workers_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``--workers``; the command gets ``workers``. Errors: UsageError."""
+    return click.option(
+        "--workers",
+        type=WHOLE,
+        callback=_at_least_one,
+        default=os.cpu_count() or 1,
+        show_default=True,
+        help=help_text,
+    )
+
+
+def _at_least_one(context: click.Context, option: click.Parameter, workers: int) -> int:
+    del context, option
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: give at least 1")
+    return workers
 
 
 def choose(faults: str | None, files: tuple[Path, ...]) -> Choice:

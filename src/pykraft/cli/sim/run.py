@@ -6,7 +6,6 @@ Defines the options, the bar and the exit status. `pykraft.sim` runs the worlds.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -18,9 +17,17 @@ from typing import TypeVar
 import click
 
 from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import WHOLE, NewFile, NewFolder
+from pykraft.cli.parsing.value import NewFile, NewFolder
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
-from pykraft.cli.sim.options import ORACLES, Choice, require_folder, scenario_options, seed_options, told_row
+from pykraft.cli.sim.options import (
+    ORACLES,
+    Choice,
+    require_folder,
+    scenario_options,
+    seed_options,
+    told_row,
+    workers_option,
+)
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
@@ -38,13 +45,7 @@ T = TypeVar("T")
 @click.command(short_help="Run a range of seeds.")
 @seed_options
 @scenario_options
-@click.option(
-    "--workers",
-    type=WHOLE,
-    default=os.cpu_count() or 1,
-    show_default=True,
-    help="Number of processes; --trace uses one.",
-)
+@workers_option("Number of processes; --trace uses one.")
 @click.option("--spark", metavar="MASTER", help="Run the seeds on this Spark master: local[2], spark://host:port, …")
 @click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error.")
 @json_lines_option("per seed")
@@ -77,8 +78,6 @@ def run(  # noqa: PLR0913 - one argument for each option
     With --out, a run can be stopped and continued, and several machines can share the work: `pykraft sim report` adds
     up their files.
     """
-    if workers < 1:
-        raise UsageError(f"--workers {workers}: give at least 1")
     if spark is not None and trace:
         raise UsageError("--trace runs in one process: leave out --spark")
     require_folder(folder)

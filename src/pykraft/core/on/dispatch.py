@@ -12,11 +12,8 @@ from pykraft.core import messages
 from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
 from pykraft.core.on.download import on_fetch_snapshot_response
-from pykraft.core.on.end_epoch import (
-    on_connection_refused,
-    on_end_quorum_epoch_request,
-    on_end_quorum_epoch_response,
-)
+from pykraft.core.on.early_campaign import on_leader_refused
+from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
 from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
 from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
@@ -79,7 +76,9 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
     """No response will come. The peer is backing off already."""
     if event.is_refused:
-        on_connection_refused(replica, event.peer_id, now)
+        # The peer's machine answers, and no process listens there.
+        replica.refused_by.add(event.peer_id)
+        on_leader_refused(replica, event.peer_id, now)
     _on_error(replica, event.peer_id, event.error, now)
 
 

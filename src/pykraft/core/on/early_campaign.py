@@ -21,7 +21,7 @@ from dataclasses import replace
 from pykraft.core.effects import Report
 from pykraft.core.election import draw_early_pause_ms, early_campaign_ms
 from pykraft.core.replica import Replica
-from pykraft.core.state import Follower, Prospective
+from pykraft.core.state import Follower
 from pykraft.types import Instant
 
 
@@ -42,14 +42,12 @@ def on_leader_refused(replica: Replica, peer_id: int, now: Instant) -> None:
 
 
 def let_go_first(replica: Replica, now: Instant) -> None:
-    """Step 2: this replica granted a pre-vote; its own early campaign waits for the outcome."""
+    """Step 2: this replica granted a pre-vote; its own early campaign waits for the outcome.
+
+    `pykraft.core.on.vote` counts the answers to a campaign, early or not: steps 3 and 4.
+    """
     state = replica.state
     if isinstance(state, Follower) and state.early_deadline_ms is not None:
         backoff_ms = replica.config.retry_backoff_ms
         wait_ms = early_campaign_ms(backoff_ms) + draw_early_pause_ms(replica.rng, backoff_ms)
         replica.state = replace(state, early_deadline_ms=now.mono_ms + wait_ms)
-
-
-def is_early(state: Prospective) -> bool:
-    """Steps 3 and 4 apply: the campaign began before the fetch timeout."""
-    return state.fetch_deadline_ms is not None

@@ -1,6 +1,6 @@
 """EndQuorumEpoch: a resigning leader starts the next election without waiting for a timeout.
 
-Also what connections tell of a process that has ended without a word.
+Also what a broken connection means to a leader that resigned.
 
 Source: KIP-595 §EndQuorumEpoch, KIP-853 (preferred candidates).
 """
@@ -12,7 +12,6 @@ from dataclasses import replace
 from pykraft.core.election import successor_backoff_ms
 from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
-from pykraft.core.on.early_campaign import on_leader_refused
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
 from pykraft.core.on.requests import reply_with_leader, voter_only_error
@@ -68,12 +67,3 @@ def on_connection_lost(replica: Replica, event: ConnectionLost, _now: Instant) -
     # If it has ended, it refuses the next connection, and a leader that nobody can succeed does not wait (ADR 045).
     if isinstance(state, Resigned) and event.peer_id in replica.voters.ids:
         replica.state = replace(state, unacknowledged=state.unacknowledged | {NodeId(event.peer_id)})
-
-
-def on_connection_refused(replica: Replica, peer_id: int, now: Instant) -> None:
-    """A peer's machine refused a connection: no process listens there.
-
-    Effects: Report if it is the leader.
-    """
-    replica.refused_by.add(peer_id)
-    on_leader_refused(replica, peer_id, now)

@@ -116,7 +116,7 @@ def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: 
     # batch boundary.
     if point == diverging.offset and batch_start is not None:
         point = batch_start
-    if diverging.offset < 0 or diverging.epoch < 0 or max(point, log.start_offset) == log.end_offset:
+    if diverging.offset < 0 or diverging.epoch < 0 or log.end_offset in (point, log.start_offset):
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to truncate from {log.end}")
     return point
 

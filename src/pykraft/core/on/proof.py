@@ -28,14 +28,11 @@ from pykraft.core.on.send_requests import send_to_voter, voter_key
 from pykraft.core.proof import NO_EPOCH, Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Unattached
-from pykraft.types import EPOCH_ZERO, Epoch, Instant, NodeId, Offset, OffsetAndEpoch
+from pykraft.types import EPOCH_ZERO, Epoch, Instant, NodeId, Offset, OffsetAndEpoch, ReportKind
 
 ROUNDS_PER_ELECTION_TIMEOUT: Final = 4
 """How often the survey asks the voters that have not answered."""
 EMPTY_LOG: Final = OffsetAndEpoch(Offset(0), EPOCH_ZERO)
-MAY_HAVE_FORGOTTEN: Final = "UNPROVEN DIRECTORY"
-IS_NEW: Final = "new directory"
-"""The first words of a report that this replica waits for voters. A first start of a quorum is over in a moment."""
 
 
 def settle_proof(replica: Replica, now: Instant) -> None:
@@ -186,9 +183,9 @@ def _report(replica: Replica, survey: Survey) -> Survey:
     # As far as the other voters have told.
     is_new_quorum = not survey.told and replica.log.end == EMPTY_LOG
     if is_new_quorum:
-        text = f"{IS_NEW}: this node has no proof yet that it never voted, so {until} {remedy}"
+        text = f"new directory: this node has no proof yet that it never voted, so {until} {remedy}"
     else:
         forgotten = f"this node may have forgotten votes and records of voter {replica.local.id}"
-        text = f"{MAY_HAVE_FORGOTTEN}: it was never formatted, or it was emptied, so {forgotten}; {until} {remedy}"
-    replica.outbox.add(Report(text=text, is_alarm=not is_new_quorum))
+        text = f"UNPROVEN DIRECTORY: it was never formatted, or it was emptied, so {forgotten}; {until} {remedy}"
+    replica.outbox.add(Report(text=text, is_alarm=not is_new_quorum, kind=ReportKind.UNPROVEN))
     return replace(survey, reported=waits_for)

@@ -11,7 +11,7 @@ from typing import assert_never
 from pykraft.core.enter_state import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import VoteRequest, VoteResponse
-from pykraft.core.on.early_campaign import is_early, let_go_first
+from pykraft.core.on.early_campaign import let_go_first
 from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.proof import EMPTY_LOG, on_survey_answer
@@ -137,8 +137,8 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     # A Vote answer is final in its epoch; a pre-vote may change, so the latest one counts.
     if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:
         return
-    if isinstance(state, Prospective) and is_early(state) and voter_id == state.leader_id and not message.vote_granted:
-        # The leader itself answers, so its process runs.
+    if isinstance(state, Prospective) and state.is_early and voter_id == state.leader_id and not message.vote_granted:
+        # Step 4 of `early_campaign`: the leader itself answers, so its process runs.
         give_up_campaign(replica, now)
         return
     # The leader sends EndQuorumEpoch to all voters at once. This voter may not have received it yet when it got our
@@ -162,7 +162,7 @@ def on_vote_unsupported(replica: Replica, now: Instant) -> None:
     state = replica.state
     if not isinstance(state, Prospective):
         return
-    if is_early(state):
+    if state.is_early:
         # A standard election would replace the leader although others may hear it: wait for the fetch timeout.
         give_up_campaign(replica, now)
     else:

@@ -32,3 +32,8 @@ class Prospective:
     """
     fetch_deadline_ms: int | None = None
     """The follower's deadline in a campaign that began before it, because the leader refuses connections (mono ms)."""
+
+    @property
+    def is_early(self) -> bool:
+        """The campaign began before the fetch timeout: steps 3 and 4 of `pykraft.core.on.early_campaign` apply."""
+        return self.fetch_deadline_ms is not None

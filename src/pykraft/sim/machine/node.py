@@ -31,7 +31,7 @@ from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
-from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
+from pykraft.types import Buffer, Endpoint, Io, ReplicaKey, ReportKind
 
 T = TypeVar("T")
 
@@ -204,9 +204,9 @@ class Process:
         """See `Ports`."""
         self._alarm.at(mono_ms)
 
-    def report(self, text: str, *, is_alarm: bool = False) -> None:
+    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
         """See `Ports`."""
-        del is_alarm
+        del is_alarm, kind
         self._surroundings.trace.note(self.node_id, text)
         self._observer.watch.reported(self._node, text)
 

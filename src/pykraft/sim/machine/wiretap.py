@@ -42,11 +42,9 @@ class Wiretap:
         self._is_rotten = is_rotten
         self.open_fetches: dict[ConnectionId, int] = {}
         """When each unanswered Fetch left (virtual microseconds); includes Fetches that this process gave up."""
-        self.answered_fetches = 0
-        """How many Fetches were answered."""
-        self.answers: Counter[int] = Counter()
+        self.fetch_answers: Counter[int] = Counter()
         """How many Fetches each node answered."""
-        self.answers_of_any_kind: Counter[int] = Counter()
+        self.answers: Counter[int] = Counter()
         """How many requests each node answered; a leader answers FetchSnapshot, too."""
         self.refusals: Counter[int] = Counter()
         """How many connections each node's machine refused."""
@@ -73,10 +71,9 @@ class Wiretap:
         """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
         if connection in self._dialed:
             target_id = self._dialed[connection]
-            self.answers_of_any_kind[target_id] += 1
+            self.answers[target_id] += 1
             if self.open_fetches.pop(connection, None) is not None:
-                self.answered_fetches += 1
-                self.answers[target_id] += 1
+                self.fetch_answers[target_id] += 1
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:

@@ -47,12 +47,12 @@ class Case:
         self.made = ClientsAreToldTheTruth(self.world)
         for number, offset in ((2, 7), (4, 5)):
             self.fetches(number, offset)
-        self.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS + 1
+        self.nodes[4].process.wiretap.fetch_answers[1] = OTHER_ANSWERS + 1
 
     @staticmethod
     def _node(number: int) -> Any:
         made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9)
-        made.process.wiretap.answers = Counter()
+        made.process.wiretap.fetch_answers = Counter()
         made.process.is_running = True
         made.disk.io_errors = SimpleNamespace(stalled_until_us=0)
         return made
@@ -107,7 +107,7 @@ def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: st
 
 def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
-    case.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS
+    case.nodes[4].process.wiretap.fetch_answers[1] = OTHER_ANSWERS
     case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.nodes[4].status = None
     case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))

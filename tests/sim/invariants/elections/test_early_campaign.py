@@ -43,7 +43,7 @@ def made(
         process.host = found.process.host
         found.process = process
     found.process.wiretap = SimpleNamespace(
-        answers_of_any_kind={2: answers}, refusals={2: refusals}, departures=[None] * departures
+        answers={2: answers}, refusals={2: refusals}, departures=[None] * departures
     )
     return found
 

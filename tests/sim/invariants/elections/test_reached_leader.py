@@ -41,7 +41,7 @@ class Story:
         self.process = made.process = self.process or made.process
         made.process.host = made.host
         made.process.wiretap = SimpleNamespace(
-            answers={1: answers}, refusals={1: refusals}, departures=[None] * departures
+            fetch_answers={1: answers}, refusals={1: refusals}, departures=[None] * departures
         )
         self.facts.nodes[2] = made
         return made

@@ -27,7 +27,7 @@ class Waiting:
         self.node: Any = node(1, raft=SimpleNamespace(state=follower()))
         self.wiretap = self.node.process.wiretap
         self.wiretap.open_fetches.update({ConnectionId(3): 1, CONNECTION: 5})
-        self.wiretap.answered_fetches = 7
+        self.wiretap.fetch_answers[2] = 7
         self.oracle = NobodyWaitsForATrickle(self.world)
         self.view = view("follower", leader_id=2)
 
@@ -58,7 +58,7 @@ def test_who_does_not_wait_is_left_alone(what: str) -> None:
     made = Waiting()
     made.look(10)
     if what == "answered":
-        made.wiretap.answered_fetches += 1
+        made.wiretap.fetch_answers[2] += 1
     elif what == "campaigned":
         made.oracle.changed(made.node, made.view, view("prospective"))
         made.oracle.changed(made.node, made.view, made.view)

@@ -52,7 +52,7 @@ class ClientsAreToldTheTruth(Invariant):
             self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
             asked = (*key, spoken.target_id)
             if node.process is not None and self._first.get(asked, (None, 0))[0] is not node.process:
-                self._first[asked] = (node.process, node.process.wiretap.answers[spoken.target_id or 0])
+                self._first[asked] = (node.process, node.process.wiretap.fetch_answers[spoken.target_id or 0])
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
@@ -130,7 +130,7 @@ class ClientsAreToldTheTruth(Invariant):
         if status is None or process is None or process is not other.process or other_id in listed:
             return False
         is_its = (status.epoch, status.leader_id) == (leader.status.epoch, leader.node_id)
-        return is_its and process.wiretap.answers[int(leader.node_id)] > answered + OTHER_ANSWERS
+        return is_its and process.wiretap.fetch_answers[int(leader.node_id)] > answered + OTHER_ANSWERS
 
     def _look_at_cluster(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         if answer["error_code"]:

@@ -67,7 +67,7 @@ class EarlyCampaignsHaveReason(Invariant):
             return
         state, wiretap, seen = raft.state, process.wiretap, self._following.get(node_id)
         dialed = dialed_id(state)
-        answers, refusals = wiretap.answers_of_any_kind[dialed], wiretap.refusals[dialed]
+        answers, refusals = wiretap.answers[dialed], wiretap.refusals[dialed]
         known = (process, state.epoch, state.leader_id, dialed)
         if seen is None or (seen.process, seen.epoch, seen.leader_id, seen.dialed_id) != known:
             seen = _Following(process=process, epoch=state.epoch, leader_id=state.leader_id, dialed_id=dialed)

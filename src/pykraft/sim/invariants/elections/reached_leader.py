@@ -1,24 +1,24 @@
 """A leader that a majority of the voters reaches is not replaced, however often connections break.
 
 A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses it a
-connection or the leader says that it resigns. Such voters deny pre-votes. So while they and the leader are a majority
-of the voters that a node asks, the node does not become a candidate. `stable_leadership` asks the voters themselves
-whether they hear the leader; this oracle looks at what arrived, so it also notices a voter that gives up too early.
+connection or the leader says that it resigns. Such voters deny pre-votes (`kept_leader`). `stable_leadership` asks the
+voters themselves whether they hear the leader; this oracle looks at what arrived, so it also notices a voter that gives
+up too early.
 
 Source: KIP-996; ours (ADR 063).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pykraft.core.quorum import majority_of
 from pykraft.core.state import Follower
 from pykraft.sim.facts.view import View, dialed_id
 from pykraft.sim.invariants.elections.living_leader import GIVEN_UP
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.kept_leader import KeptLeader
 from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.types import Listeners, VoterSet
+from pykraft.types import Listeners
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +39,19 @@ class _Reach:
     has_heard: bool
 
 
-class ReachedLeaderStays(Invariant):
+class ReachedLeaderStays(KeptLeader):
     """No node becomes a candidate while a majority reaches the leader since the node began to ask for pre-votes."""
 
+    _verb = "reached"
+
     def _begin(self) -> None:
-        self._events = 0
+        super()._begin()
         self._reaches: dict[int, _Reach] = {}
-        self._leads: dict[int, tuple[int, int]] = {}
-        """Nodes that lead: their epoch, and since which event."""
-        self._asking: dict[int, tuple[int, VoterSet]] = {}
-        """Nodes that ask for pre-votes: since which event, and which voters."""
 
     def reported(self, node: SimulatedNode, text: str) -> None:
         """A follower leaves a leader that contradicts itself."""
         if GIVEN_UP in text:
             self._reaches.pop(int(node.node_id), None)
-
-    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
-        """Remember who leads and who asks for pre-votes; then check candidates."""
-        self._events += 1
-        node_id = int(node.node_id)
-        if not now.leads:
-            self._leads.pop(node_id, None)
-        elif self._leads.get(node_id, (-1, 0))[0] != now.epoch:
-            self._leads[node_id] = (now.epoch, self._events)
-        if now.is_prospective and not was.is_prospective:
-            self._asking[node_id] = self._events, now.voters
-        if now.role == "candidate" and was.is_prospective and self.facts.members.has_pre_votes:
-            self._look(node_id, now.epoch)
 
     def after_event(self, node: SimulatedNode, now: View) -> None:
         """Remember an answer of the leader, and what ends the reach."""
@@ -78,7 +63,7 @@ class ReachedLeaderStays(Invariant):
             return
         state, tap, reach = raft.state, process.wiretap, self._reaches.get(node_id)
         answers, refusals, departures = (
-            tap.answers[dialed_id(state)],
+            tap.fetch_answers[dialed_id(state)],
             tap.refusals[dialed_id(state)],
             len(tap.departures),
         )
@@ -88,23 +73,22 @@ class ReachedLeaderStays(Invariant):
         elif departures != reach.departures or refusals != reach.refusals:
             # Gone, as far as it knows: begin anew with the next answer.
             self._reaches[node_id] = _Reach(*known, answers, refusals, departures, self._events, 0, has_heard=False)
-        elif answers != reach.answers and self._leads.get(state.leader_id, (-1, 0))[0] == state.epoch:
+        elif answers != reach.answers and self._holding.get(state.leader_id, (-1, 0))[0] == state.epoch:
             since = reach.since if reach.has_heard else self._events
             heard_ms = node.clock.instant.mono_ms
             self._reaches[node_id] = _Reach(*known, answers, refusals, departures, since, heard_ms, has_heard=True)
 
-    def _look(self, candidate_id: int, epoch: int) -> None:
-        began, voters = self._asking[candidate_id]
-        leaders = [node_id for node_id, (led, since) in self._leads.items() if led == epoch - 1 and since < began]
+    def _holds(self, now: View) -> bool:
+        # What a follower believes does not count here.
+        return now.leads
+
+    def _deniers(self, holding: Sequence[int], epoch: int, began: int) -> Iterable[int]:
         reaching = [
             node_id
             for node_id, reach in self._reaches.items()
-            if reach.leader_id in leaders and reach.since < began and self._still_reaches(node_id, reach, epoch - 1)
+            if reach.leader_id in holding and reach.since < began and self._still_reaches(node_id, reach, epoch)
         ]
-        deniers = [node_id for node_id in (*leaders, *reaching) if node_id in voters.ids]
-        if len(deniers) >= majority_of(len(voters)):
-            seen = f"node {candidate_id} became a candidate of epoch {epoch}"
-            raise self.violated(f"{seen}, while the majority {sorted(deniers)} reached the leader of epoch {epoch - 1}")
+        return (*holding, *reaching)
 
     def _still_reaches(self, node_id: int, reach: _Reach, epoch: int) -> bool:
         node = self.facts.nodes[node_id]

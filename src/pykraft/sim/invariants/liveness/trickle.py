@@ -62,7 +62,7 @@ class NobodyWaitsForATrickle(Invariant):
                 asked_us, received_bytes = sent_us, self.facts.network.received_size_bytes(connection)[0]
         was = self._waiting.get(node_id)
         floor = floor_bytes(node.config.raft.fetch_size_bytes_max)
-        answered = process.wiretap.answered_fetches
+        answered = process.wiretap.fetch_answers.total()
         is_same = was is not None and (was.answered, was.asked_us) == (answered, asked_us)
         if was is None or not is_same or received_bytes - was.received_bytes >= floor:
             self._waiting[node_id] = _Waiting(answered, asked_us, now_us, received_bytes)
