@@ -14,9 +14,12 @@
         NotRunningError        the node is not started yet, or has ended
         ForeignClusterError    nodes of another cluster than expected
       OutcomeUnknownError      the request may have taken effect: the leadership, the node or the connection was lost
+      NotAppliedError          a command was certainly not applied, and never will be
+      CommandRejectedError     the state machine rejected a command: everywhere, and for good
       RefusedError             the leader rejected the request: the Kafka error code, and why
       ShutdownTimeoutError     no other node took over in time; the node has left anyway
       DeserializeError         the application's serde cannot read a committed record: its offset
+      UnknownRecordError       a committed record that this version of `pykraft.machine` cannot read
       UnreachableError         one node is down, does not answer, or is not a node of a quorum
       QuorumUnavailableError   no known node answers, or none leads
       LocalQuorumError         processes of a local quorum did not do what they should
@@ -163,6 +166,14 @@ class OutcomeUnknownError(PykraftError):
         self.count = count
 
 
+class NotAppliedError(PykraftError):
+    """A command of a state machine did not reach the log, and never will: it can be executed again."""
+
+
+class CommandRejectedError(PykraftError):
+    """The state machine rejected a command: its ``apply`` raises this, and the caller gets it."""
+
+
 class ShutdownTimeoutError(PykraftError, TimeoutError):
     """The node led, and no other node took over within the shutdown timeout. It has left anyway."""
 
@@ -174,6 +185,10 @@ class DeserializeError(PykraftError):
         super().__init__(f"the record at offset {offset} (epoch {epoch}) cannot be read: {problem}")
         self.offset = offset
         self.epoch = epoch
+
+
+class UnknownRecordError(PykraftError):
+    """A committed record is none of this version of `pykraft.machine`: a newer one wrote it, or another program."""
 
 
 class RefusedError(PykraftError):

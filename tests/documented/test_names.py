@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 import pykraft.client
+import pykraft.machine
 from tests.tidy.repository import ROOT
 
 PAGE = ROOT / "docs" / "api.md"
 SOURCES = ROOT / "src"
 MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.client": tuple(pykraft.client.__all__),
+    "pykraft.machine": tuple(pykraft.machine.__all__),
     "pykraft.config": ("RaftConfig", "LogSettings", "NodeConfig"),
     "pykraft.properties": ("node_config", "ParsedConfig"),
     "pykraft.properties_format": ("parse_properties",),

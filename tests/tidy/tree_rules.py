@@ -62,6 +62,7 @@ SAME_NAMES: dict[str, str] = {}
 ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
+    "pykraft.machine": "programs with a replicated state machine",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""
 

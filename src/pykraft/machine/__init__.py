@@ -1,0 +1,10 @@
+"""Replicated state machines: commands with results, applied once on every node of a quorum.
+
+`Replicated` runs a `StateMachine` on top of `pykraft.client.Node`. `pykraft.errors` has the exceptions.
+"""
+
+from pykraft.machine.replicated import Replicated
+from pykraft.machine.serdes import dataclass_serde
+from pykraft.machine.state_machine import Applied, StateMachine
+
+__all__ = ["Applied", "Replicated", "StateMachine", "dataclass_serde"]

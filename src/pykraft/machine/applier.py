@@ -1,0 +1,85 @@
+"""The listener of the node that feeds a replica, and tells those who wait on this node.
+
+Invariant: whoever waits for an answer gets it when this node has applied the command, or when it loaded a snapshot that
+contains it. Every `PIECE_COMMANDS` commands the loop runs other tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.client.node import Node
+from pykraft.client.reader import Reader
+from pykraft.client.state_reader import StateReader
+from pykraft.machine.client_session import ClientSession
+from pykraft.machine.leader_clock import LeaderClock
+from pykraft.machine.replica import ClientNews, MachineReplica, SessionOpened
+from pykraft.types import Offset
+
+C = TypeVar("C")
+R = TypeVar("R")
+PIECE_COMMANDS: Final = 200
+"""Commands applied before other tasks of the loop run."""
+
+
+class Applier(Generic[C, R]):
+    """Registered with the node; called on the application's loop."""
+
+    def __init__(self, node: Node[bytes], replica: MachineReplica[C, R]) -> None:
+        self.replica = replica
+        self.clock = LeaderClock()
+        self.openings: dict[bytes, asyncio.Future[int | None]] = {}
+        """Who waits for a session, by nonce; None when there are too many."""
+        self.sessions: dict[int, ClientSession] = {}
+        """This node's own sessions that somebody waits in, by id."""
+        self._node = node
+
+    async def handle_commit(self, reader: Reader[bytes]) -> None:
+        """See `pykraft.client.Listener`."""
+        count = 0
+        for batch in reader:
+            for offset, value in enumerate(batch.records, batch.base_offset):
+                news = self.replica.apply(value, Offset(offset), batch.epoch)
+                if news is not None:
+                    self._tell(news)
+                count += 1
+                if count % PIECE_COMMANDS == 0:
+                    await asyncio.sleep(0)
+
+    def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """See `pykraft.client.Listener`."""
+        # A leader hears this when it has applied everything before its epoch, so the log's last time is known.
+        if leader_and_epoch.is_leader(self._node.node_id):
+            self.clock.start(self.replica.time_ms, asyncio.get_running_loop().time())
+        else:
+            self.clock.stop()
+
+    def handle_save_snapshot(self) -> Iterator[bytes]:
+        """See `pykraft.client.Listener`."""
+        return self.replica.save()
+
+    async def handle_load_snapshot(self, reader: StateReader[bytes]) -> None:
+        """See `pykraft.client.Listener`."""
+        self.replica.load([record async for batch in reader for record in batch.records])
+        commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
+        for news in self.replica.kept_news(self.openings, commands):
+            self._tell(news)
+
+    def time_ms(self) -> int:
+        """The log time for a record that this node writes now."""
+        return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
+
+    def _tell(self, news: ClientNews) -> None:
+        if isinstance(news, SessionOpened):
+            opening = self.openings.get(news.nonce)
+            # The first copy that is applied counts: a later one has opened another session, which nobody uses.
+            if opening is not None and not opening.done():
+                opening.set_result(news.session_id)
+        else:
+            session = self.sessions.get(news.session_id)
+            waiter = None if session is None else session.waiters.get(news.sequence)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(news.answer)

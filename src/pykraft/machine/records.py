@@ -1,0 +1,204 @@
+"""The records of a replicated state machine in the log and in snapshots, byte by byte.
+
+Numbers are big-endian. Every record begins with
+
+    version  uint8   1
+    kind     uint8   see `LogKind` and `SnapshotKind`
+
+A record of the log continues with its log time (int64, ms), then by kind:
+
+    OPEN     nonce 16 bytes: the client recognizes its session by it; the session's id is the offset of this record
+    COMMAND  session int64 | sequence int64 | acknowledged int64 | the command's bytes
+    TICK     nothing
+
+All sequence numbers below ``acknowledged`` have had their result, or are given up: none of them is ever applied again.
+
+A record of a snapshot continues by kind:
+
+    HEAD     log time int64 | time of the last sweep int64
+    SESSION  id int64 | nonce 16 bytes | time of the last use int64 | acknowledged int64
+    RESULT   session int64 | sequence int64 | 0 for a result or 1 for a rejection, uint8 | the result's bytes, or text
+    STATE    a record of the application's state
+
+Invariant: a record of another version is never guessed at: a node that does not know it stops, because replicas that
+read the same record differently would part.
+
+Source: ours (ADR 068).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from pykraft.errors import UnknownRecordError
+
+VERSION: Final = 1
+NONCE_SIZE_BYTES: Final = 16
+_HEAD: Final = struct.Struct(">BBq")
+_COMMAND: Final = struct.Struct(">BBqqqq")
+_SNAPSHOT_HEAD: Final = struct.Struct(">BBqq")
+_SESSION: Final = struct.Struct(">BBq16sqq")
+_RESULT: Final = struct.Struct(">BBqqB")
+_STATE: Final = struct.Struct(">BB")
+COMMAND_OVERHEAD_BYTES: Final = _COMMAND.size
+
+
+class LogKind(IntEnum):
+    """Kinds of records in the log."""
+
+    OPEN = 1
+    COMMAND = 2
+    TICK = 3
+
+
+class SnapshotKind(IntEnum):
+    """Kinds of records in a snapshot."""
+
+    HEAD = 16
+    SESSION = 17
+    RESULT = 18
+    STATE = 19
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecord:
+    """A client opens a session."""
+
+    time_ms: int
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRecord:
+    """A command of a session."""
+
+    time_ms: int
+    session_id: int
+    sequence: int
+    acknowledged: int
+    command: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TickRecord:
+    """Only the time: the leader writes it while sessions are open and no commands come."""
+
+    time_ms: int
+
+
+LogRecord: TypeAlias = OpenRecord | CommandRecord | TickRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRecord:
+    """The first record of a snapshot."""
+
+    time_ms: int
+    swept_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session; its results follow."""
+
+    session_id: int
+    nonce: bytes
+    used_ms: int
+    acknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRecord:
+    """The result of a command that its client may not have got yet."""
+
+    session_id: int
+    sequence: int
+    is_rejection: bool
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """A record of the application's state."""
+
+    value: bytes
+
+
+SnapshotRecord: TypeAlias = TimeRecord | SessionRecord | ResultRecord | StateRecord
+
+
+def encode_log_record(record: LogRecord) -> bytes:
+    """The bytes of a record of the log."""
+    if isinstance(record, CommandRecord):
+        numbers = (record.time_ms, record.session_id, record.sequence, record.acknowledged)
+        return _COMMAND.pack(VERSION, LogKind.COMMAND, *numbers) + record.command
+    if isinstance(record, OpenRecord):
+        return _HEAD.pack(VERSION, LogKind.OPEN, record.time_ms) + record.nonce
+    return _HEAD.pack(VERSION, LogKind.TICK, record.time_ms)
+
+
+def decode_log_record(data: bytes) -> LogRecord:
+    """The record. Errors: UnknownRecordError."""
+    try:
+        version, kind, time_ms = _HEAD.unpack_from(data)
+        if version == VERSION and kind == LogKind.COMMAND:
+            session_id, sequence, acknowledged = _COMMAND.unpack_from(data)[3:]
+            return CommandRecord(time_ms, session_id, sequence, acknowledged, data[_COMMAND.size :])
+        if version == VERSION and kind == LogKind.OPEN and len(data) == _HEAD.size + NONCE_SIZE_BYTES:
+            return OpenRecord(time_ms, data[_HEAD.size :])
+        if version == VERSION and kind == LogKind.TICK and len(data) == _HEAD.size:
+            return TickRecord(time_ms)
+    except struct.error:
+        pass
+    raise _unknown(data)
+
+
+def stamped(data: bytes, time_ms: int) -> bytes:
+    """A record of the log with this time instead of its own. Errors: UnknownRecordError for no such record."""
+    decode_log_record(data)
+    return _HEAD.pack(data[0], data[1], time_ms) + data[_HEAD.size :]
+
+
+def encode_snapshot_record(record: SnapshotRecord) -> bytes:
+    """The bytes of a record of a snapshot."""
+    match record:
+        case TimeRecord():
+            return _SNAPSHOT_HEAD.pack(VERSION, SnapshotKind.HEAD, record.time_ms, record.swept_ms)
+        case SessionRecord():
+            session = (record.session_id, record.nonce, record.used_ms, record.acknowledged)
+            return _SESSION.pack(VERSION, SnapshotKind.SESSION, *session)
+        case ResultRecord():
+            numbers = (record.session_id, record.sequence, record.is_rejection)
+            return _RESULT.pack(VERSION, SnapshotKind.RESULT, *numbers) + record.value
+        case StateRecord():
+            return _STATE.pack(VERSION, SnapshotKind.STATE) + record.value
+
+
+def decode_snapshot_record(data: bytes) -> SnapshotRecord:
+    """The record. Errors: UnknownRecordError."""
+    try:
+        version, kind = _STATE.unpack_from(data)
+        if version == VERSION and kind == SnapshotKind.STATE:
+            return StateRecord(data[_STATE.size :])
+        if version == VERSION and kind == SnapshotKind.RESULT:
+            session_id, sequence, is_rejection = _RESULT.unpack_from(data)[2:]
+            return ResultRecord(session_id, sequence, bool(is_rejection), data[_RESULT.size :])
+        if version == VERSION and kind == SnapshotKind.SESSION:
+            _, _, session, nonce, used_ms, acknowledged = _SESSION.unpack(data)
+            return SessionRecord(session, nonce, used_ms, acknowledged)
+        if version == VERSION and kind == SnapshotKind.HEAD:
+            return TimeRecord(*_SNAPSHOT_HEAD.unpack(data)[2:])
+    except struct.error:
+        pass
+    raise _unknown(data)
+
+
+def _unknown(data: bytes) -> UnknownRecordError:
+    start = data[:10].hex(" ")
+    return UnknownRecordError(
+        f"a record of {len(data)} bytes that begins with {start} is none of version {VERSION} of a state machine: "
+        "a newer pykraft wrote it, or a program without pykraft.machine"
+    )

@@ -1,0 +1,237 @@
+"""One replica of a state machine: the state, the sessions and the log time, changed by the records of the log alone.
+
+This module decides which command is applied, once, and what its result is. It knows no loop, no clock and no node, so
+the simulator runs the same code. Invariant: the same records give the same state, sessions and results everywhere.
+
+How a retry applies once:
+
+1. A client has a session and numbers its commands. A retry has the number of the first copy.
+2. The first copy in the log is applied, and its result is kept in the session. A later copy gets the kept result.
+3. Each command says up to which number the client needs no results (``acknowledged``). The session drops those, and a
+   copy below that number is ignored: its client gave it up or has its result.
+4. A session that is unused for `SESSION_TIMEOUT_MS` of log time ends. A command of a session that ended is refused and
+   never applied, since nobody knows any more whether an earlier copy was.
+
+Log time comes with the records: a leader writes the time of the last record that it applied, plus what its monotonic
+clock has advanced since it leads. No wall clock ends a session, and time stands still while nobody leads.
+
+Source: Raft dissertation §6.3; ours (ADR 068).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from pykraft.errors import CommandRejectedError, DeserializeError, UnknownRecordError
+from pykraft.machine.records import (
+    CommandRecord,
+    OpenRecord,
+    ResultRecord,
+    SessionRecord,
+    StateRecord,
+    TimeRecord,
+    decode_log_record,
+    decode_snapshot_record,
+    encode_snapshot_record,
+)
+from pykraft.machine.state_machine import Applied, StateMachine
+from pykraft.types import Epoch, Offset
+
+C = TypeVar("C")
+R = TypeVar("R")
+SESSION_TIMEOUT_MS: Final = 60_000
+"""A session ends after this log time without a record of it. Part of the format: all replicas must agree."""
+SWEEP_INTERVAL_MS: Final = 1_000
+"""Sessions that ended leave memory at most once in this log time. Part of the format, as above."""
+SESSIONS_MAX: Final = 100_000
+"""Open sessions; one more is refused. Part of the format, as above."""
+WINDOW: Final = 16_384
+"""Commands of one session that may wait for their results; one more is refused. Part of the format, as above."""
+
+
+class CommandVerdict(Enum):
+    """What became of a command."""
+
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """What became of one command: its serialized result, why ``apply`` rejected it, or why this copy was not applied.
+
+    The result is kept as bytes: a caller gets an object of its own, and a state that the result shares objects with may
+    change on.
+    """
+
+    verdict: CommandVerdict
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A session was opened; ``session_id`` is None when there are too many."""
+
+    nonce: bytes
+    session_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswered:
+    """A command of this session has its answer."""
+
+    session_id: int
+    sequence: int
+    answer: CommandAnswer
+
+
+ClientNews: TypeAlias = SessionOpened | CommandAnswered
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    nonce: bytes
+    used_ms: int
+    acknowledged: int = 0
+    answers: dict[int, CommandAnswer] = field(default_factory=dict)
+    """Kept answers by sequence number, all at or above ``acknowledged``."""
+
+
+class MachineReplica(Generic[C, R]):
+    """A state machine with its sessions."""
+
+    def __init__(self, machine: StateMachine[C, R]) -> None:
+        self.machine = machine
+        self.time_ms = 0
+        """The log time of the last record."""
+        self._swept_ms = 0
+        self._sessions: dict[int, _Session] = {}
+
+    @property
+    def sessions_count(self) -> int:
+        """How many sessions are open, or ended since the last sweep."""
+        return len(self._sessions)
+
+    def apply(self, value: bytes, offset: Offset, epoch: Epoch) -> ClientNews | None:
+        """Apply a record of the log; returns what a client may wait for.
+
+        Errors: UnknownRecordError; DeserializeError for a command that the serde cannot read, and any exception of the
+        state machine but CommandRejectedError: this replica must stop then, since others may go on differently.
+        """
+        record = decode_log_record(value)
+        self.time_ms = max(self.time_ms, record.time_ms)
+        self._sweep()
+        if isinstance(record, CommandRecord):
+            return self._on_command(record, offset, epoch)
+        return self._on_open(record, offset) if isinstance(record, OpenRecord) else None
+
+    def kept_news(self, nonces: Iterable[bytes], commands: Iterable[tuple[int, int]]) -> Iterator[ClientNews]:
+        """What these clients would have heard, had this replica not loaded a snapshot instead."""
+        wanted = set(nonces)
+        if wanted:
+            for session_id, session in self._sessions.items():
+                if session.nonce in wanted:
+                    yield SessionOpened(session.nonce, session_id)
+        for session_id, sequence in commands:
+            found = self._sessions.get(session_id)
+            if found is not None and sequence in found.answers:
+                yield CommandAnswered(session_id, sequence, found.answers[sequence])
+
+    def save(self) -> Iterator[bytes]:
+        """The records of a snapshot: time, sessions, results, then the state."""
+        yield encode_snapshot_record(TimeRecord(self.time_ms, self._swept_ms))
+        for session_id, session in self._sessions.items():
+            yield encode_snapshot_record(
+                SessionRecord(session_id, session.nonce, session.used_ms, session.acknowledged)
+            )
+            for sequence, answer in session.answers.items():
+                is_rejection = answer.verdict is CommandVerdict.REJECTED
+                yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, answer.value))
+        for record in self.machine.snapshot():
+            yield encode_snapshot_record(StateRecord(record))
+
+    def load(self, values: Iterable[bytes]) -> None:
+        """Replace everything by a snapshot. Errors: UnknownRecordError; any exception of the state machine."""
+        rest = iter(values)
+        head = decode_snapshot_record(next(rest, b""))
+        if not isinstance(head, TimeRecord):
+            raise UnknownRecordError("the snapshot does not begin with the time of a state machine")
+        sessions: dict[int, _Session] = {}
+        state: list[bytes] = []
+        for value in rest:
+            match decode_snapshot_record(value):
+                case SessionRecord(session_id, nonce, used_ms, acknowledged):
+                    sessions[session_id] = _Session(nonce=nonce, used_ms=used_ms, acknowledged=acknowledged)
+                case ResultRecord(session_id, sequence, is_rejection, kept):
+                    verdict = CommandVerdict.REJECTED if is_rejection else CommandVerdict.APPLIED
+                    sessions[session_id].answers[sequence] = CommandAnswer(verdict, kept)
+                case StateRecord(record):
+                    state.append(record)
+                case TimeRecord():
+                    raise UnknownRecordError("the snapshot has the time of a state machine twice")
+        self.machine.restore(state)
+        self.time_ms, self._swept_ms, self._sessions = head.time_ms, head.swept_ms, sessions
+
+    def _on_open(self, record: OpenRecord, offset: Offset) -> SessionOpened:
+        if len(self._sessions) >= SESSIONS_MAX:
+            return SessionOpened(record.nonce, None)
+        self._sessions[offset] = _Session(nonce=record.nonce, used_ms=self.time_ms)
+        return SessionOpened(record.nonce, offset)
+
+    def _on_command(self, record: CommandRecord, offset: Offset, epoch: Epoch) -> CommandAnswered | None:
+        session_id, sequence = record.session_id, record.sequence
+        session = self._sessions.get(session_id)
+        # 4. Nobody knows any more whether an earlier copy was applied.
+        if session is None or self._is_over(session):
+            text = f"session {session_id} has ended: it was unused for too long"
+            return CommandAnswered(session_id, sequence, CommandAnswer(CommandVerdict.REFUSED, text.encode()))
+        session.used_ms = self.time_ms
+        # 3. The client needs nothing below: what comes from there is a late copy.
+        self._acknowledge(session, record.acknowledged)
+        if sequence < session.acknowledged:
+            return None
+        # 1. All copies have the number of the first.
+        answer = session.answers.get(sequence)
+        if answer is None:
+            if len(session.answers) >= WINDOW:
+                text = f"session {session_id} has {WINDOW} results that its client has not got"
+                return CommandAnswered(session_id, sequence, CommandAnswer(CommandVerdict.REFUSED, text.encode()))
+            # 2. The first copy: its answer is kept for later ones.
+            answer = session.answers[sequence] = self._carry_out(record, offset, epoch)
+        return CommandAnswered(session_id, sequence, answer)
+
+    def _carry_out(self, record: CommandRecord, offset: Offset, epoch: Epoch) -> CommandAnswer:
+        try:
+            command = self.machine.commands.deserialize(record.command)
+        except Exception as error:
+            # Not a rejection: a replica with newer code may read it, and would then part from this one.
+            raise DeserializeError(offset, epoch, f"{type(error).__name__}: {error}") from error
+        try:
+            result = self.machine.apply(command, Applied(offset, epoch, self.time_ms, record.session_id))
+        except CommandRejectedError as error:
+            return CommandAnswer(CommandVerdict.REJECTED, str(error).encode())
+        return CommandAnswer(CommandVerdict.APPLIED, self.machine.results.serialize(result))
+
+    @staticmethod
+    def _acknowledge(session: _Session, acknowledged: int) -> None:
+        if acknowledged <= session.acknowledged:
+            return
+        if acknowledged - session.acknowledged <= len(session.answers):
+            for sequence in range(session.acknowledged, acknowledged):
+                session.answers.pop(sequence, None)
+        else:  # fewer answers than numbers: look at the answers
+            session.answers = {at: answer for at, answer in session.answers.items() if at >= acknowledged}
+        session.acknowledged = acknowledged
+
+    def _is_over(self, session: _Session) -> bool:
+        return self.time_ms - session.used_ms > SESSION_TIMEOUT_MS
+
+    def _sweep(self) -> None:
+        """Forget sessions that have ended; only memory depends on it, and whether there are too many."""
+        if self.time_ms - self._swept_ms >= SWEEP_INTERVAL_MS:
+            self._swept_ms = self.time_ms
+            self._sessions = {at: session for at, session in self._sessions.items() if not self._is_over(session)}

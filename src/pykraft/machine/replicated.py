@@ -1,0 +1,142 @@
+"""A state machine on every node of a quorum: commands with results, from any task of the program.
+
+This module is the API that an application calls. Invariant: a command is applied at most once, however often it is
+sent. Each error says which of three happened: NotAppliedError and UsageError: it was certainly not applied;
+CommandRejectedError: the state machine got it and rejected it; OutcomeUnknownError: it may be applied, or not.
+
+`pykraft.machine.replica` decides what is applied, and `pykraft.machine.submission` brings commands into the log.
+
+Source: Raft dissertation §6.3 and §6.4; ours (ADR 068).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from pykraft.client.arguments import whole_number
+from pykraft.client.node import Node
+from pykraft.config import NodeConfig
+from pykraft.errors import CommandRejectedError, NotAppliedError, PykraftError, UsageError
+from pykraft.machine.applier import Applier
+from pykraft.machine.records import TickRecord, encode_log_record
+from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
+from pykraft.machine.state_machine import StateMachine
+from pykraft.machine.submission import Submission
+from pykraft.types import VoterSet
+
+C = TypeVar("C")
+R = TypeVar("R")
+TIMEOUT_MS: Final = 10_000
+"""How long `Replicated.execute` tries by default."""
+TIMEOUT_MS_MAX: Final = 30_000
+"""Half of a session's timeout, so that a session outlives each command of it."""
+COMMAND_SIZE_BYTES_MAX: Final = 60_000
+"""A command that is forwarded fits into a request of 64 KiB; the same limit holds on every node."""
+
+
+TICK_INTERVAL_S: Final = 15.0
+"""A quarter of a session's timeout."""
+
+
+class Replicated(Generic[C, R]):
+    """A `StateMachine` on this node, the same as on all others. Use it in ``async with``, within one loop.
+
+    With ``own_thread`` the node has its own loop, see `pykraft.client.Node`; the state machine stays on the program's.
+    """
+
+    def __init__(self, config: NodeConfig, machine: StateMachine[C, R], *, own_thread: bool = False) -> None:
+        """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
+        if not isinstance(machine, StateMachine):
+            raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
+        self.machine = machine
+        self.node: Node[bytes] = Node(config, own_thread=own_thread)
+        """The node, for its address, its leader and its metrics."""
+        self._replica = MachineReplica(machine)
+        self._applier = Applier(self.node, self._replica)
+        self._submission = Submission(self.node, self._applier)
+        self._watch: asyncio.Task[None] | None = None
+        self._ticks: asyncio.Task[None] | None = None
+
+    async def bind(self) -> None:
+        """See `pykraft.client.Node.bind`."""
+        await self.node.bind()
+
+    async def initialize(self, voters: VoterSet | Mapping[int, str] | None = None) -> None:
+        """Start the node; ``async with`` does this by itself. See `pykraft.client.Node.initialize`."""
+        self.node.register(self._applier)
+        await self.node.initialize(voters)
+        self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
+        self._ticks = asyncio.get_running_loop().create_task(self._tick(), name="pykraft machine's log time")
+
+    async def __aenter__(self) -> Self:
+        if self._watch is None:
+            await self.initialize()
+        await self.node.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.node.__aexit__(kind, error, traceback)
+        finally:
+            await self._end()
+
+    async def close(self) -> None:
+        """Leave at once, see `pykraft.client.Node.close`."""
+        try:
+            await self.node.close()
+        finally:
+            await self._end()
+
+    async def execute(self, command: C, *, timeout_ms: int = TIMEOUT_MS) -> R:
+        """Apply this command on all replicas, once; returns its result.
+
+        It is tried again while nodes elect a leader, until the timeout. Cancelling the wait does not take the command
+        back.
+
+        Errors: CommandRejectedError: the state machine rejected it. UsageError, BufferFullError, NotRunningError,
+        NotAppliedError and any exception of the serde: it was certainly not applied, and never will be.
+        OutcomeUnknownError: it may have been applied, or may still be.
+        """
+        whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
+        data = self.machine.commands.serialize(command)
+        if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
+            raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_told(data)}")
+        answer = await self._submission.execute(data, timeout_ms)
+        return self._result(answer)
+
+    def _result(self, answer: CommandAnswer) -> R:
+        if answer.verdict is CommandVerdict.REJECTED:
+            raise CommandRejectedError(answer.value.decode())
+        if answer.verdict is CommandVerdict.REFUSED:
+            raise NotAppliedError(answer.value.decode())
+        result: R = self.machine.results.deserialize(answer.value)
+        return result
+
+    async def _tick(self) -> None:
+        """While this node leads and sessions are open, write the time now and then, so that unused sessions end."""
+        while True:
+            await asyncio.sleep(TICK_INTERVAL_S)
+            if self._applier.clock.is_running and self._replica.sessions_count:
+                with suppress(PykraftError):  # another node leads by now, or this one has ended
+                    await self.node.propose([encode_log_record(TickRecord(self._applier.time_ms()))])
+
+    async def _tell_of_end(self) -> None:
+        """Tell every waiting caller when the node has ended."""
+        with suppress(Exception):  # whoever closes the node hears of its error
+            await self.node.wait_closed()
+        self._submission.ended()
+
+    async def _end(self) -> None:
+        if self._watch is not None and self._ticks is not None:
+            self._ticks.cancel()
+            await asyncio.wait([self._watch, self._ticks])
+
+
+def _told(data: object) -> str:
+    return f"{len(data)} bytes" if type(data) is bytes else f"{type(data).__name__}"

@@ -1,0 +1,74 @@
+"""The application's side: a state machine that every node of a quorum runs alike.
+
+Invariant that the application keeps: `StateMachine.apply` depends on the state, the command and the context, and on
+nothing else: no clock, no random numbers, no order of a set, no file. Then all replicas have the same state.
+
+Source: Raft dissertation §6.3; ours (ADR 068).
+"""
+
+from __future__ import annotations
+
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, is_dataclass
+from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
+
+from pykraft.client.serde import Serde, json_serde
+from pykraft.machine.serdes import dataclass_serde
+from pykraft.types import Epoch, Offset
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Where a command is in the log, and the log time in ms: the same on every replica."""
+
+    offset: Offset
+    epoch: Epoch
+    time_ms: int
+    session_id: int
+
+
+class StateMachine(ABC, Generic[C, R]):
+    """A state that commands of type ``C`` change, each with a result of type ``R``.
+
+    ``commands`` and ``results`` turn them into bytes. By default a command is a dataclass, or a union of dataclasses,
+    with fields that JSON can express; other commands, and results, are values that JSON can express.
+    """
+
+    commands: ClassVar[Serde[Any]] = json_serde
+    results: ClassVar[Serde[Any]] = json_serde
+
+    def __init_subclass__(cls, **others: Any) -> None:  # noqa: ANN401 - passed on to any base
+        super().__init_subclass__(**others)
+        if "commands" not in cls.__dict__ and (classes := _command_classes(cls)):
+            cls.commands = dataclass_serde(*classes)
+
+    @abstractmethod
+    def apply(self, command: C, context: Applied, /) -> R:
+        """Change the state, and return the result.
+
+        CommandRejectedError goes to the caller and to nobody else; change nothing before raising it. Any other
+        exception is a bug that every replica has, and ends the node.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> Iterable[bytes]:
+        """The state as records of any number, each of at most 8 MiB. A generator may read the live state."""
+
+    @abstractmethod
+    def restore(self, records: Iterable[bytes], /) -> None:
+        """Replace the state by that of a snapshot."""
+
+
+def _command_classes(cls: type) -> tuple[type, ...]:
+    """The dataclasses that a subclass names as its commands; none when it names others."""
+    for base in getattr(cls, "__orig_bases__", ()):
+        if get_origin(base) is StateMachine:
+            command = get_args(base)[0]
+            classes = get_args(command) if get_origin(command) in {Union, types.UnionType} else (command,)
+            return classes if all(isinstance(one, type) and is_dataclass(one) for one in classes) else ()
+    return ()

@@ -1,0 +1,1 @@
+"""Replicated state machines: records, sessions, results, and nodes of one process."""

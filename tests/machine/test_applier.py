@@ -1,0 +1,48 @@
+"""The applier tells those who wait, and lets the loop run between many commands."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pykraft.machine.applier import PIECE_COMMANDS
+from tests.client.nodes import run
+from tests.machine.counters import Add, leader_of, machines, next_turn, state_of
+
+
+def test_other_tasks_run_while_many_commands_are_applied(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            longest = turns = 0
+            is_over = False
+
+            async def watch() -> None:
+                nonlocal longest, turns
+                seen = state_of(node).totals["x"]
+                while not is_over:
+                    await next_turn()
+                    now = state_of(node).totals["x"]
+                    longest, seen, turns = max(longest, now - seen), now, turns + 1
+
+            watching = asyncio.create_task(watch())
+            await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(1_000)))
+            is_over = True
+            await watching
+            assert state_of(node).totals == {"x": 1_001}
+            assert turns > 1
+            assert longest <= 2 * PIECE_COMMANDS
+
+    run(main)
+
+
+def test_only_the_leader_s_clock_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            await leader.execute(Add("x", 1))
+            clocks = [node for node in nodes if node._applier.clock.is_running]
+            assert clocks == [leader]
+            assert leader._applier.time_ms() >= leader._replica.time_ms
+
+    run(main)

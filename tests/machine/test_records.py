@@ -1,0 +1,75 @@
+"""Records of a state machine, byte by byte; what another version wrote is never guessed at."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import UnknownRecordError
+from pykraft.machine.records import (
+    CommandRecord,
+    LogRecord,
+    OpenRecord,
+    ResultRecord,
+    SessionRecord,
+    SnapshotRecord,
+    StateRecord,
+    TickRecord,
+    TimeRecord,
+    decode_log_record,
+    decode_snapshot_record,
+    encode_log_record,
+    encode_snapshot_record,
+    stamped,
+)
+
+NONCE = bytes(range(16))
+IN_LOG = {
+    "01 01 0000000000000007" + NONCE.hex(): OpenRecord(7, NONCE),
+    "01 02 0000000000000007 0000000000000003 0000000000000005 0000000000000004 6869": CommandRecord(7, 3, 5, 4, b"hi"),
+    "01 02 0000000000000007 0000000000000003 0000000000000005 0000000000000004": CommandRecord(7, 3, 5, 4, b""),
+    "01 03 0000000000000007": TickRecord(7),
+}
+IN_SNAPSHOT = {
+    "01 10 0000000000000007 0000000000000006": TimeRecord(7, 6),
+    "01 11 0000000000000003" + NONCE.hex() + "0000000000000007 0000000000000004": SessionRecord(3, NONCE, 7, 4),
+    "01 12 0000000000000003 0000000000000005 01 6e6f": ResultRecord(3, 5, True, b"no"),
+    "01 12 0000000000000003 0000000000000005 00": ResultRecord(3, 5, False, b""),
+    "01 13 6869": StateRecord(b"hi"),
+    "01 13": StateRecord(b""),
+}
+
+
+@pytest.mark.parametrize(("text", "record"), IN_LOG.items())
+def test_a_record_of_the_log(text: str, record: LogRecord) -> None:
+    assert encode_log_record(record) == bytes.fromhex(text)
+    assert decode_log_record(bytes.fromhex(text)) == record
+
+
+@pytest.mark.parametrize(("text", "record"), IN_SNAPSHOT.items())
+def test_a_record_of_a_snapshot(text: str, record: SnapshotRecord) -> None:
+    assert encode_snapshot_record(record) == bytes.fromhex(text)
+    assert decode_snapshot_record(bytes.fromhex(text)) == record
+
+
+@pytest.mark.parametrize("text", IN_LOG)
+def test_a_new_time_changes_nothing_else(text: str) -> None:
+    before = bytes.fromhex(text)
+    after = stamped(before, 9)
+    assert decode_log_record(after).time_ms == 9
+    assert stamped(after, 7) == before
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\x02\x01", b"\x02" + bytes(40), b"\x01\x02\x00", b"\x01\x09" + bytes(9)])
+def test_other_bytes_are_no_record(data: bytes) -> None:
+    with pytest.raises(UnknownRecordError, match=f"a record of {len(data)} bytes .* is none of version 1"):
+        decode_log_record(data)
+    with pytest.raises(UnknownRecordError):
+        decode_snapshot_record(data)
+    with pytest.raises(UnknownRecordError):
+        stamped(data, 9)
+
+
+@pytest.mark.parametrize("text", ["01 01 0000000000000007 00", "01 03 0000000000000007 00"])
+def test_a_record_of_another_length_is_none(text: str) -> None:
+    with pytest.raises(UnknownRecordError):
+        decode_log_record(bytes.fromhex(text))

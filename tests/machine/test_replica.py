@@ -1,0 +1,228 @@
+"""A replica applies each command once, whatever copies of it the log holds, and so does every other."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from pykraft.errors import DeserializeError, UnknownRecordError
+from pykraft.machine import replica as replicas
+from pykraft.machine.records import (
+    CommandRecord,
+    LogRecord,
+    OpenRecord,
+    StateRecord,
+    TickRecord,
+    TimeRecord,
+    encode_log_record,
+    encode_snapshot_record,
+)
+from pykraft.machine.replica import (
+    SESSION_TIMEOUT_MS,
+    SWEEP_INTERVAL_MS,
+    CommandAnswer,
+    CommandAnswered,
+    CommandVerdict,
+    MachineReplica,
+    SessionOpened,
+)
+from pykraft.types import Epoch, Offset
+from tests.machine.counters import Add, Counters
+
+NONCE = bytes(16)
+
+
+class Log:
+    """A replica and the log that it is fed from."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.counters = Counters()
+        self.replica = MachineReplica(self.counters)
+
+    def add(self, record: LogRecord) -> Any:
+        offset, self.end = self.end, self.end + 1
+        return self.replica.apply(encode_log_record(record), Offset(offset), Epoch(3))
+
+    def open(self, time_ms: int = 0, nonce: bytes = NONCE) -> int:
+        news = self.add(OpenRecord(time_ms, nonce))
+        assert isinstance(news, SessionOpened)
+        assert news.session_id is not None
+        return news.session_id
+
+    def command(self, session: int, sequence: int, amount: int = 1, *, acknowledged: int = 0, time_ms: int = 0) -> Any:
+        data = Counters.commands.serialize(Add("x", amount))
+        news = self.add(CommandRecord(time_ms, session, sequence, acknowledged, data))
+        assert news is None or (news.session_id, news.sequence) == (session, sequence)
+        return None if news is None else news.answer
+
+    def restored(self) -> Log:
+        """Another replica that loaded a snapshot of this one."""
+        other = Log()
+        other.end = self.end
+        other.replica.load([*self.replica.save()])
+        return other
+
+    @property
+    def total(self) -> int:
+        return self.counters.totals.get("x", 0)
+
+
+def applied(value: int) -> CommandAnswer:
+    return CommandAnswer(CommandVerdict.APPLIED, str(value).encode())
+
+
+def test_a_command_has_its_result_and_its_context() -> None:
+    log = Log()
+    log.add(TickRecord(500))
+    session = log.open(700)
+    assert session == 1
+    assert log.command(session, 0, 5, time_ms=900) == applied(5)
+    [context] = log.counters.contexts
+    assert (context.offset, context.epoch, context.time_ms, context.session_id) == (2, 3, 900, 1)
+
+
+def test_a_copy_gets_the_kept_result_and_changes_nothing() -> None:
+    log = Log()
+    session = log.open()
+    assert log.command(session, 0, 5) == applied(5)
+    assert log.command(session, 1, 1) == applied(6)
+    assert log.command(session, 0, 5) == applied(5)
+    assert log.total == 6
+
+
+def test_a_copy_after_a_snapshot_gets_the_kept_result() -> None:
+    log = Log()
+    session = log.open()
+    log.command(session, 0, 5)
+    rejected = log.command(session, 1, -9)
+    other = log.restored()
+    assert other.total == 5
+    assert other.command(session, 0, 5) == applied(5)
+    assert other.command(session, 1, -9) == rejected == CommandAnswer(CommandVerdict.REJECTED, b"x would be -4")
+    assert (other.total, other.counters.contexts) == (5, [])
+    assert [*other.replica.save()] == [*other.restored().replica.save()]
+
+
+def test_what_a_client_acknowledged_is_dropped_and_never_applied_again() -> None:
+    log = Log()
+    session = log.open()
+    for sequence in range(4):
+        log.command(session, sequence)
+    assert log.command(session, 5, acknowledged=3) == applied(5)
+    assert log.command(session, 2) is None
+    # 4 was given up by its client before it was in the log: it is not applied any more.
+    log.command(session, 6, acknowledged=100)
+    assert log.command(session, 4) is None
+    assert log.total == 5
+
+
+def test_copies_in_any_order_are_applied() -> None:
+    log = Log()
+    session = log.open()
+    assert log.command(session, 1, 5) == applied(5)
+    assert log.command(session, 0, 1) == applied(6)
+
+
+def test_a_session_ends_by_log_time_and_its_commands_are_refused() -> None:
+    log = Log()
+    session = log.open()
+    assert log.command(session, 0, time_ms=SESSION_TIMEOUT_MS).verdict is CommandVerdict.APPLIED
+    other = log.restored()
+    for each in (log, other):
+        answer = each.command(session, 0, time_ms=2 * SESSION_TIMEOUT_MS + 1)
+        assert answer == CommandAnswer(CommandVerdict.REFUSED, b"session 0 has ended: it was unused for too long")
+        assert each.total == 1
+
+
+def test_a_session_ends_in_time_even_if_it_is_not_swept_yet() -> None:
+    log = Log()
+    session = log.open(0)
+    log.add(TickRecord(SESSION_TIMEOUT_MS))
+    assert log.command(session, 0, time_ms=SESSION_TIMEOUT_MS + 1).verdict is CommandVerdict.REFUSED
+    assert log.replica.sessions_count == 1
+    log.add(TickRecord(SESSION_TIMEOUT_MS + SWEEP_INTERVAL_MS))
+    assert log.replica.sessions_count == 0
+
+
+def test_a_use_prolongs_a_session() -> None:
+    log = Log()
+    used, unused = log.open(), log.open()
+    for turn in range(1, 4):
+        log.command(used, turn, time_ms=turn * SESSION_TIMEOUT_MS)
+    assert log.replica.sessions_count == 1
+    assert log.command(unused, 0, time_ms=3 * SESSION_TIMEOUT_MS).verdict is CommandVerdict.REFUSED
+    assert log.total == 3
+
+
+def test_log_time_never_goes_back() -> None:
+    log = Log()
+    log.add(TickRecord(900))
+    session = log.open(100)
+    log.command(session, 0, time_ms=200)
+    assert log.replica.time_ms == log.counters.contexts[0].time_ms == 900
+
+
+def test_unknown_sessions_are_refused() -> None:
+    log = Log()
+    assert log.command(9, 0).verdict is CommandVerdict.REFUSED
+    assert log.total == 0
+
+
+def test_sessions_and_kept_results_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "SESSIONS_MAX", 1)
+    monkeypatch.setattr(replicas, "WINDOW", 2)
+    log = Log()
+    session = log.open()
+    assert log.add(OpenRecord(0, NONCE)) == SessionOpened(NONCE, None)
+    log.command(session, 0)
+    log.command(session, 1)
+    assert log.command(session, 2).verdict is CommandVerdict.REFUSED
+    assert log.command(session, 1) == applied(2)
+    assert log.command(session, 2, acknowledged=1) == applied(3)
+
+
+def test_a_result_is_kept_as_it_was() -> None:
+    class Shared(Counters):
+        results: ClassVar[Any] = Counters.commands
+
+        def apply(self, command: Add, context: Any) -> Any:
+            self.kept = command
+            return command
+
+    machine = Shared()
+    replica = MachineReplica(machine)
+    replica.apply(encode_log_record(OpenRecord(0, NONCE)), Offset(0), Epoch(1))
+    data = encode_log_record(CommandRecord(0, 0, 0, 0, Counters.commands.serialize(Add("x", 1))))
+    first = replica.apply(data, Offset(1), Epoch(1))
+    machine.kept.amount = 99
+    assert replica.apply(data, Offset(2), Epoch(1)) == first
+
+
+def test_what_the_serde_or_the_machine_cannot_handle_stops_the_replica() -> None:
+    log = Log()
+    session = log.open()
+    with pytest.raises(DeserializeError, match=r"the record at offset 1 \(epoch 3\) cannot be read: KeyError: 'Sub'"):
+        log.add(CommandRecord(0, session, 0, 0, b'["Sub",{}]'))
+    with pytest.raises(TypeError):
+        log.add(CommandRecord(0, session, 0, 0, b'["Add",{"key":"x","amount":"y"}]'))
+    with pytest.raises(UnknownRecordError):
+        log.replica.apply(b"hello", Offset(9), Epoch(3))
+
+
+def test_who_waits_hears_from_a_snapshot() -> None:
+    log = Log()
+    session = log.open(nonce=b"n" * 16)
+    log.command(session, 0)
+    other = log.restored().replica
+    assert [*other.kept_news([], [])] == []
+    news = [*other.kept_news([b"n" * 16, b"m" * 16], [(session, 0), (session, 1), (9, 0)])]
+    assert news == [SessionOpened(b"n" * 16, session), CommandAnswered(session, 0, applied(1))]
+
+
+def test_a_snapshot_of_something_else_is_refused() -> None:
+    head, state = encode_snapshot_record(TimeRecord(1, 1)), encode_snapshot_record(StateRecord(b"x=1"))
+    for values in ([], [state], [head, head], [head, b"x"]):
+        with pytest.raises(UnknownRecordError):
+            Log().replica.load(values)

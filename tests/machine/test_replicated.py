@@ -1,0 +1,150 @@
+"""State machines on several nodes: results, errors, restarts, snapshots and changes of leader."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.config import LogSettings
+from pykraft.errors import CommandRejectedError, UsageError
+from pykraft.machine import Replicated, replicated
+from pykraft.machine.replica import MachineReplica
+from tests.client.nodes import BOTH, alone, run
+from tests.machine.counters import Add, Counters, leader_of, machines, next_turn, state_of
+
+
+@BOTH
+def test_a_command_has_its_result_on_the_leader_and_the_same_state_everywhere(tmp_path: Path, own_thread: bool) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, own_thread=own_thread) as nodes:
+            leader = await leader_of(nodes)
+            assert await leader.execute(Add("x", 2)) == 2
+            assert sorted(await asyncio.gather(*(leader.execute(Add("x", 1)) for _ in range(20)))) == [*range(3, 23)]
+            end = leader.node.high_watermark
+            assert end is not None
+            for node in nodes:
+                await node.node.wait_applied(node._applier, end)
+                assert state_of(node).totals == {"x": 22}
+                assert state_of(node).contexts == state_of(leader).contexts
+
+    run(main)
+
+
+def test_a_rejection_is_the_caller_s_alone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            adds = (Add("x", 1), Add("y", -1), Add("x", 1))
+            results: list[Any] = await asyncio.gather(*map(node.execute, adds), return_exceptions=True)
+            assert results[0::2] == [1, 2]
+            assert isinstance(results[1], CommandRejectedError)
+            assert str(results[1]) == "y would be -1"
+
+    run(main)
+
+
+def test_a_restarted_node_has_its_state_and_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        for turn in range(3):
+            async with Replicated(alone(tmp_path), Counters()) as node:
+                assert await node.execute(Add("x", 1)) == turn + 1
+
+    run(main)
+
+
+def test_a_restart_from_a_snapshot_keeps_state_and_sessions(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = replace(alone(tmp_path), log=LogSettings(snapshot_record_bytes_max=2_000))
+        async with Replicated(settings, Counters()) as node:
+            for _ in range(100):
+                await node.execute(Add("x", 1))
+            sessions = node._replica.sessions_count
+        async with Replicated(settings, Counters()) as node:
+            await node.node.wait_for_leader()
+            assert await node.execute(Add("x", 1)) == 101
+            assert state_of(node).restored >= 1
+            assert node._replica.sessions_count == sessions + 1
+
+    run(main)
+
+
+def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            other = next(node for node in nodes if node is not leader)
+            own_id, other_id = leader.node.node_id, other.node.node_id
+            assert own_id is not None
+            assert other_id is not None
+            for turn in range(3):
+                assert await leader.execute(Add("x", 0)) == 20 * turn
+                calls = [asyncio.create_task(leader.execute(Add("x", 1))) for _ in range(20)]
+                await next_turn()
+                await leader.node.transfer_leadership(other_id, timeout_ms=10_000)
+                await leader_of(nodes)
+                await other.node.transfer_leadership(own_id, timeout_ms=10_000)
+                await asyncio.gather(*calls)
+            assert await leader.execute(Add("x", 0)) == 60
+
+    run(main)
+
+
+def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(UsageError, match="is not a state machine"):
+            Replicated(alone(tmp_path), object())  # type: ignore[arg-type]
+        async with Replicated(alone(tmp_path), Counters()) as node:
+            for timeout_ms in (0, 30_001, 1.5):
+                with pytest.raises(UsageError, match="timeout_ms"):
+                    await node.execute(Add("x", 1), timeout_ms=timeout_ms)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="at most 60000 bytes: its serde made 70029 bytes"):
+                await node.execute(Add("x" * 70_000, 1))
+            with pytest.raises(TypeError):
+                await node.execute("text")  # type: ignore[arg-type]
+            assert await node.execute(Add("x", 1)) == 1
+
+    run(main)
+
+
+def test_a_machine_that_fails_ends_its_node(tmp_path: Path) -> None:
+    class Broken(Counters):
+        def apply(self, command: Add, context: Any) -> int:
+            raise ZeroDivisionError("a bug")
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError, match="a bug"):
+            async with Replicated(alone(tmp_path), Broken()) as node:
+                await node.execute(Add("x", 1))
+
+    run(main)
+
+
+def test_the_leader_writes_the_time_while_sessions_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(replicated, "TICK_INTERVAL_S", 0.02)
+        async with machines(tmp_path, 1) as [node]:
+            await node.node.wait_for_leader()
+            end = node.node.log_end_offset
+            looks: list[int] = []
+            looked = asyncio.Event()
+
+            def no_sessions(_: object) -> int:
+                looks.append(0)
+                if len(looks) == 3:
+                    looked.set()
+                return 0
+
+            with monkeypatch.context() as patch:
+                patch.setattr(MachineReplica, "sessions_count", property(no_sessions))
+                await looked.wait()
+            assert node.node.log_end_offset == end  # no session is open: an idle log does not grow
+            await node.execute(Add("x", 1))
+            before = node._replica.time_ms
+            async with asyncio.timeout(10):
+                await node.node.wait_applied(node._applier, end + 3)
+            assert node._replica.time_ms > before
+
+    run(main)

@@ -1,0 +1,241 @@
+"""Commands reach the log through lost answers, ended sessions and the end of the node; errors say what is certain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.client import configure
+from pykraft.errors import BufferFullError, NotAppliedError, NotRunningError, OutcomeUnknownError
+from pykraft.machine import Replicated
+from pykraft.machine import replica as replicas
+from pykraft.machine.records import CommandRecord, OpenRecord, TickRecord, decode_log_record, encode_log_record
+from pykraft.machine.replica import SESSION_TIMEOUT_MS
+from tests.client.nodes import QUICK, run
+from tests.machine.counters import Add, Counters, Node, machines, next_turn, state_of
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+def intercept(node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[bytes, Send], Awaitable[None]]) -> None:
+    """Send records through this function from now on."""
+    send = node._submission._send
+    monkeypatch.setattr(node._submission, "_send", lambda record: around(record, send))
+
+
+def is_command(record: bytes) -> bool:
+    return isinstance(decode_log_record(record), CommandRecord)
+
+
+def test_a_command_whose_answer_was_lost_is_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            copies = []
+
+            async def lossy(record: bytes, send: Send) -> None:
+                copies.append(record)
+                await send(record)
+                if len(copies) % 3:
+                    raise OutcomeUnknownError("the answer was lost")
+
+            intercept(node, monkeypatch, lossy)
+            for total in range(1, 20):
+                assert await node.execute(Add("x", 1)) == total
+            assert len(state_of(node).contexts) == 19
+
+    run(main)
+
+
+def test_several_copies_in_the_log_are_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+
+            async def twice(record: bytes, send: Send) -> None:
+                await asyncio.gather(send(record), send(record))
+
+            intercept(node, monkeypatch, twice)
+            totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(50)))
+            assert sorted(totals) == [*range(1, 51)]
+            await node.execute(Add("y", 1))
+            assert state_of(node).totals == {"x": 50, "y": 1}
+
+    run(main)
+
+
+def test_a_late_copy_of_a_command_that_was_given_up_is_not_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            held: list[bytes] = []
+
+            async def hold(record: bytes, send: Send) -> None:
+                if held:
+                    await send(record)
+                else:
+                    held.append(record)
+                    await asyncio.Event().wait()
+
+            intercept(node, monkeypatch, hold)
+            with pytest.raises(OutcomeUnknownError, match="no answer within 20 ms: the command may be applied, or not"):
+                await node.execute(Add("x", 100), timeout_ms=20)
+            assert await node.execute(Add("x", 1)) == 2
+            await node.node.propose(held)
+            assert await node.execute(Add("x", 1)) == 3
+
+    run(main)
+
+
+def test_a_command_of_an_ended_session_gets_a_new_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            first = node._submission._session
+            await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
+            assert await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(3))) == [2, 3, 4]
+            assert node._submission._session is not first
+            assert [*node._applier.sessions.values()] == [node._submission._session]
+
+    run(main)
+
+
+def test_an_ended_session_leaves_the_outcome_unknown_if_a_copy_may_be_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            tries = []
+
+            async def unknown_then_expired(record: bytes, send: Send) -> None:
+                tries.append(record)
+                if len(tries) == 1:
+                    raise OutcomeUnknownError("lost on the way")
+                await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
+                await send(record)
+
+            intercept(node, monkeypatch, unknown_then_expired)
+            with pytest.raises(OutcomeUnknownError, match=r"has ended.*an earlier copy .* may have been applied"):
+                await node.execute(Add("x", 1))
+            assert state_of(node).totals == {"x": 1}
+
+    run(main)
+
+
+def test_without_a_leader_a_command_is_certainly_not_applied(tmp_path: Path) -> None:
+    async def main() -> None:
+        voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
+        node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
+        await node.initialize()
+        with pytest.raises(NotAppliedError, match="no answer within 100 ms: the command was not applied, and will not"):
+            await node.execute(Add("x", 1), timeout_ms=100)
+        await node.close()
+
+    run(main)
+
+
+def test_a_node_that_has_ended_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            await node.close()
+            with pytest.raises(NotRunningError):
+                await node.execute(Add("x", 1))
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_command_sent", [False, True])
+def test_the_end_of_the_node_answers_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_command_sent: bool
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            if is_command_sent:
+                await node.execute(Add("x", 1))
+            sent = asyncio.Event()
+
+            async def lose(record: bytes, send: Send) -> None:
+                assert is_command(record) is is_command_sent
+                sent.set()
+                raise OutcomeUnknownError("lost on the way")
+
+            intercept(node, monkeypatch, lose)
+            calls = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(3)]
+            await sent.wait()
+            await node.close()
+            errors: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+            expected = OutcomeUnknownError if is_command_sent else NotRunningError
+            assert [type(error) for error in errors] == [expected] * 3
+
+    run(main)
+
+
+def test_a_refused_proposal_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            full = [BufferFullError("full"), BufferFullError("full")]
+
+            async def refuse(record: bytes, send: Send) -> None:
+                if full:
+                    raise full.pop()
+                await send(record)
+
+            intercept(node, monkeypatch, refuse)
+            assert await node.execute(Add("x", 1)) == 1
+
+    run(main)
+
+
+def test_too_many_sessions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(replicas, "SESSIONS_MAX", 0)
+        async with machines(tmp_path, 1) as [node]:
+            with pytest.raises(BufferFullError, match="too many open sessions"):
+                await node.execute(Add("x", 1))
+            monkeypatch.undo()
+            assert await node.execute(Add("x", 1)) == 1
+
+    run(main)
+
+
+def test_a_cancelled_caller_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            call = asyncio.create_task(node.execute(Add("x", 1)))
+            await next_turn()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert await node.execute(Add("x", 0)) in {1, 2}
+            session = node._submission._session
+            assert session is not None
+            assert (session.waiters, session.acknowledged) == ({}, 3)
+
+    run(main)
+
+
+def test_the_nonce_names_the_session_even_if_two_copies_open_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+
+            async def twice(record: bytes, send: Send) -> None:
+                if isinstance(decode_log_record(record), OpenRecord):
+                    await asyncio.gather(send(record), send(record))
+                else:
+                    await send(record)
+
+            intercept(node, monkeypatch, twice)
+            assert await node.execute(Add("x", 1)) == 1
+            assert node._replica.sessions_count == 2
+            assert await node.execute(Add("x", 1)) == 2
+
+    run(main)
