@@ -13,6 +13,7 @@ Source: rules of ours.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -30,20 +31,28 @@ ALL_SYNCED: Final = Evidence(recovery_point=NO_ONE_KNOWS)
 """Evidence about batches that somebody has found sound already: whatever is invalid is damage."""
 
 
-def read_evidence(fs: Fs, directory: Path) -> Evidence:
-    """What the files of a partition directory say now. Errors: StorageError."""
-    point = _recovery_point(fs, directory)
+def _ignore(error: CorruptionError) -> None:
+    del error
+
+
+def read_evidence(fs: Fs, directory: Path, *, on_bad_point: Callable[[CorruptionError], object] = _ignore) -> Evidence:
+    """What the files of a partition directory say now; ``on_bad_point`` gets the error of an unreadable recovery point.
+
+    Errors: StorageError.
+    """
+    point = _recovery_point(fs, directory, on_bad_point)
     epochs = _epochs(fs, directory)
     return Evidence(recovery_point=point, epochs=epochs, epoch_max=_epoch_max(fs, directory))
 
 
-def _recovery_point(fs: Fs, directory: Path) -> Offset | None:
+def _recovery_point(fs: Fs, directory: Path, on_bad_point: Callable[[CorruptionError], object]) -> Offset | None:
     path = directory / recovery_point.FILE_NAME
     if not fs.exists(path):
         return None
     try:
         return recovery_point.parse_recovery_point(path, fs.read(path))
-    except CorruptionError:
+    except CorruptionError as error:
+        on_bad_point(error)
         return NO_ONE_KNOWS
 
 

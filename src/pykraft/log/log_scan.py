@@ -24,7 +24,7 @@ from pykraft.log.judge import NO_ONE_KNOWS, Chain, Evidence, Verdict
 from pykraft.log.paths import LOG, segment_file
 from pykraft.log.scan import scan_runs
 from pykraft.log.segment import SegmentContent
-from pykraft.log.tail import Expected, is_like_a_crash
+from pykraft.log.tail import Expected, verdict_on
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EPOCH_ZERO, Damage, Offset
 
@@ -99,7 +99,8 @@ class _Judge:
     def goes_on(self, problem: CorruptionError, end: Offset) -> bool:
         """Record a problem where the chain ends; returns False when the log ends there."""
         scan, start = self.scan, self.chain.offset
-        verdict = self.evidence.verdict_on(problem, start, is_like_a_crash=lambda: self._is_like_a_crash(problem))
+        expected = Expected(base_offset=start, epoch=self.chain.epoch)
+        verdict = verdict_on(problem, expected, self.evidence, fs=self.fs, later=self.later)
         if not scan.corrupt:
             scan.verdict = verdict
         if verdict is not Verdict.DAMAGED:
@@ -121,10 +122,6 @@ class _Judge:
             )
         )
         return True
-
-    def _is_like_a_crash(self, problem: CorruptionError) -> bool:
-        expected = Expected(base_offset=self.chain.offset, epoch=self.chain.epoch)
-        return is_like_a_crash(self.fs, Path(problem.path), problem.position, expected, self.later)
 
 
 def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, chain: Chain) -> CorruptionError | None:

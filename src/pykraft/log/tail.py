@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pykraft.errors import ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.fs import File, Fs
+from pykraft.log.judge import Evidence, Verdict
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, crc_of, read_header
 from pykraft.types import Epoch, Offset
 
@@ -44,17 +45,24 @@ class Expected:
         return header.base_offset == self.base_offset and header.epoch >= self.epoch
 
 
-def is_like_a_crash(fs: Fs, path: Path, position: int, expected: Expected, later: Iterable[Path]) -> bool:
-    """True when a crash explains that no sound batch stands at this position of a segment.
+def verdict_on(
+    problem: CorruptionError, expected: Expected, evidence: Evidence, *, fs: Fs, later: Iterable[Path]
+) -> Verdict:
+    """What a problem is at the place where the batch ``expected`` must stand; it reads only if nothing else tells.
 
-    ``later`` are the segments after it; nothing may be written in them then. Errors: StorageError.
+    ``later`` are the segments after that of the problem. Errors: StorageError.
     """
-    for segment in later:
-        with closing(fs.open(segment)) as file:
-            if written_end(file):
-                return False
-    with closing(fs.open(path)) as file:
-        return is_torn(file, position, written_end(file), expected)
+
+    def is_like_a_crash() -> bool:
+        # A crash leaves nothing written in later segments.
+        for segment in later:
+            with closing(fs.open(segment)) as file:
+                if written_end(file):
+                    return False
+        with closing(fs.open(Path(problem.path))) as file:
+            return is_torn(file, problem.position, written_end(file), expected)
+
+    return evidence.verdict_on(problem, expected.base_offset, is_like_a_crash=is_like_a_crash)
 
 
 def written_end(file: File) -> int:

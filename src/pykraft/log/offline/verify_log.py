@@ -40,7 +40,7 @@ from pykraft.log.offline.verify_walk import BadBytes, walk_runs
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
-from pykraft.log.tail import Expected, is_like_a_crash
+from pykraft.log.tail import Expected, verdict_on
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EpochStart, Offset
@@ -135,15 +135,9 @@ class LogCheck:
 
     def _gather_evidence(self) -> Evidence:
         """What the other files say about the log; an unreadable recovery point is damage itself."""
-        evidence = read_evidence(self._fs, self._directory)
-        self.summary.recovery_point = evidence.recovery_point
-        if evidence.recovery_point == NO_ONE_KNOWS:
-            self.summary.recovery_point = None
-            path = self._directory / recovery_point.FILE_NAME
-            try:
-                recovery_point.parse_recovery_point(path, self._fs.read(path))
-            except CorruptionError as error:
-                self._findings.add_error(error)
+        evidence = read_evidence(self._fs, self._directory, on_bad_point=self._findings.add_error)
+        if evidence.recovery_point != NO_ONE_KNOWS:
+            self.summary.recovery_point = evidence.recovery_point
         return evidence
 
     def _start_at(self, offset: Offset) -> None:
@@ -268,11 +262,7 @@ class LogCheck:
         """Report damage, or the start of what does not count."""
         offset, path, position = self._chain.offset, Path(problem.path), problem.position
         expected = Expected(base_offset=offset, epoch=self._chain.epoch)
-        verdict = self._evidence.verdict_on(
-            problem,
-            offset,
-            is_like_a_crash=lambda: is_like_a_crash(self._fs, path, position, expected, self._later),
-        )
+        verdict = verdict_on(problem, expected, self._evidence, fs=self._fs, later=self._later)
         self._note_verdict(verdict)
         if verdict is Verdict.TORN:
             self._is_over = True

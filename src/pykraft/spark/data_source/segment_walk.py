@@ -32,7 +32,7 @@ from pykraft.log.judge import Chain, EpochError, Evidence, Verdict
 from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import parse_segment_file
 from pykraft.log.scan import scan_headers
-from pykraft.log.tail import SECTOR_SIZE_BYTES, Expected, is_like_a_crash, written_end
+from pykraft.log.tail import SECTOR_SIZE_BYTES, Expected, verdict_on, written_end
 from pykraft.protocol.batch import BatchHeader, check_crc
 from pykraft.types import EPOCH_ZERO, Offset
 
@@ -180,13 +180,8 @@ def _batches(state: WalkState, file: File) -> Iterator[BatchSpan]:
 
 
 def _verdict_on(state: WalkState, problem: CorruptionError) -> Verdict:
-    path = Path(problem.path)
-    later = [segment for segment in state.later if segment != path]
-    return state.evidence.verdict_on(
-        problem,
-        state.expected.base_offset,
-        is_like_a_crash=lambda: is_like_a_crash(OsFs(), path, problem.position, state.expected, later),
-    )
+    later = [segment for segment in state.later if segment != Path(problem.path)]
+    return verdict_on(problem, state.expected, state.evidence, fs=OsFs(), later=later)
 
 
 def told(problem: CorruptionError, verdict: Verdict) -> CorruptionError:
