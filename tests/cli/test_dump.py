@@ -81,13 +81,39 @@ def test_payloads_are_where_kafka_has_them(path: Path, lines: list[str]) -> None
     result = run("--print-data-log", path)
     assert result.exit_code == 0
     ours = sections(result.stdout)[str(path)]
-    assert [before_payload(line) for line in ours] == [before_payload(line) for line in lines]
-    if "__raft_performance_test" in str(path):
-        assert [line.replace("\\x00", "\x00") for line in ours] == lines
+    assert [line.replace("\\x00", "\x00") for line in ours] == lines
+
+
+@pytest.mark.parametrize(("path", "lines"), DECODED, ids=name_of)
+def test_json_has_the_records_that_kafka_decoded(path: Path, lines: list[str]) -> None:
+    decoded = [json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: {" in line]
+    records = [record for one in documents("--print-data-log", path) for record in one.get("records", ())]
+    assert [record["payload"] for record in records if "payload" in record] == decoded
+    assert not [record for record in records if "payloadProblem" in record]
+
+
+@pytest.mark.parametrize("flag", ["--cluster-metadata-decoder", "--print-data-log"])
+def test_the_decoder_can_be_asked_for_and_be_declined(flag: str, tmp_path: Path) -> None:
+    for name, is_metadata in (("__cluster_metadata-0", True), ("elsewhere", False)):
+        path = tmp_path / name / "00000000000000000000.log"
+        path.parent.mkdir()
+        values = [bytes.fromhex("01140000"), b"hello"]
+        path.write_bytes(encode_batch(values, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)
+        is_decoded = is_metadata or flag == "--cluster-metadata-decoder"
+        *_, known, other = run(flag, path).stdout.splitlines()
+        payload = '{"type":"NO_OP_RECORD","version":0,"data":{}}' if is_decoded else "\\x01\\x14\\x00\\x00"
+        assert known.endswith(f" payload: {payload}")
+        problem = "not a metadata record that can be read: its frame has version 104, not 1"
+        assert other.endswith(f" payload: hello ({problem})" if is_decoded else " payload: hello")
+        [batch] = documents(flag, path)
+        shown = [[key for key in record if key.startswith("payload")] for record in batch["records"]]
+        assert shown == ([["payload"], ["payloadProblem"]] if is_decoded else [[], []])
+        raw = run(flag, "--no-cluster-metadata-decoder", "--print-data-log", path).stdout
+        assert raw.endswith(" payload: hello\n")
 
 
 def before_payload(line: str) -> tuple[str, bool]:
-    """Kafka decoded the metadata records, which are the application's and bytes for us."""
+    """The line without its payload, and whether it has one."""
     head, mark, _ = line.partition(" payload: ")
     return head, bool(mark)
 
@@ -98,7 +124,7 @@ def test_the_tools_own_runs(path: Path) -> None:
     *options, _, name = command.split()[4:]
     files = sections("\n".join(rest).partition("--- stderr")[0])
     (lines,) = files.values()
-    flags = ["--print-data-log"] if "--cluster-metadata-decoder" in options else []
+    flags = ["--cluster-metadata-decoder"] if "--cluster-metadata-decoder" in options else []
     if "--skip-record-metadata" in options:
         flags.append("--skip-record-metadata")
     ours = sections(run(*flags, GOLDEN / name.removeprefix("GOLDEN/")).stdout)

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from pykraft.cli.tail import in_utc, parse_start, tail
 from pykraft.client.remote.observer import Start
+from pykraft.config import METADATA_TOPIC_ID
 from pykraft.errors import ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.batch import seal_batch
@@ -107,6 +108,40 @@ def test_what_other_programs_wrote_is_printed_too() -> None:
         assert call("--bootstrap-controller", bootstrap).output.endswith("\tnull\n")
         line = json.loads(call("--bootstrap-controller", bootstrap, "--json").output)
     assert (line["keyBase64"], line["valueBase64"]) == (base64.b64encode(b"k").decode(), None)
+
+
+def metadata_log() -> ScriptedLog:
+    log = ScriptedLog(topic_id=METADATA_TOPIC_ID)
+    log.append(bytes.fromhex("010c00") + b"\x11metadata.version\x00\x1e\x00", b"no such\x1b thing")
+    return log
+
+
+def test_values_of_kafkas_controllers_are_decoded() -> None:
+    with served(metadata_log()) as bootstrap:
+        text = call("--bootstrap-controller", bootstrap).output
+        lines = call("--bootstrap-controller", bootstrap, "--json").output.splitlines()
+        raw = call("--bootstrap-controller", bootstrap, "--no-cluster-metadata-decoder").output
+    problem = "not a metadata record that can be read: its frame has version 110, not 1"
+    assert [line.split("\t")[3] for line in text.splitlines()] == [
+        "FEATURE_LEVEL_RECORD name=metadata.version featureLevel=30",
+        f"no such\\x1b thing ({problem})",
+    ]
+    known, other = map(json.loads, lines)
+    data = {"name": "metadata.version", "featureLevel": 30}
+    assert known["payload"] == {"type": "FEATURE_LEVEL_RECORD", "version": 0, "data": data}
+    assert base64.b64decode(known["valueBase64"])[:3] == bytes.fromhex("010c00")
+    assert other["payloadProblem"] == problem
+    assert raw.splitlines()[1].endswith("\tno such\\x1b thing")
+
+
+def test_other_values_are_decoded_on_request_also_those_of_a_snapshot() -> None:
+    with served(cleaned_log()) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap, "--load-snapshot", "--cluster-metadata-decoder")
+        first = call(*words).output.splitlines()[0]
+        line = json.loads(call(*words, "--json", "--max-records", "1").output)
+    assert first.startswith("<157\t3\t1970-01-01T00:00:00.005Z\t\\x01\\x01")
+    assert "(not a metadata record that can be read: " in first
+    assert line["payloadProblem"].startswith("not a metadata record that can be read: ")
 
 
 def test_records_that_cannot_be_read_are_told_with_their_offset() -> None:

@@ -84,14 +84,17 @@ def _value(kind: Kind | Struct | Array, version: int, *, unknown_tags: bool) -> 
         case Struct():
             return _struct(kind, version, unknown_tags=unknown_tags)
         case Array():
-            count_max = 3 if kind.count_max is None else min(3, kind.count_max)
-            return st.lists(_value(kind.of, version, unknown_tags=unknown_tags), max_size=count_max)
+            return st.lists(_value(kind.of, version, unknown_tags=unknown_tags), max_size=min(3, kind.count_max))
         case Kind.BOOL:
             return st.booleans()
         case Kind.UUID:
             return st.just(bytes(16)) | st.binary(min_size=16, max_size=16)
         case Kind.STRING:
             return st.text(max_size=20) | st.just("x" * 200)
+        case Kind.BYTES:
+            return st.binary(max_size=40) | st.just(b"b" * 200)
+        case Kind.FLOAT64:
+            return st.floats(allow_nan=False)
         case Kind.RECORDS:
             return st.binary(max_size=40) | st.just(b"r" * 600)
         case _:

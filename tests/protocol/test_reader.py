@@ -18,6 +18,10 @@ from pykraft.protocol.messages import end_quorum_epoch, fetch, vote
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.reader import compile_reader
 from pykraft.protocol.schema import (
+    ARRAY_COUNT_MAX,
+    BOOL,
+    BYTES,
+    FLOAT64,
     INT16,
     INT32,
     INT64,
@@ -212,6 +216,48 @@ def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> 
     raw = write(end_quorum_epoch.REQUEST, 0, {"topics": [{"partitions": [{"preferred_successors": [0] * 101}]}]})
     with pytest.raises(TooManyElementsError, match=r"preferred_successors: 101 elements .*, at most 100"):
         read(end_quorum_epoch.REQUEST, 0, raw)
+
+
+def test_no_array_has_more_than_a_million_elements() -> None:
+    message = Message.of("M", "0", "0+", Field("flags", Array(BOOL)))
+    frame = b"\xc1\x84\x3d" + bytes(ARRAY_COUNT_MAX + 1)  # the compact count of a million
+    assert len(read(message, 0, frame)[0]["flags"]) == ARRAY_COUNT_MAX
+    with pytest.raises(TooManyElementsError, match=r"M v0 field flags: 1000001 elements .*, at most 1000000"):
+        read(message, 0, b"\xc2\x84\x3d" + bytes(ARRAY_COUNT_MAX + 2))
+
+
+WIDE = Message.of(
+    "Wide",
+    "0-1",
+    "1+",
+    Field("names", Array(STRING)),
+    Field("ids", Array(UUID), nullable=True),
+    Field("salt", BYTES, nullable=True),
+    Field("share", FLOAT64),
+)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@given(data=st.data())
+def test_arrays_of_strings_and_of_uuids_and_bytes_and_floats(version: int, data: st.DataObject) -> None:
+    body = data.draw(bodies(WIDE, version))
+    raw = write(WIDE, version, body)
+    assert read(WIDE, version, bytearray(raw)) == (body, len(raw))
+    for end in range(len(raw)):
+        with pytest.raises(ProtocolError, match=f"Wide v{version}"):
+            read(WIDE, version, raw[:end])
+
+
+def test_bytes_outlive_their_frame() -> None:
+    frame = bytearray(write(WIDE, 1, {"names": [], "ids": [bytes(16)], "salt": b"abc"}))
+    body, _ = read(WIDE, 1, frame)
+    frame[:] = bytes(len(frame))
+    assert (body["salt"], type(body["salt"]), type(body["ids"][0])) == (b"abc", bytes, bytes)
+
+
+def test_a_null_in_an_array_of_strings_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="Wide v1 field names: a string before position 2 has the length -1"):
+        read(WIDE, 1, b"\2\0" + bytes(20))
 
 
 def test_unknown_tags_are_passed_over_when_nobody_wants_them() -> None:

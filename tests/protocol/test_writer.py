@@ -43,6 +43,23 @@ def test_a_tagged_field_is_written_only_when_it_differs() -> None:
     assert write(message, 0, {"d": ""}).hex() == "01030101"
 
 
+def test_a_tagged_array_that_may_be_null_is_written_when_it_differs_from_its_default() -> None:
+    null, empty = (
+        Message.of("M", "0", "0+", Field("a", Array(INT32), default=default, nullable=True, tag=0))
+        for default in (None, [])
+    )
+    assert write(null, 0, {"a": None}) == write(empty, 0, {"a": []}) == write(empty, 0, {"a": ()}) == b"\0"
+    assert write(null, 0, {"a": []}).hex() == "01000101"
+    assert write(empty, 0, {"a": None}).hex() == "01000100"
+    assert write(empty, 0, {"a": [7]}).hex() == "010005" + "02" + "00000007"
+
+
+def test_a_uuid_of_an_array_has_16_bytes() -> None:
+    message = Message.of("M", "0", "0+", Field("a", Array(UUID)))
+    with pytest.raises(AssertionError, match="a uuid has 16 bytes"):
+        write(message, 0, {"a": [bytes(15)]})
+
+
 def test_unknown_tags_stand_in_tag_order_and_vanish_where_there_are_none() -> None:
     message = Message.of("M", "0-1", "1+", Field("a", INT32, "1+", tag=5, ignorable=True))
     assert (

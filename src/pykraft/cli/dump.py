@@ -17,6 +17,7 @@ import click
 
 from pykraft.cli.errors import EXIT_DONE, EXIT_FAILED, exit_code
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.metadata_values import decoder_option, is_metadata_file, metadata_json, metadata_payload
 from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import printable
 from pykraft.errors import StorageError, UsageError
@@ -46,6 +47,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 @click.option(
     "--print-data-log", is_flag=True, help="Also print keys and values, in JSON as base64. Implies --deep-iteration."
 )
+@decoder_option
 @click.option("--skip-record-metadata", is_flag=True, help="Print only the keys, values and control records.")
 def dump(
     files: tuple[Path, ...],
@@ -53,25 +55,30 @@ def dump(
     as_json: bool,
     deep_iteration: bool,
     print_data_log: bool,
+    decodes: bool | None,
     skip_record_metadata: bool,
 ) -> None:
     """Print the content of FILES from a log directory; the node may be running.
 
     It reads .log, .index, .timeindex, .checkpoint and .snapshot files, leader-epoch-checkpoint, quorum-state,
     quorum-state.check, partition.metadata, meta.properties and recovery-point. For invalid bytes it prints the
-    position, what it expected and what it found, and exits with 1.
+    position, what it expected and what it found, and exits with 1. Values of Kafka's metadata log are decoded.
     """
+    # As in Kafka's tool, who asks for the decoder wants to see what it decodes.
+    print_data_log = print_data_log or decodes is True
     with_records = deep_iteration or print_data_log or skip_record_metadata
-    view = _Text(with_data=print_data_log, with_metadata=not skip_record_metadata)
     status = EXIT_DONE
     for path in files:
         if not as_json:
             click.echo(f"Dumping {click.format_filename(path)}")
         found = 0
+        is_decoded = is_metadata_file(path) if decodes is None else decodes
+        view = _Text(with_data=print_data_log, is_decoded=is_decoded, with_metadata=not skip_record_metadata)
         try:
             for fact in dump_file(OsFs(), path, with_records=with_records):
                 found += fact.kind == "problem"
-                for line in _json_lines(path, fact, with_data=print_data_log) if as_json else view.lines(path, fact):
+                lines = _json_lines(path, fact, with_data=print_data_log, is_decoded=is_decoded)
+                for line in lines if as_json else view.lines(path, fact):
                     click.echo(line)
         except (StorageError, UsageError) as error:  # the other files are printed all the same
             status = max(status, exit_code(error))
@@ -86,8 +93,9 @@ def dump(
 class _Text:
     """Renders lines as Kafka prints them, and lines of our own for what Kafka does not print."""
 
-    def __init__(self, *, with_data: bool, with_metadata: bool) -> None:
+    def __init__(self, *, with_data: bool, is_decoded: bool, with_metadata: bool) -> None:
         self._with_data = with_data
+        self._is_decoded = is_decoded
         self._with_metadata = with_metadata
 
     def lines(self, path: Path, fact: Fact) -> Iterator[str]:
@@ -118,7 +126,8 @@ class _Text:
             colon = ":" if name in ("LeaderChange", "controlType") else ""
             parts.append(f"{name}{colon} {body if isinstance(body, str) else _COMPACT.encode(body)}")
         elif self._with_data:
-            parts += [f"{name}: {printable(record[at])}" for name, at in _DATA if record[at] is not None]
+            values = record if not self._is_decoded else record | {"value": metadata_payload(record["value"])}
+            parts += [f"{name}: {printable(values[at])}" for name, at in _DATA if values[at] is not None]
         return " ".join(parts)
 
 
@@ -133,16 +142,18 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _json_lines(path: Path, fact: Fact, *, with_data: bool) -> Iterator[str]:
+def _json_lines(path: Path, fact: Fact, *, with_data: bool, is_decoded: bool) -> Iterator[str]:
     if fact.kind == "heading":
         return
     fields = dict(fact.fields)
     if "records" in fields:
-        fields["records"] = [_json_record(record, with_data=with_data) for record in fields["records"]]
+        fields["records"] = [
+            _json_record(record, with_data=with_data, is_decoded=is_decoded) for record in fields["records"]
+        ]
     yield _COMPACT.encode({"file": str(path), "type": fact.kind, **fields})
 
 
-def _json_record(record: dict[str, Any], *, with_data: bool) -> dict[str, Any]:
+def _json_record(record: dict[str, Any], *, with_data: bool, is_decoded: bool) -> dict[str, Any]:
     shown = {name: value for name, value in record.items() if name not in ("key", "value", "control")}
     if "control" in record:
         name, body = record["control"]
@@ -151,4 +162,6 @@ def _json_record(record: dict[str, Any], *, with_data: bool) -> dict[str, Any]:
         for name in ("key", "value"):
             data = record[name]
             shown[f"{name}Base64"] = None if data is None else base64.b64encode(data).decode("ascii")
+        if is_decoded:
+            shown |= metadata_json(record["value"])
     return shown

@@ -3,8 +3,9 @@
 It ends at the high watermark of its start, after --max-records, by a signal, or when the reader of its output is gone.
 `pykraft.client.remote.observer` reads the quorum.
 
-A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. A record
-of a snapshot has no offset of its own; it is shown as ``<157``, which means below the end offset of the snapshot.
+A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. The values
+of a quorum of Kafka's controllers are decoded. A record of a snapshot has no offset of its own; it is shown as
+``<157``, which means below the end offset of the snapshot.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 
@@ -31,25 +33,23 @@ from pykraft.cli.client_options import (
     timeout_option,
 )
 from pykraft.cli.json_option import json_lines_option
+from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
 from pykraft.cli.parsing.choice import start_option
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.state_reader import StateReader
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.offline.dump_batches import control_json
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.snapshot.files import stem_of
-from pykraft.types import Offset, OffsetAndEpoch
+from pykraft.types import Buffer, Offset, OffsetAndEpoch
 
 OFFSET_MAX: Final = 2**63 - 1
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
-
-Render: TypeAlias = Callable[[CommittedBatch, Record], str]
-RenderState: TypeAlias = Callable[[OffsetAndEpoch, int, bytes], str]
-"""Renders a record of a snapshot: its id, wall ms, value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,29 @@ class TailOptions:
     records_max: int | None
     with_control: bool
     with_snapshot: bool
-    render: Render
-    render_state: RenderState
+    decodes: bool | None
+    """None: where the topic is that of Kafka's controllers."""
+    as_json: bool
+
+    def form(self, topic_name: str) -> Form:
+        """How records of this topic are printed."""
+        decodes = topic_name == METADATA_TOPIC_NAME if self.decodes is None else self.decodes
+        return _JsonForm(decodes=decodes) if self.as_json else _TextForm(decodes=decodes)
+
+
+class Form(ABC):
+    """Renders records as lines."""
+
+    def __init__(self, *, decodes: bool) -> None:
+        self._decodes = decodes
+
+    @abstractmethod
+    def of_record(self, batch: CommittedBatch, record: Record) -> str:
+        """A record of the log."""
+
+    @abstractmethod
+    def of_state(self, snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
+        """A record of a snapshot."""
 
 
 class _EnoughError(Exception):
@@ -78,6 +99,7 @@ class _EnoughError(Exception):
 @click.option(
     "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
 )
+@decoder_option
 @json_lines_option("per record, with its value in base64")
 @command_config_option
 @timeout_option
@@ -89,6 +111,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     max_records: int | None,
     print_control: bool,
     load_snapshot: bool,
+    decodes: bool | None,
     as_json: bool,
     command_config: Path | None,
     timeout: float | None,
@@ -110,8 +133,8 @@ def tail(  # noqa: PLR0913 - one argument for each option
         records_max=max_records,
         with_control=print_control,
         with_snapshot=load_snapshot,
-        render=json_line if as_json else text_line,
-        render_state=json_state_line if as_json else text_state_line,
+        decodes=decodes,
+        as_json=as_json,
     )
     asyncio.run(_print(options, wanted))
 
@@ -127,21 +150,26 @@ def parse_start(text: str) -> Start | Offset:
 
 async def _print(options: ClientOptions, wanted: TailOptions) -> None:
     paper = _Paper(wanted)
+
+    async def load_snapshot(reader: StateReader[bytes]) -> None:
+        await paper.load_snapshot(reader, wanted.form(observer.topic_name))
+
     observer = Observer(
         options.bootstrap,
         start=wanted.start,
         client_id=options.client_id,
         patience=options.patience(WaitingLine().tell),
-        load_snapshot=paper.load_snapshot if wanted.with_snapshot else None,
+        load_snapshot=load_snapshot if wanted.with_snapshot else None,
     )
     async with observer:
         first_offset = await observer.begin()
+        form = wanted.form(observer.topic_name)
         if not wanted.is_followed:
             paper.end_offset = observer.high_watermark
         with suppress(_EnoughError):
             paper.end_at(first_offset)
             async for batch in observer:
-                paper.put(_lines(batch, first_offset, wanted), batch.end_offset)
+                paper.put(_lines(batch, first_offset, form, with_control=wanted.with_control), batch.end_offset)
 
 
 class _Paper:
@@ -149,14 +177,13 @@ class _Paper:
 
     def __init__(self, wanted: TailOptions) -> None:
         self.end_offset: Offset | None = None
-        self._wanted = wanted
         self._left = wanted.records_max
 
-    async def load_snapshot(self, reader: StateReader[bytes]) -> None:
+    async def load_snapshot(self, reader: StateReader[bytes], form: Form) -> None:
         """Print a snapshot, which replaces all records before its end. Errors: as `put`."""
         async for batch in reader:
             at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
-            self.put(self._wanted.render_state(at, wall_ms, value) for value in batch.records)
+            self.put(form.of_state(at, wall_ms, value) for value in batch.records)
         self.end_at(reader.snapshot_id.offset)
 
     def put(self, lines: Iterable[str], end_offset: Offset | None = None) -> None:
@@ -177,13 +204,13 @@ class _Paper:
             raise _EnoughError
 
 
-def _lines(batch: CommittedBatch, first_offset: Offset, wanted: TailOptions) -> Iterator[str]:
+def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, *, with_control: bool) -> Iterator[str]:
     """The wanted records of a batch, rendered. Errors: ProtocolError for records that cannot be decoded."""
-    if batch.is_control and not wanted.with_control:
+    if batch.is_control and not with_control:
         return
     for record in _records(batch):
         if record.offset >= first_offset:
-            yield wanted.render(batch, record)
+            yield form.of_record(batch, record)
 
 
 def _records(batch: CommittedBatch) -> Sequence[Record]:
@@ -206,37 +233,47 @@ def _records(batch: CommittedBatch) -> Sequence[Record]:
     ]
 
 
-def text_line(batch: CommittedBatch, record: Record) -> str:
-    """One record as text."""
-    if batch.is_control:
-        name, body = control_json(record)
-        shown = f"{name} {printable(body) if isinstance(body, str) else _COMPACT.encode(body)}"
-    else:
-        shown = "null" if record.value is None else printable(record.value)
-    return f"{record.offset}\t{batch.epoch}\t{in_utc(record.timestamp_ms)}\t{shown}"
+class _TextForm(Form):
+    """Columns for people."""
+
+    def of_record(self, batch: CommittedBatch, record: Record) -> str:
+        if batch.is_control:
+            name, body = control_json(record)
+            shown = f"{name} {printable(body) if isinstance(body, str) else _COMPACT.encode(body)}"
+        else:
+            shown = self._value(record.value)
+        return f"{record.offset}\t{batch.epoch}\t{in_utc(record.timestamp_ms)}\t{shown}"
+
+    def of_state(self, snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
+        return f"<{snapshot_id.offset}\t{snapshot_id.epoch}\t{in_utc(wall_ms)}\t{self._value(value)}"
+
+    def _value(self, value: Buffer | None) -> str:
+        if self._decodes:
+            return metadata_text(value)
+        return "null" if value is None else printable(value)
 
 
-def json_line(batch: CommittedBatch, record: Record) -> str:
-    """One record as JSON; the time is wall ms."""
-    shown: dict[str, Any] = {"offset": record.offset, "epoch": batch.epoch, "timestamp": record.timestamp_ms}
-    if batch.is_control:
-        name, body = control_json(record)
-        return _COMPACT.encode(shown | {"control": {name: body}})
-    if record.key is not None:
-        shown["keyBase64"] = base64.b64encode(record.key).decode("ascii")
-    shown["valueBase64"] = None if record.value is None else base64.b64encode(record.value).decode("ascii")
-    return _COMPACT.encode(shown)
+class _JsonForm(Form):
+    """Objects for programs; times are wall ms."""
 
+    def of_record(self, batch: CommittedBatch, record: Record) -> str:
+        shown: dict[str, Any] = {"offset": record.offset, "epoch": batch.epoch, "timestamp": record.timestamp_ms}
+        if batch.is_control:
+            name, body = control_json(record)
+            return _COMPACT.encode(shown | {"control": {name: body}})
+        if record.key is not None:
+            shown["keyBase64"] = base64.b64encode(record.key).decode("ascii")
+        return _COMPACT.encode(shown | self._value(record.value))
 
-def text_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
-    """One record of a snapshot as text."""
-    return f"<{snapshot_id.offset}\t{snapshot_id.epoch}\t{in_utc(wall_ms)}\t{printable(value)}"
+    def of_state(self, snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
+        # With the name of the snapshot instead of an offset.
+        shown = {"snapshot": stem_of(snapshot_id), "epoch": snapshot_id.epoch, "timestamp": wall_ms}
+        return _COMPACT.encode(shown | self._value(value))
 
-
-def json_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
-    """One record of a snapshot as JSON: with the name of the snapshot instead of an offset."""
-    shown = {"snapshot": stem_of(snapshot_id), "epoch": snapshot_id.epoch, "timestamp": wall_ms}
-    return _COMPACT.encode(shown | {"valueBase64": base64.b64encode(value).decode("ascii")})
+    def _value(self, value: Buffer | None) -> dict[str, Any]:
+        # The bytes are there in any case: with them `append --input json` copies a record.
+        shown = {"valueBase64": None if value is None else base64.b64encode(value).decode("ascii")}
+        return shown | metadata_json(value) if self._decodes else shown
 
 
 def in_utc(wall_ms: int) -> str:

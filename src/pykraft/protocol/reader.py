@@ -21,7 +21,9 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol import primitives
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.schema import (
+    BYTES,
     STRING,
+    UUID,
     Array,
     Body,
     Field,
@@ -172,8 +174,14 @@ class _ReaderSource:
         if isinstance(kind, Array):
             self._array(kind, target, what, path)
             return
+        self._text_or_bytes(kind, target, what)
+
+    def _text_or_bytes(self, kind: Kind, target: str, what: str) -> None:
+        """Read the value of a kind whose size varies, with the length ``n``."""
         read = "read_text" if kind is STRING else "read_view"
-        self._source.line(f"{target} = {read}(buf, p, end, n, {what})")
+        value = f"{read}(buf, p, end, n, {what})"
+        # Bytes are copied, so that they may outlive the frame; records are large, so those stay a view.
+        self._source.line(f"{target} = {f'bytes({value})' if kind is BYTES else value}")
         self._source.line("p += n")
 
     def _array(self, kind: Array, target: str, what: str, path: str) -> None:
@@ -181,17 +189,23 @@ class _ReaderSource:
         # Compare the count with the remaining bytes before any element is made.
         with self._source.block(f"if n < 0 or n * {element_size} > end - p:"):
             self._source.line(f"check_count(n, p, end, {element_size}, {what})")
-        if kind.count_max is not None:
-            with self._source.block(f"if n > {kind.count_max}:"):
-                self._source.line(f"check_count_max(n, p, {kind.count_max}, {what})")
-        if isinstance(kind.of, Kind):
-            assert kind.of.size_bytes is not None, f"{path}: arrays of strings are not needed so far"
-            self._source.line(f"{target} = list(unpack_from(f'>{{n}}{kind.of.value}', buf, p))")
+        with self._source.block(f"if n > {kind.count_max}:"):
+            self._source.line(f"check_count_max(n, p, {kind.count_max}, {what})")
+        if isinstance(kind.of, Kind) and kind.of.size_bytes is not None:
+            if kind.of is UUID:  # the format of `struct` cannot say so many times 16 bytes
+                self._source.line(f"{target} = [bytes(buf[at : at + 16]) for at in range(p, p + n * 16, 16)]")
+            else:
+                self._source.line(f"{target} = list(unpack_from(f'>{{n}}{kind.of.value}', buf, p))")
             self._source.line(f"p += n * {element_size}")
             return
         self._source.line(f"{target} = []")
         with self._source.block("for _ in range(n):"):
-            element = self._struct(kind.of, path + "[]")
+            if isinstance(kind.of, Kind):
+                element = self._source.fresh()
+                self._size(kind.of, what)
+                self._text_or_bytes(kind.of, element, what)
+            else:
+                element = self._struct(kind.of, path + "[]")
             self._source.line(f"{target}.append({element})")
 
     def _tagged(self, schema: Struct, target: str, path: str) -> None:

@@ -14,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
 """A struct of a message as a plain dict, by snake_case names; a uuid is 16 bytes, records are a Buffer."""
 
-_SIZES_BYTES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "16s": 16}
+ARRAY_COUNT_MAX: Final = 1_000_000
+"""Most elements of any array, as in Kafka 4.4; `Array.count_max` is lower where a message needs fewer."""
+
+_SIZES_BYTES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "d": 8, "16s": 16}
 
 
 class Kind(Enum):
@@ -31,8 +34,10 @@ class Kind(Enum):
     UINT16 = "H"
     INT32 = "i"
     INT64 = "q"
+    FLOAT64 = "d"
     UUID = "16s"
     STRING = "string"
+    BYTES = "bytes"
     RECORDS = "records"
 
     @property
@@ -47,8 +52,10 @@ INT16 = Kind.INT16
 UINT16 = Kind.UINT16
 INT32 = Kind.INT32
 INT64 = Kind.INT64
+FLOAT64 = Kind.FLOAT64
 UUID = Kind.UUID
 STRING = Kind.STRING
+BYTES = Kind.BYTES
 RECORDS = Kind.RECORDS
 
 _IMPLICIT_DEFAULTS: dict[Kind, object] = {
@@ -58,8 +65,10 @@ _IMPLICIT_DEFAULTS: dict[Kind, object] = {
     UINT16: 0,
     INT32: 0,
     INT64: 0,
+    FLOAT64: 0.0,
     UUID: bytes(16),
     STRING: "",
+    BYTES: b"",
     RECORDS: b"",
 }
 
@@ -101,13 +110,13 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """Elements, at most ``count_max`` of them if given: more are refused before any is made.
+    """Elements, at most ``count_max`` of them: more are refused before any is made.
 
     An element of a few bytes becomes a dict of hundreds, so an unbounded array would cost us far more than its sender.
     """
 
     of: Kind | Struct
-    count_max: int | None = None
+    count_max: int = ARRAY_COUNT_MAX
 
 
 _UNSET = object()
@@ -170,7 +179,7 @@ def array_of(
     nullable: bool = False,
     ignorable: bool = False,
     tag: int | None = None,
-    count_max: int | None = None,
+    count_max: int = ARRAY_COUNT_MAX,
 ) -> Field:
     """A field that is an array of structs."""
     return Field(name, Array(Struct(fields), count_max), versions, nullable=nullable, ignorable=ignorable, tag=tag)

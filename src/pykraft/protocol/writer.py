@@ -20,6 +20,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol import primitives
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.schema import (
+    BYTES,
     RECORDS,
     STRING,
     UUID,
@@ -169,6 +170,9 @@ class _WriterSource:
         """Write a value that is not None."""
         if kind is STRING:
             self._source.line(f"add({'compact_' * self._flexible}string({value}))")
+        elif kind is BYTES:
+            self._source.line(f"add({self._size}(len({value})))")
+            self._source.line(f"add({value})")
         elif kind is RECORDS:
             self._source.line(f"add_records({value}, out, done, {self._size})")
         elif isinstance(kind, Struct):
@@ -179,12 +183,16 @@ class _WriterSource:
 
     def _array(self, kind: Array, value: str, path: str) -> None:
         self._source.line(f"add({self._size}(len({value})))")
-        if isinstance(kind.of, Kind):
-            self._source.line(f"add(pack(f'>{{len({value})}}{kind.of.value}', *{value}))")
-            return
         element = self._source.fresh()
+        if isinstance(kind.of, Kind) and kind.of.size_bytes is not None:
+            if kind.of is UUID:
+                self._source.line(f"assert all(len({element}) == 16 for {element} in {value}), 'a uuid has 16 bytes'")
+                self._source.line(f"add(b''.join({value}))")
+            else:
+                self._source.line(f"add(pack(f'>{{len({value})}}{kind.of.value}', *{value}))")
+            return
         with self._source.block(f"for {element} in {value}:"):
-            self._struct(kind.of, element, path + "[]")
+            self._present(kind.of, element, path + "[]")
 
     def _tagged(self, schema: Struct, of: str, path: str) -> None:
         """Write the tagged fields that end a struct of a flexible version."""
@@ -220,8 +228,10 @@ def _differs(one: Field, of: str) -> str:
         inner = f"{value}.get"
         parts = [f"{inner}({part.name!r}, {part.default!r}) != {part.default!r}" for part in one.kind.fields]
         return " or ".join([*parts, f"{inner}({UNKNOWN_TAGS!r})"])
-    if isinstance(one.kind, Array):
-        return f"len({value})"
+    if isinstance(one.kind, Array):  # by its length, since any sequence will do
+        if not one.nullable:
+            return f"len({value})"
+        return f"{value} is not None" if one.default is None else f"{value} is None or len({value})"
     return f"{value} != {one.default!r}"
 
 

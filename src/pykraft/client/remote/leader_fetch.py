@@ -104,6 +104,11 @@ class LeaderFetch:
         if connection is not None:
             await connection.close()
 
+    @property
+    def topic_name(self) -> str:
+        """The topic that is tried now; once a node has answered, that of the log."""
+        return self._topics[0][0]
+
     async def ask(self, request_in: Callable[[Epoch], FetchRequest]) -> tuple[FetchResponse, Buffer]:
         """The leader's answer, with no error or OFFSET_OUT_OF_RANGE, and its records.
 

@@ -134,6 +134,11 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         """The last high watermark from a leader; None before `begin`."""
         return None if self._window is None else self._window.high_watermark
 
+    @property
+    def topic_name(self) -> str:
+        """The topic of the quorum's log; only right after `begin`."""
+        return self._leader.topic_name
+
     async def begin(self) -> Offset:
         """Find the leader and the start offset, unless known already; returns that offset.
 

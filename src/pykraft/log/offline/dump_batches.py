@@ -21,9 +21,9 @@ from pykraft.log.fs import File
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header, unpack_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type, read_control_body
+from pykraft.protocol.json_form import body_json
 from pykraft.protocol.records import Record, decode_records
-from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of
-from pykraft.types import Offset, Uuid, uuid_text
+from pykraft.types import Offset
 
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
 BATCH_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -185,25 +185,4 @@ def control_json(record: Record) -> list[Any]:
     if number not in TABLES:
         return ["controlType", ControlType(number).name if number in set(ControlType) else f"UNKNOWN({number})"]
     kind, body = read_control_body(record.key, record.value)
-    return [TABLES[kind].name, _to_json(TABLES[kind].body, body, body["version"])]
-
-
-def _to_json(schema: Struct, body: Body, version: int) -> dict[str, Any]:
-    """The fields of this version, under Kafka's names."""
-    return {_camel(one.name): _value_to_json(one.kind, body[one.name], version) for one in fields_of(schema, version)}
-
-
-def _value_to_json(kind: Kind | Array | Struct, value: object, version: int) -> object:
-    match kind, value:
-        case Struct(), dict():
-            return _to_json(kind, value, version)
-        case Array(of), list():
-            return [_value_to_json(of, one, version) for one in value]
-        case Kind.UUID, bytes():
-            return uuid_text(Uuid(value))
-    return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return [TABLES[kind].name, body_json(TABLES[kind].body, body, body["version"])]
