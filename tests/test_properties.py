@@ -261,13 +261,27 @@ def test_controller_listeners_are_listeners() -> None:
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])  # noqa: S104 - nothing is bound
 def test_a_wildcard_is_bound_but_not_told(host: str) -> None:
-    parsed = read(listeners=f"PLAINTEXT://{host}:9092")
+    dynamic = {"controller__quorum__voters": None, "controller__quorum__bootstrap__servers": "localhost:9093"}
+    parsed = read(listeners=f"PLAINTEXT://{host}:9092", **dynamic)
     assert parsed.config.listeners.get("PLAINTEXT") == Endpoint(host.strip("[]"), 9_092)
     assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
     assert parsed.warnings == (
         "other nodes will dial localhost:9092 for PLAINTEXT; if that is wrong, set advertised.listeners",
     )
     assert refused(advertised__listeners=f"PLAINTEXT://{host}:9092").key == "advertised.listeners"
+
+
+def test_a_static_voter_tells_the_address_that_the_others_dial() -> None:
+    listeners = "PLAINTEXT://0.0.0.0:19092,CLIENT://127.0.0.1:1"
+    parsed = read(listeners=listeners)
+    assert parsed.warnings == ()
+    assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
+    # The entry is an address for voters, and is not this node's if it is not a voter.
+    assert parsed.config.advertised_listeners.get("CLIENT") == Endpoint("127.0.0.1", 1)
+    observer = read(listeners="PLAINTEXT://127.0.0.1:7", node__id="4").config
+    assert observer.advertised_listeners.get("PLAINTEXT") == Endpoint("127.0.0.1", 7)
+    told = read(listeners=listeners, advertised__listeners="PLAINTEXT://example.org:5").config.advertised_listeners
+    assert told.get("PLAINTEXT") == Endpoint("example.org", 5)
 
 
 def test_advertised_listeners_are_told_instead() -> None:

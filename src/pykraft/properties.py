@@ -99,7 +99,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     config = NodeConfig(
         node_id=node_id,
         listeners=listeners,
-        advertised_listeners=reader.advertised(listeners),
+        advertised_listeners=reader.advertised(listeners, names[0], voters.get(node_id)),
         controller_listener_names=names,
         voters=voters,
         bootstrap_servers=bootstrap,
@@ -256,8 +256,12 @@ class _Reader:
             raise ConfigError(key, f"{len(entries)} listeners", f"at most {LISTENERS_MAX}")
         return Listeners(tuple(entries.items()))
 
-    def advertised(self, listeners: Listeners) -> Listeners:
-        """The addresses for other nodes: advertised.listeners, else listeners; a wildcard becomes localhost."""
+    def advertised(self, listeners: Listeners, voters_listener: str, entry: Voter | None) -> Listeners:
+        """The addresses for other nodes: advertised.listeners, else listeners; a wildcard becomes localhost.
+
+        ``entry`` is this node's among the static voters, at the listener for voters: the other voters dial that one, so
+        the node names no other, unless advertised.listeners does (KAFKA-20380).
+        """
         key = "advertised.listeners"
         own = self.listeners(key, required=False)
         for name, endpoint in own:
@@ -267,7 +271,8 @@ class _Reader:
                 raise ConfigError(key, f"{name}://{endpoint}", "other nodes cannot connect to a wildcard address")
         told = []
         for name, bound in listeners:
-            endpoint = own.get(name) or bound
+            listed = entry.listeners.get(name) if entry is not None and name == voters_listener else None
+            endpoint = own.get(name) or listed or bound
             if endpoint.host in _WILDCARDS:
                 endpoint = replace(endpoint, host="localhost")
                 self.warn(

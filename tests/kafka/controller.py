@@ -11,7 +11,7 @@ one. A node that joins is only a controller, and observes until it is added as a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pykraft.local.child import Child, Children
@@ -26,7 +26,7 @@ NODE_ID = 1
 class JavaController:
     """Made by formatting its folder; `start` starts it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first three by name
         self,
         kafka: Kafka,
         children: Children,
@@ -36,7 +36,10 @@ class JavaController:
         joins: JavaController | None = None,
         is_static: bool = False,
         properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, int] | None = None,
+        format_options: Sequence[str] = (),
     ) -> None:
+        """``listeners`` are further ones by name, with their ports."""
         home.mkdir(parents=True)
         self.node_id = node_id
         self.controller_port, self.broker_port = free_ports(2)
@@ -44,13 +47,16 @@ class JavaController:
         self.partition = home / "data" / "__cluster_metadata-0"
         self._home = home
         self._children = children
-        listeners = f"CONTROLLER://{HOST}:{self.controller_port}"
+        listeners_text = f"CONTROLLER://{HOST}:{self.controller_port}"
         if joins is None:
-            listeners = f"PLAINTEXT://{HOST}:{self.broker_port},{listeners}"
+            listeners_text = f"PLAINTEXT://{HOST}:{self.broker_port},{listeners_text}"
+        listeners_text = ",".join(
+            [listeners_text, *(f"{name}://{HOST}:{port}" for name, port in (listeners or {}).items())]
+        )
         values = {
             "process.roles": "broker,controller" if joins is None else "controller",
             "node.id": str(node_id),
-            "listeners": listeners,
+            "listeners": listeners_text,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.bootstrap.servers": f"{HOST}:{(joins or self).controller_port}",
@@ -63,7 +69,8 @@ class JavaController:
             values["controller.quorum.voters"] = f"{node_id}@{HOST}:{self.controller_port}"
             how = []
         self.config = write_properties(home / "server.properties", values)
-        done = kafka.run(Main.STORAGE, "format", *how, "--cluster-id", self.cluster_id, "--config", str(self.config))
+        options = (*how, *format_options, "--cluster-id", self.cluster_id, "--config", str(self.config))
+        done = kafka.run(Main.STORAGE, "format", *options)
         assert done.status == 0, done
         self._command = kafka.command(Main.SERVER, [str(self.config)])
 
