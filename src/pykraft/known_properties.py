@@ -168,7 +168,7 @@ def _rows() -> tuple[Known, ...]:
         Known(key="node.id", default="required", allowed=NODE_ID.allowed, meaning="id of this node"),
         _text("process.roles", "controller", "controller, or broker,controller", "a node is a controller only"),
         _text("listeners", "required", _LISTENERS, "addresses to bind; an empty host is every interface"),
-        _text("advertised.listeners", "the static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
+        _text("advertised.listeners", "static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
         _text("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
         _text("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT, separated by commas", "no TLS or SASL"),
         _text(

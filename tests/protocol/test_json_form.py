@@ -44,7 +44,7 @@ def shown(version: int, **body: object) -> dict[str, object]:
 
 
 def test_tagged_fields_at_their_default_and_fields_of_other_versions_are_absent() -> None:
-    least = {"topicId": "A" * 22, "rack": None, "salt": "", "endPoints": [], "place": {"x": 0.0}}
+    least: dict[str, object] = {"topicId": "A" * 22, "rack": None, "salt": "", "endPoints": [], "place": {"x": 0.0}}
     assert shown(0, rack=None) == least
     assert shown(1, rack=None, last_known_elr=None, log_dirs=[]) == least
     assert "lastKnownElr" not in shown(0)
