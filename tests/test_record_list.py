@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 from array import array
 from collections import ChainMap, UserString, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,13 @@ SINGLE: dict[str, Any] = {
     "a set": {"a", "b"},
     "a frozenset": frozenset("ab"),
 }
+NOT_RECORDS: dict[str, Any] = {
+    "nothing": None,
+    "a number": 5,
+    "a truth": True,
+    "an object": Path,
+    "a long one": lambda: None,
+}
 LISTS: list[Any] = [
     ["a"],
     ("a",),
@@ -59,6 +66,27 @@ LISTS: list[Any] = [
 def test_what_is_no_list_is_refused(records: Any) -> None:
     with pytest.raises(UsageError, match="give a list of records"):
         check_records(records)
+
+
+async def asynchronous() -> AsyncIterator[str]:
+    yield "a"
+
+
+@pytest.mark.parametrize("records", NOT_RECORDS.values(), ids=NOT_RECORDS)
+def test_what_cannot_be_iterated_over_is_refused(records: Any) -> None:
+    with pytest.raises(UsageError, match=r"records = .*: give a list of records, even for one: \[record\]"):
+        check_records(records, is_async_allowed=True)
+
+
+def test_only_a_snapshot_takes_asynchronous_records() -> None:
+    check_records(asynchronous(), is_async_allowed=True)
+    with pytest.raises(UsageError, match=r"records = <async_generator .*: give a list of records"):
+        check_records(asynchronous())
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    with pytest.raises(UsageError, match=r"records = .{100}…: give"):
+        check_records(type("X" * 200, (), {})())
 
 
 def test_a_mapped_file_is_bytes() -> None:
@@ -85,7 +113,7 @@ def test_no_call_of_a_node_takes_one_record_for_many(tmp_path: Path) -> None:
                 lambda records: node.prepare_append(epoch, records),
                 lambda records: node.schedule_append(epoch, records),
             ]
-            for records in SINGLE.values():
+            for records in [*SINGLE.values(), *NOT_RECORDS.values()]:
                 for call in [*calls, snapshot.append]:
                     with pytest.raises(UsageError, match="give a list of records"):
                         await call(records)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pykraft.client import Node, text_serde
-from pykraft.client.arguments import epoch_number, whole_number
+from pykraft.client.arguments import epoch_number, nodes_to_contact, truth, whole_number
 from pykraft.errors import ConfigError, UsageError
+from pykraft.types import Endpoint
 from tests.client.nodes import BOTH, Recorder, alone, config_of, run
 
 
@@ -29,7 +30,7 @@ def test_epochs_may_be_older_than_all_but_not_larger_than_any() -> None:
 @BOTH
 def test_no_wrong_argument_ends_a_node(tmp_path: Path, own_thread: bool) -> None:
     odd: Any = "1"
-    not_records: list[Any] = [None, 5, [5], [None]]
+    not_text: list[Any] = [[5], [None]]
 
     async def main() -> None:
         async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
@@ -46,14 +47,31 @@ def test_no_wrong_argument_ends_a_node(tmp_path: Path, own_thread: bool) -> None
             for call in calls:
                 with pytest.raises(UsageError):
                     await call()
-            for records in not_records:
-                with pytest.raises(TypeError):
+            for records in not_text:
+                with pytest.raises(TypeError, match="a record is text here"):
                     await node.propose(records)
             with pytest.raises(UsageError, match="from_offset = '1'"):
                 node.register(Recorder(), from_offset=odd)
             assert (await node.propose(["a"])).count == 1
 
     run(main)
+
+
+def test_a_client_contacts_a_list_of_endpoints() -> None:
+    at, odd = Endpoint("h", 1), [None, 5, "h:1", ["h:1"], {"h": 1}]
+    assert nodes_to_contact("bootstrap", [at, at]) == [at]
+    for value in odd:
+        with pytest.raises(UsageError, match=r"bootstrap = .*: it is a list of Endpoint; .*parse_bootstrap makes one"):
+            nodes_to_contact("bootstrap", value)
+    with pytest.raises(UsageError, match="the bootstrap list is empty"):
+        nodes_to_contact("bootstrap", ())
+
+
+def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
+    assert (truth("t", value=True), truth("t", value=False)) == (True, False)
+    odd: Any = "no"
+    with pytest.raises(UsageError, match="own_thread = 'no': it is True or False"):
+        Node(alone(tmp_path), own_thread=odd)
 
 
 def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.client.configure import configure, voter_set, with_ports, with_voters
-from pykraft.errors import ConfigError
+from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint, VoterSet
 
 
@@ -53,12 +53,30 @@ def test_who_has_no_id_listens_nowhere(tmp_path: Path) -> None:
         ({"voters": {1: 5}}, "controller.quorum.voters"),
         ({"voters": {-1: "a:1"}}, "controller.quorum.voters"),
         ({"listen": "a:1"}, "listeners"),
+        ({"node_id": {}}, "node.id"),
+        ({"node_id": 1, "listen": ""}, "listeners"),
+        ({"voters": []}, "controller.quorum.voters"),
+        ({"cluster_id": None}, "cluster.id"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, wrong: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as raised:
         configure(tmp_path, **wrong)
     assert raised.value.key == key
+
+
+@pytest.mark.parametrize("directory", [None, 5, b"d", []])
+def test_a_directory_is_a_path(directory: Any) -> None:
+    with pytest.raises(ConfigError, match=r"property log\.dirs = .*: the directory is a str or a Path"):
+        configure(directory)
+
+
+def test_settings_have_their_types(tmp_path: Path) -> None:
+    odd: Any = {"fetch_timeout_ms": 5}
+    with pytest.raises(UsageError, match=r"raft = {'fetch_timeout_ms': 5}: it is a RaftConfig"):
+        configure(tmp_path, raft=odd)
+    with pytest.raises(UsageError, match=r"log = {'fetch_timeout_ms': 5}: it is a LogSettings"):
+        configure(tmp_path, log=odd)
 
 
 def test_ports_that_were_open_are_filled_in(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from pykraft.errors import UsageError
+from pykraft.types import Endpoint
 
 T = TypeVar("T")
 Records: TypeAlias = Sequence[T] | Iterator[T]
@@ -24,6 +25,25 @@ def whole_number(name: str, value: object, *, least: int, most: int = INT64_MAX)
     # Not isinstance: a bool or another subclass of int is refused as well.
     if type(value) is not int or not least <= value <= most:
         raise UsageError(f"{name} = {value!r}: it is a whole number from {least} to {most}")
+    return value
+
+
+def nodes_to_contact(name: str, value: object) -> list[Endpoint]:
+    """The nodes that a client contacts first, at least one, without duplicates. Errors: UsageError."""
+    # A text is a sequence, too, of characters.
+    if not isinstance(value, Sequence) or not all(isinstance(each, Endpoint) for each in value):
+        raise UsageError(
+            f"{name} = {value!r}: it is a list of Endpoint; pykraft.client.parse_bootstrap makes one of text"
+        )
+    if not value:
+        raise UsageError(f"the {name} list is empty: give at least one node of the quorum")
+    return list(dict.fromkeys(value))
+
+
+def truth(name: str, value: object) -> bool:
+    """True or False. Any other object would count as one of them, "no" as True. Errors: UsageError."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} = {value!r}: it is True or False")
     return value
 
 

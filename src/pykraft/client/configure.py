@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
-from pykraft.errors import ConfigError
+from pykraft.errors import ConfigError, UsageError
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER: Final = "PLAINTEXT"
@@ -39,18 +39,26 @@ def configure(
     ``listen``, or at the address of its own entry, or on a free port of the loopback interface. A node without an id is
     an observer and does not listen.
 
-    Errors: ConfigError.
+    Errors: ConfigError; UsageError for settings of another type.
     """
-    addresses = _mapping(voters or {})
+    if isinstance(directory, bytes) or not isinstance(directory, str | PathLike):
+        raise ConfigError("log.dirs", directory, "the directory is a str or a Path")
+    if not isinstance(cluster_id, str):
+        raise ConfigError("cluster.id", cluster_id, "it is text, as `pykraft storage random-uuid` prints it")
+    for name, settings, kind in (("raft", raft, RaftConfig), ("log", log, LogSettings)):
+        if not isinstance(settings, kind):
+            raise UsageError(f"{name} = {settings!r}: it is a {kind.__name__}")
+    addresses = _mapping({} if voters is None else voters)
     at: Listeners = NO_LISTENERS
     if node_id is None:
         if listen is not None:
             raise ConfigError("listeners", listen, "a node without an id only observes, and does not listen")
     else:
-        endpoint = _endpoint("listeners", listen or addresses.get(node_id, ANY_PORT))
+        own = addresses.get(_node_id("node.id", node_id), ANY_PORT)
+        endpoint = _endpoint("listeners", own if listen is None else listen)
         at = Listeners(((LISTENER, endpoint),))
     return NodeConfig(
-        node_id=None if node_id is None else _node_id("node.id", node_id),
+        node_id=None if node_id is None else NodeId(node_id),
         cluster_id=cluster_id,
         listeners=at,
         advertised_listeners=at,

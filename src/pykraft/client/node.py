@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
-from pykraft.client.arguments import INT32_MAX, Records, epoch_number, whole_number
+from pykraft.client.arguments import INT32_MAX, Records, epoch_number, truth, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Life, OnAnswer
 from pykraft.client.listener import Listener
@@ -64,7 +64,7 @@ class Node(Generic[T]):
         if not isinstance(config, NodeConfig):
             raise UsageError(f"{config!r} is not a configuration: pykraft.client.configure makes one")
         check_serde(serde)
-        self.loops: NodeLoops = OwnThread() if own_thread else SameLoop()
+        self.loops: NodeLoops = OwnThread() if truth("own_thread", own_thread) else SameLoop()
         """Where the node's loop runs; internal."""
         self._serde: Serde[T] = serde
         self._life = Life(config, self.loops, is_guest=not own_thread)

@@ -57,7 +57,7 @@ class Snapshot(Generic[T]):
         `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB; SnapshotTooLargeError;
         NotRunningError; any exception of the serde.
         """
-        check_records(records)
+        check_records(records, is_async_allowed=True)
         async for piece in _pieces(records):
             await self._append(piece)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX, parse_bootstrap
@@ -41,6 +43,13 @@ def test_nodes_come_in_order_and_once() -> None:
 def test_anything_else_is_one_line_that_names_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="--list"):
         parse_bootstrap("--list", text)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    odd: list[Any] = [None, 5, b"a:1", ["a:1"]]
+    for value in odd:
+        with pytest.raises(UsageError, match=r"--list = .*: it is a text, host:port"):
+            parse_bootstrap("--list", value)
 
 
 def test_a_list_is_not_endless() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -293,7 +294,11 @@ def test_a_wait_that_was_given_up_loses_nothing() -> None:
 
 
 def test_what_cannot_be_observed_is_the_callers_mistake() -> None:
-    with pytest.raises(UsageError, match="a list is empty"):
+    with pytest.raises(UsageError, match="the bootstrap list is empty"):
         Observer([])
-    with pytest.raises(UsageError, match="offset -1: offsets begin at 0"):
-        Observer([Endpoint("a", 1)], start=Offset(-1))
+    with pytest.raises(UsageError, match="the topics list is empty"):
+        Observer([Endpoint("a", 1)], topics=[])
+    odd: list[Any] = [Offset(-1), "latest", True, None, 1.5]
+    for start in odd:
+        with pytest.raises(UsageError, match=r"it is an offset of 0 or more, or Start\.EARLIEST or Start\.LATEST"):
+            Observer([Endpoint("a", 1)], start=start)

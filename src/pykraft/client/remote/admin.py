@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from pykraft.client.arguments import INT32_MAX, whole_number
+from pykraft.client.arguments import INT32_MAX, nodes_to_contact, whole_number
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.no_leader import AskedNodes, is_pykraft, nodes_in, problem_in, whom_it_names
@@ -124,10 +124,8 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
 
         Errors: UsageError for an empty list.
         """
-        if not bootstrap:
-            raise UsageError("the bootstrap list is empty: give at least one node of the quorum")
-        self._asked = AskedNodes(bootstrap)
-        self._nodes = list(dict.fromkeys(bootstrap))
+        self._nodes = nodes_to_contact("bootstrap", bootstrap)
+        self._asked = AskedNodes(self._nodes)
         self._kind = kind
         self._cluster_id = cluster_id
         self._client_id = client_id
@@ -339,8 +337,9 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
                 problem = f"it does not know the address of its leader, node {cluster.leader_id}"
                 raise UnreachableError(node, problem, has_answered=True)
             leader = cluster.nodes[cluster.leader_id]
-            # In case that the leader fails; if it is this node itself, its own problem replaces this.
-            self._note(UnreachableError(node, cluster.problem, has_answered=True))
+            # In case that the leader fails. If it is this node itself, only its own problem counts, also an older one.
+            if leader != node:
+                self._note(UnreachableError(node, cluster.problem, has_answered=True))
         connection = await self._connection(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")

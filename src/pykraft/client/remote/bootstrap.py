@@ -25,6 +25,8 @@ def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
 
     Errors: UsageError for an entry that is not host:port (IPv6 in brackets), and for an empty or too long list.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"{option} = {text!r}: it is a text, host:port,…")
     endpoints = [_endpoint(option, item.strip()) for item in text.split(",") if item.strip()]
     if not endpoints:
         raise UsageError(f"{option} {text!r}: give at least one host:port")
