@@ -274,7 +274,7 @@ def test_a_wildcard_is_bound_but_not_told(host: str) -> None:
 def test_a_static_voter_tells_the_address_that_the_others_dial() -> None:
     listeners = "PLAINTEXT://0.0.0.0:19092,CLIENT://127.0.0.1:1"
     parsed = read(listeners=listeners)
-    assert parsed.warnings == ()
+    assert not any("advertised.listeners" in each for each in parsed.warnings)
     assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
     # The entry is an address for voters, and is not this node's if it is not a voter.
     assert parsed.config.advertised_listeners.get("CLIENT") == Endpoint("127.0.0.1", 1)
@@ -282,6 +282,20 @@ def test_a_static_voter_tells_the_address_that_the_others_dial() -> None:
     assert observer.advertised_listeners.get("PLAINTEXT") == Endpoint("127.0.0.1", 7)
     told = read(listeners=listeners, advertised__listeners="PLAINTEXT://example.org:5").config.advertised_listeners
     assert told.get("PLAINTEXT") == Endpoint("example.org", 5)
+
+
+SAME = [("localhost:9092", "127.0.0.1:9092"), ("h:9092", ":9092"), ("h:9092", "10.0.0.1:9092"), ("H:9092", "h:9092")]
+OTHER = [("localhost:9099", "localhost:9092"), ("h:9092", "g:9092"), ("10.0.0.2:9092", "10.0.0.1:9092")]
+
+
+@pytest.mark.parametrize(("entry", "own"), [*SAME, *OTHER])
+def test_an_own_entry_at_another_address_is_told(entry: str, own: str) -> None:
+    parsed = read(controller__quorum__voters=f"1@{entry},2@x:1", listeners=f"PLAINTEXT://{own}")
+    told = f"controller.quorum.voters has this node at {entry}, and it listens at {own}: other nodes dial {entry}, so "
+    told += "correct one of them, unless a proxy or a container's port forwards between them"
+    assert (told in parsed.warnings) == ((entry, own) in OTHER)
+    given = {"controller__quorum__voters": f"1@{entry}", "listeners": f"PLAINTEXT://{own}"}
+    assert told not in read(**given, advertised__listeners=f"PLAINTEXT://{entry}").warnings
 
 
 def test_advertised_listeners_are_told_instead() -> None:
@@ -301,7 +315,7 @@ def test_where_the_log_is() -> None:
 
 
 def test_without_controller_listeners_the_first_listener_is_dialed() -> None:
-    parsed = read(listeners="B://localhost:1,A://localhost:2", controller__listener__names=None)
+    parsed = read(listeners="B://localhost:9092,A://localhost:2", controller__listener__names=None)
     assert parsed.config.controller_listener_names == ("B",)
     assert parsed.warnings == ("property controller.listener.names is not given: voters use the first of listeners, B",)
 

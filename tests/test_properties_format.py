@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import AddressInUseError, ConfigError
-from pykraft.properties_format import Properties, origin_of, parse_properties, with_origins
+from pykraft.properties import node_config
+from pykraft.properties_format import Properties, is_bare, origin_of, parse_properties, with_origins
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,26 @@ def test_an_error_about_a_property_gets_its_origin_once() -> None:
         with_origins(properties),
     ):
         raise AddressInUseError("a", "1", "no")
+
+
+def test_a_line_without_a_separator_is_told() -> None:
+    found = parse_properties("foo\nbar=\nbaz \t\nqux:\nlisten ers\na\\=b\nback=1\nback\nforth\nforth=1\n")
+    assert found.bare == {"foo", "baz", "a=b", "back"}
+    assert not found["foo"]
+    assert is_bare(found, "foo")
+    assert not is_bare(dict(found), "foo")
+
+
+def test_a_warning_or_error_says_that_the_line_has_no_value() -> None:
+    rest = "node.id=1\nlisteners=A://h:1\ncontroller.quorum.voters=1@h:1\nlog.dirs=d\n"
+    what = "has no value, and is no known property"
+    hint = "a line is key=value, and goes on in the next after a backslash"
+    assert node_config(parse_properties(f"{rest}foo\nlistners\nlog.dir\n")).warnings == (
+        f"line 5: 'foo' {what}; {hint}",
+        f"line 6: 'listners' {what}; did you mean listeners?; {hint}",
+        "line 7: property log.dir has no value and no effect: write log.dir=VALUE",
+    )
+    with pytest.raises(
+        ConfigError, match=r"f: line 5: property log\.dirs is required: .*; this line has no value: write"
+    ):
+        node_config(parse_properties(f"{rest}log.dirs\n", "f"))

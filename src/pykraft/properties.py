@@ -39,7 +39,7 @@ from pykraft.known_properties import (
     SEGMENT_SIZE_BYTES,
     suggestion,
 )
-from pykraft.properties_format import origin_of
+from pykraft.properties_format import is_bare, origin_of
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
@@ -47,6 +47,7 @@ _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _UNPROTECTED = "PLAINTEXT"
 _NOT_YET = "TLS, SASL and authorizers are not supported yet, so the node does not start"
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -67,6 +68,8 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         return _node_config(properties)
     except ConfigError as error:
         allowed, origin = error.allowed, _origin(properties, error.key)
+        if is_bare(properties, error.key):
+            allowed += f"; this line has no value: write {error.key}=VALUE"
         for key in () if error.key in properties else properties:
             if ALIASES.get(key) == error.key:
                 allowed += f" (given as {key})"
@@ -95,11 +98,13 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
         reader.warn(NODE_ID.key, f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
+    advertised = reader.advertised(listeners, names[0], voters.get(node_id))
+    reader.check_own_entry(voters.get(node_id), names[0], listeners, advertised)
     topic_name = reader.one_of("pykraft.topic", tuple(TOPICS), TEST_TOPIC_NAME)
     config = NodeConfig(
         node_id=node_id,
         listeners=listeners,
-        advertised_listeners=reader.advertised(listeners, names[0], voters.get(node_id)),
+        advertised_listeners=advertised,
         controller_listener_names=names,
         voters=voters,
         bootstrap_servers=bootstrap,
@@ -139,8 +144,17 @@ class _Reader:
         for idle in IDLE:
             if idle.number.key in self._left:
                 self.number(idle.number, idle.default)
-        for key in sorted(self._left.keys() - PASSED_OVER):
-            self.warn(key, f"property {key} is unknown and has no effect{_or_similar(key)}")
+        unknown = self._left.keys() - PASSED_OVER
+        for key in sorted(unknown):
+            if is_bare(self._given, key):
+                what = f"{key!r} has no value, and is no known property"
+                self.warn(
+                    key, f"{what}{_or_similar(key)}; a line is key=value, and goes on in the next after a backslash"
+                )
+            else:
+                self.warn(key, f"property {key} is unknown and has no effect{_or_similar(key)}")
+        for key in sorted(key for key in self._given if is_bare(self._given, key) and key not in unknown):
+            self.warn(key, f"property {key} has no value and no effect: write {key}=VALUE")
         return self._warnings
 
     def warn(self, key: str, text: str) -> None:
@@ -293,6 +307,21 @@ class _Reader:
             voters.append(Voter(key=ReplicaKey(NodeId(int(node_id))), listeners=listeners))
         return VoterSet.of(voters)
 
+    def check_own_entry(self, entry: Voter | None, name: str, listeners: Listeners, advertised: Listeners) -> None:
+        """Warn if the other voters dial this node where it neither listens nor was told to say so."""
+        told = None if entry is None else entry.listeners.get(name)
+        own = (listeners, advertised) if "advertised.listeners" in self._given else (listeners,)
+        addresses = [endpoint for each in own if (endpoint := each.get(name)) is not None]
+        if told is None or any(_may_be_same(told, each) for each in addresses):
+            return
+        where = " and ".join(dict.fromkeys(map(str, addresses)))
+        key = "controller.quorum.voters"
+        self.warn(
+            key,
+            f"{key} has this node at {told}, and it listens at {where}: other nodes dial {told}, so correct one of "
+            "them, unless a proxy or a container's port forwards between them",
+        )
+
     def endpoints(self, key: str) -> tuple[Endpoint, ...]:
         """``host:port,…``."""
         return tuple(_reachable(key, item, item) for item in self._items(key))
@@ -332,6 +361,17 @@ class _Reader:
 def _origin(properties: Mapping[str, str], key: str) -> str:
     """Where a value comes from that may be given by an older name."""
     return origin_of(properties, key, *(old for old, new in ALIASES.items() if new == key))
+
+
+def _may_be_same(one: Endpoint, other: Endpoint) -> bool:
+    """False if these are certainly two addresses, or two names. A name may have any address, and a wildcard has all."""
+    if one.port != other.port:
+        return False
+    hosts = one.host.lower(), other.host.lower()
+    if hosts[0] == hosts[1] or not _WILDCARDS.isdisjoint(hosts) or _LOOPBACK.issuperset(hosts):
+        return True
+    is_numeric = [":" in host or host.replace(".", "").isdecimal() for host in hosts]
+    return is_numeric[0] != is_numeric[1]
 
 
 def _or_similar(key: str) -> str:

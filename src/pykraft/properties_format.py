@@ -30,11 +30,19 @@ class Properties(dict[str, str]):
         super().__init__()
         self.source = source
         self.origins: dict[str, str] = {}
+        self.bare: set[str] = set()
+        """Keys whose line has nothing else: Java takes them for keys with an empty value."""
 
     def give(self, key: str, value: str, origin: str) -> None:
         """Set a value, with where it comes from."""
         self[key] = value
         self.origins[key] = origin
+        self.bare.discard(key)
+
+
+def is_bare(properties: Mapping[str, str], key: str) -> bool:
+    """Whether the line of this key has neither a separator nor a value; False if nobody knows."""
+    return isinstance(properties, Properties) and key in properties.bare
 
 
 def origin_of(properties: Mapping[str, str], *keys: str) -> str:
@@ -70,6 +78,8 @@ def parse_properties(text: str, source: str = "") -> Properties:
         origin = f"{source}: line {number}" if source else f"line {number}"
         key = _unescape(raw_key, raw_key, origin)
         properties.give(key, _unescape(key, raw_value, origin), origin)
+        if raw_key == line.rstrip(_BLANKS):
+            properties.bare.add(key)
     return properties
 
 

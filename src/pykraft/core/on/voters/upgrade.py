@@ -86,7 +86,8 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
     for voter in leader.volatile_voters.voters:
         if voter.key.directory_id is None:
             return UsageError(
-                f"voter {voter.key.id} has not reported its directory id yet: try again when it is running"
+                f"voter {voter.key.id} has not reported its directory id to this leader yet, which it does within a "
+                "fetch timeout of the election: start it if it is down, and try again"
             )
         low, high = voter.kraft_version.min_version, voter.kraft_version.max_version
         if not low <= version <= high:
