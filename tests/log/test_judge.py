@@ -69,7 +69,8 @@ def by_verify(node: Path) -> Found:
         return IMPOSSIBLE, 0
     (partition,) = report.partitions
     is_log_damaged = any(
-        each.path.suffix == ".log" or each.expected.startswith("a log of at least") for each in report.findings.damage
+        each.path.suffix == ".log" or each.expected.startswith("a log that reaches to offset")
+        for each in report.findings.damage
     )
     assert is_log_damaged == (partition.log.verdict in (UNPROVEN, DAMAGED))
     return partition.log.verdict, partition.log.sound_end_offset

@@ -77,5 +77,7 @@ def test_a_changed_record_is_found_by_the_crc_only_where_it_is_asked_for() -> No
 
 
 def test_zeros_are_no_batch() -> None:
-    with pytest.raises(CorruptionError, match="expected a batch header, found one that has length 0"):
+    with pytest.raises(
+        CorruptionError, match="expected a batch header, found one that says that 0 bytes follow its length"
+    ):
         list(scan_file(PATH, file_of(bytes(500)), 0, 500))

@@ -91,7 +91,7 @@ def test_a_cut_header_is_refused(size_bytes: int) -> None:
 @pytest.mark.parametrize(
     ("position", "layout", "value", "problem"),
     [
-        (8, ">i", 48, "at byte 5 has length 48, less than its header's 49"),
+        (8, ">i", 48, "at byte 5 says that 48 bytes follow its length, but its header alone has 49"),
         (8, ">i", -1, "has length -1"),
         (16, ">b", 1, "has magic 1; only 2 is read"),
     ],
@@ -108,13 +108,13 @@ def test_what_hides_the_next_batch_is_corrupt(position: int, layout: str, value:
     ("position", "layout", "value", "problem"),
     [
         (0, ">q", -1, "base offset -1"),
-        (0, ">q", 2**63 - 1, "last offset delta 2"),
+        (0, ">q", 2**63 - 1, "which no batch can have"),
         (12, ">i", -2, "epoch -2"),
         (21, ">h", 5, "codec 5"),
-        (23, ">i", -1, "last offset delta -1"),
-        (57, ">i", -1, "-1 records between offset deltas 0 and 2"),
-        (57, ">i", 4, "4 records between offset deltas 0 and 2"),
-        (23, ">i", 1, "3 records between offset deltas 0 and 1"),
+        (23, ">i", -1, "which no batch can have"),
+        (57, ">i", -1, "claims -1 records for the offsets "),
+        (57, ">i", 4, "claims 4 records for the offsets "),
+        (23, ">i", 1, "claims 3 records for the offsets "),
     ],
 )
 def test_contradictions_are_invalid_but_can_be_shown(position: int, layout: str, value: int, problem: str) -> None:
@@ -127,7 +127,7 @@ def test_contradictions_are_invalid_but_can_be_shown(position: int, layout: str,
 
 def test_a_count_that_cannot_fit_is_refused_before_anything_is_read() -> None:
     huge = patched(patched(batch(), 23, ">i", 2**31 - 1), 57, ">i", 2**31 - 1)
-    with pytest.raises(ProtocolError, match="2147483647 records in 42 bytes"):
+    with pytest.raises(ProtocolError, match="2,147,483,647 records in 42 bytes; one takes at least 7"):
         read_header(huge)
     compressed = patched(huge, 21, ">h", Compression.LZ4)
     assert read_header(compressed).records_count == 2**31 - 1
@@ -207,5 +207,5 @@ def test_open_without_the_crc_still_wants_the_whole_batch() -> None:
 def test_a_count_that_the_decompressed_records_cannot_hold_is_refused() -> None:
     body = gzip.compress(b"six by")
     data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
-    with pytest.raises(ProtocolError, match="1 records in 6 bytes"):
+    with pytest.raises(ProtocolError, match="1 record in 6 bytes; one takes at least 7"):
         open_batch(patched(data, 21, ">h", Compression.GZIP), verify_crc=False)

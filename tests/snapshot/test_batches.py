@@ -84,7 +84,12 @@ def test_other_control_records_may_stand_in_between() -> None:
         ([HEAD, data(0, b"a")], AT, "offset 1", "offset 0"),
         ([HEAD, data(1, b"a", epoch=4)], AT, "epoch 3 as in the snapshot's id", "epoch 4"),
         ([HEAD, control(1, FOOTER), data(2, b"a")], AT + 75, "nothing after the SnapshotFooter", "a batch of 69 bytes"),
-        ([HEAD, bytes(70)], AT, "a batch header", "one that has length 0, less than its header's 49"),
+        (
+            [HEAD, bytes(70)],
+            AT,
+            "a batch header",
+            "one that says that 0 bytes follow its length, but its header alone has 49",
+        ),
         ([HEAD, flipped(SOUND[1], 16)], AT, "a batch header", "one that has magic 3; only 2 is read"),
         ([HEAD, flipped(SOUND[1], 65)], AT, "CRC ", "CRC "),
         ([HEAD, wrong_control_type()], AT, "a batch of control records", "type 9 is not one of Raft's"),

@@ -196,8 +196,8 @@ class Chain:
             # either.
             if header.epoch > evidence.epoch_max:
                 expected = (
-                    f"an epoch of at most {evidence.epoch_max} as in quorum-state, or {header.epoch} in {EPOCHS_NAME}, "
-                    "too"
+                    f"an epoch that {EPOCHS_NAME} has for this offset, or one of at most {evidence.epoch_max}, which "
+                    "quorum-state has"
                 )
                 raise _contradicted(path, position, expected, header)
             # Above the recovery point the checkpoint may lag behind the log, so only a synced batch is judged by it.

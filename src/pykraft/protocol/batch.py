@@ -36,6 +36,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.plural import counted
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression, decompress
 from pykraft.types import Buffer, Epoch, Offset
 
@@ -146,7 +147,7 @@ def unpack_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     header = BatchHeader(base_offset, batch_length + _LENGTH_END, *rest)
     if header.size_bytes < HEADER_SIZE_BYTES:
         raise ProtocolError(
-            f"the batch at byte {position} has length {batch_length}, less than its header's "
+            f"the batch at byte {position} says that {batch_length} bytes follow its length, but its header alone has "
             f"{HEADER_SIZE_BYTES - _LENGTH_END}",
             ErrorCode.CORRUPT_MESSAGE,
         )
@@ -172,16 +173,17 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def _contradiction(header: BatchHeader) -> str | None:
     delta, count = header.last_offset_delta, header.records_count
     if header.base_offset < 0 or delta < 0 or header.base_offset > _OFFSET_MAX - delta:
-        return f"has base offset {header.base_offset} and last offset delta {delta}"
+        return f"has the offsets {header.base_offset} to {header.base_offset + delta}, which no batch can have"
     if header.epoch < -1:
-        return f"has epoch {header.epoch}"
+        return f"has epoch {header.epoch}, and no epoch is below 0"
     if header.attributes & _COMPRESSION_MASK > Compression.ZSTD:
         return f"has codec {header.attributes & _COMPRESSION_MASK}, which does not exist"
     if not 0 <= count <= delta + 1:
-        return f"has {count} records between offset deltas 0 and {delta}"
+        offsets = f"offsets {header.base_offset} to {header.base_offset + delta}"
+        return f"claims {counted(count, 'record')} for the {offsets}"
     room_bytes = header.size_bytes - HEADER_SIZE_BYTES
     if not header.attributes & _COMPRESSION_MASK and count * RECORD_SIZE_BYTES_MIN > room_bytes:
-        return f"has {count} records in {room_bytes} bytes"
+        return f"claims {counted(count, 'record')} in {room_bytes} bytes; one takes at least {RECORD_SIZE_BYTES_MIN}"
     return None
 
 

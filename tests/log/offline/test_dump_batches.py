@@ -118,8 +118,8 @@ def test_a_file_cut_at_any_byte() -> None:
     ("position", "layout", "value", "found"),
     [
         (16, ">b", 0, "one that has magic 0; only 2 is read"),
-        (8, ">i", 0, "one that has length 0, less than its header's 49"),
-        (8, ">i", -1, "one that has length -1, less than its header's 49"),
+        (8, ">i", 0, "one that says that 0 bytes follow its length, but its header alone has 49"),
+        (8, ">i", -1, "one that says that -1 bytes follow its length, but its header alone has 49"),
     ],
 )
 def test_a_header_that_hides_the_next_batch_ends_the_file(position: int, layout: str, value: int, found: str) -> None:
@@ -150,7 +150,7 @@ def test_records_that_cannot_be_read_are_a_problem_of_their_batch() -> None:
 def test_a_header_that_contradicts_itself_is_shown() -> None:
     shown, what = facts(resealed(batch(), patches=[(57, ">i", 9)]), with_records=False)
     assert shown.fields["count"] == 9
-    assert what.fields["found"] == "the batch at byte 0 has 9 records between offset deltas 0 and 0"
+    assert what.fields["found"] == "the batch at byte 0 claims 9 records for the offsets 0 to 0"
 
 
 def test_codecs_by_name() -> None:

@@ -107,7 +107,10 @@ def test_a_cut_below_the_recovery_point_is_damage(node: Path) -> None:
     for index in (path.with_suffix(".index"), path.with_suffix(".timeindex")):
         index.unlink()
     assert damage(node) == [
-        ("recovery-point", "0: a log of at least 60 offsets: they were synced once / one that ends at offset 59")
+        (
+            "recovery-point",
+            "0: a log that reaches to offset 60, up to which it was synced once / one that ends at offset 59",
+        )
     ]
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final
 
-from pykraft.client.arguments import nodes_to_contact
 from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.client.remote.leader_fetch import PATIENCE, Patience
 from pykraft.client.remote.leader_search import LeaderSearch
@@ -51,7 +50,7 @@ class Appender(AbstractAsyncContextManager["Appender", None]):
         self, bootstrap: Sequence[Endpoint], *, client_id: str = "pykraft-append", patience: Patience = PATIENCE
     ) -> None:
         """``bootstrap`` has some nodes of the quorum."""
-        self._search = LeaderSearch(nodes_to_contact("bootstrap", bootstrap))
+        self._search = LeaderSearch(bootstrap)
         self._client_id = client_id
         self._patience = patience
         self._names: Names | None = None

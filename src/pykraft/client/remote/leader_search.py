@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from pykraft.client.arguments import nodes_to_contact
 from pykraft.client.remote.no_leader import AskedNodes
 from pykraft.types import Endpoint, Epoch, NodeId
 
@@ -29,12 +30,13 @@ class LeaderSearch:
     """Starts with a bootstrap list and remembers nodes that are named as leaders, up to ENDPOINTS_MAX nodes."""
 
     def __init__(self, bootstrap: Sequence[Endpoint]) -> None:
+        """Errors: UsageError for what is not a list of endpoints, and for an empty one."""
         self.epoch = Epoch(0)
         """The highest epoch in any answer."""
         self.leader: Endpoint | None = None
-        self.asked = AskedNodes(bootstrap)
+        self._nodes = nodes_to_contact("bootstrap", bootstrap)
+        self.asked = AskedNodes(self._nodes)
         """What was wrong with each node since the last answer of a leader."""
-        self._nodes = list(dict.fromkeys(bootstrap))
 
     @property
     def whom(self) -> Endpoint:

@@ -36,7 +36,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self, TypeAlias
 
-from pykraft.client.arguments import nodes_to_contact
 from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
 from pykraft.client.remote.log_start import epoch_before, probe
 from pykraft.client.remote.snapshot_fetch import SnapshotFetch
@@ -103,14 +102,15 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
 
         Errors: UsageError for a list that is empty or has no endpoints, and for a wrong start.
         """
-        nodes = nodes_to_contact("bootstrap", bootstrap)
         if not topics:
             raise UsageError("the topics list is empty: give the topic of the quorum")
         if not isinstance(start, Start) and (type(start) is not int or start < 0):
             raise UsageError(f"start = {start!r}: it is an offset of 0 or more, or {' or '.join(map(str, Start))}")
         self._start = start
         self._limits = limits
-        self._leader = LeaderFetch(nodes, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience)
+        self._leader = LeaderFetch(
+            bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience
+        )
         self._load_snapshot = load_snapshot
         self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
         self._window: Window | None = None

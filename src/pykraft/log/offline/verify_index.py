@@ -81,7 +81,7 @@ class _IndexCheck:
         if is_growing or self._is_broken:
             return
         if self.ahead is not None:
-            self.damage(f"{self._what} below the end of the log, {end}", f"{self.next}")
+            self.damage(f"{self._what} below {end}, the end of the log", f"{self.next}")
             return
         size_bytes = self._file.size()
         # A running node has added an entry where the zeros began, so there is nothing to check.

@@ -297,7 +297,7 @@ class LogCheck:
         self._findings.add_damage(
             self._directory / recovery_point.FILE_NAME,
             0,
-            expected=f"a log of at least {self._evidence.synced_offset} offsets: they were synced once",
+            expected=f"a log that reaches to offset {self._evidence.synced_offset}, up to which it was synced once",
             found=f"one that ends at offset {end_offset}",
             advice=REPAIR,
         )

@@ -86,7 +86,7 @@ def parse_recovery_point(path: Path, content: bytes) -> Offset:
     """The offset in the bytes of the file, for code that only reads. Errors: CorruptionError with the repair."""
     slots = parse_slots(content)
     if not slots:
-        raise _unreadable(path, "no slot with a valid CRC")
+        raise _unreadable(path, "none with a valid checksum in its two slots")
     return _offset_of(path, slots[-1].payload)
 
 
