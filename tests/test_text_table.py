@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from pykraft.text_table import block_lines, is_numeric, table_lines, terminal_width
+from pykraft.text_table import block_lines, folded, is_numeric, table_lines, terminal_width
 
 HEADS = ("fault", "times", "ms")
 ROWS = (("kill", "1,234", "5"), ("power loss", "7", "-"))
@@ -33,6 +33,12 @@ def test_a_last_column_of_text_is_folded_below_itself() -> None:
         "split      1",
     ]
     assert next(table_lines(("fault", "times", "happened to"), rows, width=37)) == "fault: kill"
+
+
+def test_prose_is_folded_between_words() -> None:
+    line = "  note: /a/path-with/hyphens: 5 bytes do not count"
+    assert folded(line, None) == folded(line, len(line)) == [line]
+    assert folded(line, 24) == ["  note:", "    /a/path-with/hyphens:", "    5 bytes do not count"]
 
 
 def test_name_and_value_are_one_line() -> None:

@@ -1,6 +1,7 @@
-"""Renders tables as text for a terminal or a pipe.
+"""Renders tables and prose as text for a terminal or a pipe.
 
-Invariant: a cell is never cut or split. A table that is wider than its terminal is printed as one block per row.
+Invariant: a cell or a word is never cut or split. A table that is wider than its terminal is printed as one block per
+row.
 """
 
 from __future__ import annotations
@@ -22,6 +23,17 @@ def terminal_width() -> int | None:
     """Columns of the terminal that standard output is; None if it is none, as in a pipe."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if is_terminal else None
+
+
+def folded(line: str, width: int | None) -> list[str]:
+    """A line of prose in lines of at most ``width``, the later ones indented; a word that is longer stays whole.
+
+    A terminal would break it within a word.
+    """
+    if width is None or len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())] + "  "
+    return wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def is_numeric(cells: Sequence[str]) -> bool:

@@ -174,7 +174,9 @@ def _print_summary(result: Result, *, stderr: bool) -> None:
         "fail-over, from kill to first commit": failover,
         "acknowledged records per second": f"{audit.acknowledged / result.seconds:,.0f}",
         "append to commit, p50 / p99": _milliseconds(result.commit_latency_ms),
-        "commit to table, p50 / p99": _milliseconds(result.batch_latency_ms),
+        "commit to table, p50 / p99": "Spark began too late"
+        if result.batch_latency_ms is None
+        else _milliseconds(result.batch_latency_ms),
     }
     title = "FAILED" if result.problems else "every acknowledged record is in the tables exactly once"
     print_table(title, ("what", "value"), list(rows.items()), stderr=stderr)

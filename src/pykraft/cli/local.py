@@ -18,6 +18,7 @@ import click
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
+from pykraft.cli.printable import print_lines
 from pykraft.errors import UsageError
 from pykraft.plural import counted
 from pykraft.text_table import table_lines as aligned_lines
@@ -73,7 +74,8 @@ def up(*, nodes: int | None, first_port: int | None, path: Path, timeout: float,
         if as_json:
             click.echo(json.dumps(as_json_object(found)))
         else:
-            click.echo("\n".join([headline(found), "", *table_lines(found), "", *next_lines(found, path)]))
+            print_lines([headline(found), "", *table_lines(found), ""])
+            click.echo("\n".join(next_lines(found, path)))
 
     found = bring_up(path, node_count=nodes, first_port=first_port, timeout_s=timeout, tell=_warn, show=show)
     if not found.is_whole:
@@ -91,7 +93,7 @@ def status(*, path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_json_object(found)))
     else:
-        click.echo("\n".join([headline(found), "", *table_lines(found)]))
+        print_lines([headline(found), "", *table_lines(found)])
     if not found.is_whole:
         sys.exit(EXIT_NOT_WHOLE)
 

@@ -1,4 +1,4 @@
-"""Escapes untrusted bytes for a terminal.
+"""Prints prose on a terminal, and escapes untrusted bytes for it.
 
 Unprintable characters become escapes as in a Python string, so that no record, name or file can move the cursor, clear
 the screen or hide a line.
@@ -6,8 +6,12 @@ the screen or hide a line.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+import click
+
+from pykraft.text_table import folded, terminal_width
 from pykraft.types import Buffer
 
 _REMEMBERED_MAX: Final = 4_096
@@ -31,3 +35,10 @@ def printable(data: Buffer | str) -> str:
     """The text of UTF-8 bytes; invalid UTF-8 and unprintable characters are escaped."""
     text = data if isinstance(data, str) else str(data, "utf-8", "backslashreplace")
     return text if text.isprintable() else text.translate(_SHOWN)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of prose; a terminal gets them folded between words, a pipe as they are."""
+    width = terminal_width()
+    for line in lines:
+        click.echo("\n".join(folded(line, width)))

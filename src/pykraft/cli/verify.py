@@ -19,7 +19,7 @@ from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import ExistingPath
-from pykraft.cli.printable import printable
+from pykraft.cli.printable import print_lines, printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
 from pykraft.log.os_fs import OsFs
@@ -52,8 +52,7 @@ def verify(directory: Path, *, as_json: bool, progress: str) -> None:
     if as_json:
         click.echo(json.dumps(_document(directory, report), indent=2))
     else:
-        for line in _lines(report):
-            click.echo(line)
+        print_lines(_lines(report))
     if count := report.findings.damage_count:
         click.echo(f"pykraft: {_text(directory)}: {counted(count, 'place')} damaged", err=True)
         raise SystemExit(EXIT_DIRECTORY)

@@ -15,6 +15,7 @@ import click
 from pykraft import __version__
 from pykraft.cli.json_option import json_option
 from pykraft.extras import OPTIONAL
+from pykraft.text_table import table_lines, terminal_width
 
 
 @click.command(short_help="Print the version.")
@@ -67,8 +68,5 @@ def _facts() -> dict[str, Any]:
 def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform")]
     lines += [f"{name + ':':<20}{found or 'not installed'}" for name, found in facts["packages"].items()]
-    lines += ["API                       key  versions  listeners"]
-    for api in facts["apis"]:
-        versions = f"{api['min']} to {api['max']}"
-        lines.append(f"{api['name']:<24}{api['key']:>5}  {versions:<8}  {api['listeners']}")
-    return lines
+    rows = [(api["name"], str(api["key"]), f"{api['min']} to {api['max']}", api["listeners"]) for api in facts["apis"]]
+    return [*lines, *table_lines(("API", "key", "versions", "listeners"), rows, width=terminal_width())]

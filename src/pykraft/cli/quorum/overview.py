@@ -28,7 +28,7 @@ from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
 from pykraft.errors import QuorumUnavailableError
-from pykraft.text_table import block_lines
+from pykraft.text_table import block_lines, folded
 from pykraft.types import uuid_text
 
 PATIENCE_MS_MIN: Final = 1_000
@@ -128,7 +128,9 @@ def overview_json(verdict: QuorumVerdict, found: Quorum | None) -> dict[str, Any
 def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> Text:
     """One look, for people."""
     picture = Text(overflow="fold")
-    picture.append(f"{verdict.health.value}:", _COLOURS[verdict.health]).append(f" {printable(verdict.detail)}")
+    health = f"{verdict.health.value}:"
+    lines = folded(f"{health} {printable(verdict.detail)}", console.width if console.is_terminal else None)
+    picture.append(health, _COLOURS[verdict.health]).append("\n".join(lines)[len(health) :])
     if found is None:
         return picture
     picture.append("\n")

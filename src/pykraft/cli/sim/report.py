@@ -13,6 +13,7 @@ import click
 
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import ExistingPath
+from pykraft.cli.printable import print_lines
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.sim.run.campaign import merge
 from pykraft.sim.run.totals import Totals
@@ -39,6 +40,6 @@ def report(files: tuple[Path, ...], *, with_coverage: bool, as_json: bool) -> No
             click.echo(f"seed {row['seed']} failed: {row['reason']}")
         if len(totals.failures) > FAILURES_SHOWN:
             click.echo(f"and {len(totals.failures) - FAILURES_SHOWN} more")
-        click.echo("\n".join(summary_lines(totals, with_coverage=with_coverage)))
+        print_lines(summary_lines(totals, with_coverage=with_coverage))
     if totals.failures:
         raise SystemExit(1)

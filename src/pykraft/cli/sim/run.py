@@ -12,12 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.value import NewFile, NewFolder
+from pykraft.cli.printable import print_lines
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import (
     ORACLES,
@@ -38,6 +39,8 @@ from pykraft.sim.run.totals import Totals
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
+BAR_WIDTH_MIN: Final = 76
+"""Columns of a terminal that shows all of the bar's numbers, for as many seeds as one may run."""
 
 T = TypeVar("T")
 
@@ -102,7 +105,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     if not as_json:
         took_s = time.monotonic() - began_s
         lines = summary_lines(totals, took_s=took_s, oracles=ORACLES, with_coverage=with_coverage)
-        click.echo("\n".join(lines))
+        print_lines(lines)
     if totals.failures:
         raise SystemExit(1)
 
@@ -173,15 +176,20 @@ def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     rate, remaining = TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    columns: tuple[ProgressColumn, ...]
     columns = (BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TextColumn("left"), remaining)
+    console = Console(stderr=True)
     began_s = time.monotonic()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    if console.width < BAR_WIDTH_MIN:  # rich would cut the times
+        columns = (MofNCompleteColumn(), TextColumn("left"), remaining)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=count, rate="")
         for done, result in enumerate(results, start=1):
             bar.update(task, advance=1, rate=f"{done / (time.monotonic() - began_s):.1f} seeds/s")

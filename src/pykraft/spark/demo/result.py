@@ -20,7 +20,8 @@ SHARES = {"p50": 0.5, "p99": 0.99}
 class Result:
     """The audit by Spark, the comparison without Spark, and times. ``failover_ms`` is None if no leader was killed.
 
-    ``seconds`` is how long the load lasted.
+    ``seconds`` is how long the load lasted. ``batch_latency_ms`` is None if all records were acknowledged
+    before Spark began to read.
     """
 
     audit: Audit
@@ -28,7 +29,7 @@ class Result:
     failover_ms: int | None
     seconds: float
     commit_latency_ms: dict[str, float]
-    batch_latency_ms: dict[str, float]
+    batch_latency_ms: dict[str, float] | None
 
     @property
     def problems(self) -> list[str]:
@@ -75,13 +76,13 @@ def commit_latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
     return percentiles(((one.latency_ms, one.count) for one in said), SHARES)
 
 
-def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float]:
+def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float] | None:
     """Median and 99th percentile of the time from acknowledgement to table, over records.
 
-    A record is in the tables when its micro-batch has ended.
+    A record is in the tables when its micro-batch has ended. None: Spark began to read after the last record.
     """
     if not batches:
-        return percentiles((), SHARES)
+        return None
     live_since_ms = batches[0].ended_wall_ms
     ends = [batch.end_offset for batch in batches]
     waits: list[tuple[float, int]] = []
@@ -90,4 +91,4 @@ def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatc
         # Records acknowledged before the first micro-batch ended waited for Spark to start.
         if one.wall_ms >= live_since_ms and index < len(batches):
             waits.append((float(max(0, batches[index].ended_wall_ms - one.wall_ms)), one.count))
-    return percentiles(waits, SHARES)
+    return percentiles(waits, SHARES) if waits else None

@@ -64,6 +64,16 @@ def test_a_kill_that_waited_for_spark_was_not_half_way() -> None:
     ) in setting(late)
 
 
+def test_a_spark_that_starts_after_the_load_is_told() -> None:
+    kill = replace(STORY.kills[0], killed_wall_ms=BEGIN_MS + 40_400, restarted_wall_ms=None)
+    batches = (replace(STORY.batches[-1], ended_wall_ms=BEGIN_MS + 90_000),)
+    result = replace(STORY.result, batch_latency_ms=None)
+    late = replace(STORY, kills=(kill,), end_wall_ms=BEGIN_MS + 55_400, batches=batches, result=result)
+    assert ", while Spark still started, the leader, node 2, was killed" in setting(late)
+    assert setting(late).endswith("Spark began to read when the load was over.")
+    assert not [number for number in numbers(late) if "table" in number.meaning]
+
+
 def test_numbers_have_units_and_a_fail_over_only_when_there_was_one() -> None:
     assert ("1,515", "ms") in [(number.value, number.unit) for number in numbers(STORY)]
     assert len(list(numbers(story(is_leader_killed=False)))) == len(list(numbers(STORY))) - 1

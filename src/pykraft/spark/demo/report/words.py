@@ -51,13 +51,21 @@ def setting(story: Story) -> str:
     nodes = f"{counted(options.nodes, 'node')}, each a process" if options.nodes > 1 else "One node"
     load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes per second"
     killed = "".join(f" {_killed(story, kill)}" for kill in story.kills)
-    return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds.{killed} Spark read the log while it grew."
+    return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds.{killed} {_reading(story)}"
+
+
+def _reading(story: Story) -> str:
+    is_live = story.result.batch_latency_ms is not None
+    return "Spark read the log while it grew." if is_live else "Spark began to read when the load was over."
 
 
 def _killed(story: Story, kill: Kill) -> str:
-    """When the kill really was: the first half of the load lasts at least until the first rows are in the tables."""
+    """When the kill really was: the first half of the load waits for the first rows in the tables, but not for ever."""
     at_s = story.seconds_since_begin(kill.killed_wall_ms)
-    waited = ", once Spark had the first rows in the tables" if at_s > 0.5 * story.options.seconds + 1 else ""
+    waited = ""
+    if at_s > 0.5 * story.options.seconds + 1:
+        has_rows = any(batch.ended_wall_ms <= kill.killed_wall_ms for batch in story.batches)
+        waited = ", once Spark had the first rows in the tables" if has_rows else ", while Spark still started"
     text = f"After {at_s:,.1f} seconds{waited}, the leader, node {kill.node_id}, was killed with kill -9"
     if kill.restarted_wall_ms is None:
         return f"{text}."
@@ -124,9 +132,10 @@ def numbers(story: Story) -> Iterator[SummaryNumber]:
         value=ms_number(commit["p50"]), unit="ms", meaning="append to commit, half of the records (p50)"
     )
     yield SummaryNumber(value=ms_number(commit["p99"]), unit="ms", meaning="append to commit, 99 of 100 (p99)")
-    yield SummaryNumber(
-        value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)"
-    )
+    if table is not None:
+        yield SummaryNumber(
+            value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)"
+        )
     yield SummaryNumber(value=f"{result.audit.leader_epochs:,}", unit="", meaning="leaders in the log (epochs)")
 
 
