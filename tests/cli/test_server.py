@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pykraft.cli.server import server
 from pykraft.cli.storage import storage
 from pykraft.config import TEST_CLUSTER_ID, NodeConfig
 from pykraft.errors import ConfigError, UsageError
+from pykraft.server import log_file as log_file_module
 from pykraft.server import run
 from pykraft.server.run import ServerOptions
 from pykraft.server.workload import Load
@@ -52,6 +54,27 @@ def refused(path: Path, *options: str) -> str:
     result = invoke(path, *options)
     assert isinstance(result.exception, UsageError), result.output
     return str(result.exception)
+
+
+def test_a_log_file_has_a_size_and_successors(
+    config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Path, dict[str, int]]] = []
+
+    def log_file(path: Path, **limits: int) -> logging.Handler:
+        made.append((path, limits))
+        return logging.NullHandler()
+
+    monkeypatch.setattr(log_file_module, "LogFile", log_file)
+    path = tmp_path / "node.log"
+    assert invoke(config_path, "--log-file", str(path)).exit_code == 0
+    assert invoke(config_path, "--log-file", str(path), "--log-file-mib", "1", "--log-files", "2").exit_code == 0
+    assert made == [
+        (path, {"size_bytes_max": 10 * 2**20, "files_max": 5}),
+        (path, {"size_bytes_max": 2**20, "files_max": 2}),
+    ]
+    assert "give a whole number from 2 to 1000" in invoke(config_path, "--log-files", "1").output
+    assert "there is no folder" in invoke(config_path, "--log-file", str(tmp_path / "absent" / "node.log")).output
 
 
 def test_a_node_writes_only_what_it_is_told_to(

@@ -23,7 +23,7 @@ from pykraft import __version__
 from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.parsing.choice import OneOf
-from pykraft.cli.parsing.value import WHOLE
+from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.log.format import meta_in
@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # imported when the node runs, so that --help is quick
     from pykraft.server.workload import Load
 
 OVERRIDE_VARIABLE: Final = "PYKRAFT_OVERRIDE"
+LOG_FILE_MIB: Final = 10
+LOG_FILES: Final = 5
 LEVELS = ("debug", "info", "warning", "error")
 
 KAFKAS_DEFAULTS: Final = {"throughput": 5_000}
@@ -92,7 +94,26 @@ class JsonFormatter(logging.Formatter):
     type=OneOf(["text", "json"]),
     default="text",
     show_default=True,
-    help="Format of the log on standard error.",
+    help="Format of the log.",
+)
+@click.option(
+    "--log-file",
+    type=NewFile(),
+    help="Write the log, and all that goes to standard output and error, to this file of bounded size.",
+)
+@click.option(
+    "--log-file-mib",
+    type=NumberType(int, 1, 1_048_576),
+    default=LOG_FILE_MIB,
+    show_default=True,
+    help="Rename the log file to NAME.1 when it has this size in MiB, and begin a new one.",
+)
+@click.option(
+    "--log-files",
+    type=NumberType(int, 2, 1_000),
+    default=LOG_FILES,
+    show_default=True,
+    help="Keep this number of log files, the current one included.",
 )
 @click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Also look for a relative file here.")
 @click.version_option(__version__, message="%(version)s")
@@ -110,6 +131,9 @@ def server(  # noqa: PLR0913 - one argument for each option
     loop: str,
     log_level: str,
     log_format: str,
+    log_file: Path | None,
+    log_file_mib: int,
+    log_files: int,
     clone: Path | None,
 ) -> None:
     """Run a node. SIGTERM hands over the leadership and stops the node.
@@ -124,7 +148,7 @@ def server(  # noqa: PLR0913 - one argument for each option
     if given is None:
         raise click.UsageError("the configuration file is missing: give --config FILE")
     load = None if no_workload else _load(throughput, record_size)
-    _set_up_logging(log_level, log_format)
+    _set_up_logging(_handler(log_file, log_file_mib, log_files), log_level, log_format)
     path = find_config(given, clone)
     properties = read_properties(path)
     override(properties, os.environ.get(OVERRIDE_VARIABLE, "").split(), OVERRIDE_VARIABLE)
@@ -161,8 +185,16 @@ def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str 
     return config if meta is None else replace(config, cluster_id=meta.cluster_id)
 
 
-def _set_up_logging(level: str, form: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+def _handler(path: Path | None, size_mib: int, files_max: int) -> logging.Handler:
+    """Where the log goes. Errors: UsageError."""
+    if path is None:
+        return logging.StreamHandler(sys.stderr)
+    from pykraft.server.log_file import LogFile
+
+    return LogFile(path, size_bytes_max=size_mib * 1024 * 1024, files_max=files_max)
+
+
+def _set_up_logging(handler: logging.Handler, level: str, form: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logger.addHandler(handler)

@@ -89,7 +89,8 @@ class BackgroundNode:
             # Another command may look at the lock just now, which holds it for an instant.
             if not _comes_true(lambda: _is_ours(lock, fcntl.LOCK_EX), LOCK_WAIT_S):
                 raise LocalQuorumError(f"node {self.node_id} runs already: {self._pid_path} is locked")
-            command = server_command(self.config_path, "--cluster-id", self._cluster_id)
+            # The node bounds its log itself. What is printed before it can goes to the same file.
+            command = server_command(self.config_path, "--cluster-id", self._cluster_id, "--log-file", LOG_NAME)
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(
                     # The shell becomes the node, so the pid is the node's, also if our own process dies right now.
