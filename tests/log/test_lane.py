@@ -26,6 +26,7 @@ from pykraft.core.effects import (
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.lane import AppendBytes, Job, OrderedLane
+from pykraft.log.log import Log
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
@@ -377,3 +378,17 @@ def test_what_was_appended_before_the_log_begins_anew_or_later_is_durable_first(
     )
     assert lane.perform([append(1, run_of(0, 3)), delete, append(3, run_of(3, 1)), anew, append(5, run_of(9, 1))]) == 5
     assert bytes_of(run_of(9, 1)) == content(replica.log)
+
+
+def test_a_lane_that_cannot_relieve_its_log_is_unusable(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica(ScriptedDisk())
+    replica.lane.relieve()
+
+    def fails(_: Log) -> None:
+        raise StorageError("log", "gone")
+
+    monkeypatch.setattr(Log, "relieve", fails)
+    with pytest.raises(StorageError, match="gone"):
+        replica.lane.relieve()
+    with pytest.raises(StorageError, match="nothing more is written"):
+        replica.lane.perform([])

@@ -189,3 +189,17 @@ def test_a_file_knows_whether_it_is_at_its_path_also_when_it_is_not_open(tmp_pat
     assert not file.is_at(path)
     files.forget(path)
     assert not file.is_at(path)
+
+
+def test_hints_reach_the_file(tmp_path: Path) -> None:
+    file = SegmentFile(OpenFiles(OsFs()), tmp_path / "a")
+    OpenFiles(OsFs()).create(tmp_path / "a")
+    file.pwrite([b"abc"], 0)
+    file.reserve(1024 * 1024)
+    reserved = (tmp_path / "a").stat().st_blocks
+    file.sync()
+    file.uncache(0, 3)
+    file.unreserve()
+    assert (tmp_path / "a").stat().st_blocks <= reserved
+    assert file.pread(9, 0) == b"abc"
+    file.close()

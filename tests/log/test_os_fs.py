@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import ReadError, StorageError
+from pykraft.log import os_fs
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock, make_directory
 from pykraft.log.os_fs import PARTS_MAX, OsFs, holder_in
 
@@ -319,3 +320,58 @@ def test_a_file_knows_whether_it_is_at_its_path(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(StorageError, match="cannot look up"):
         file.is_at(path)
+
+
+def test_reserved_space_does_not_change_the_size_and_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    file = FS.open(path, create=True)
+    file.pwrite([b"abc"], 0)
+    file.reserve(1024 * 1024)
+    assert path.read_bytes() == b"abc"
+    if sys.platform.startswith("linux"):
+        assert path.stat().st_blocks * 512 >= 1024 * 1024
+    file.pwrite([b"def"], 3)
+    file.unreserve()
+    file.sync()
+    assert path.read_bytes() == b"abcdef"
+    assert path.stat().st_blocks * 512 < 1024 * 1024
+    file.close()
+
+
+@pytest.mark.parametrize("without", ["no Linux", "32 bits", "no such function"])
+def test_a_system_that_cannot_reserve_space_goes_without(
+    without: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without == "no Linux":
+        monkeypatch.setattr(sys, "platform", "darwin")
+    elif without == "32 bits":
+        monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+    else:
+        monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    os_fs._fallocate.cache_clear()
+    try:
+        file = FS.open(tmp_path / "a", create=True)
+        file.reserve(1024 * 1024)
+        assert (tmp_path / "a").stat().st_blocks == 0
+        file.close()
+    finally:
+        os_fs._fallocate.cache_clear()
+
+
+def test_bytes_that_left_the_page_cache_are_read_from_the_disk(tmp_path: Path) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    file.pwrite([b"abc" * 5_000], 0)
+    file.sync()
+    file.uncache(0, 15_000)
+    assert file.pread(15_000, 0) == b"abc" * 5_000
+    file.close()
+
+
+def test_hints_never_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    file.close()
+    file.reserve(10)
+    file.uncache(0, 10)
+    file.unreserve()
+    monkeypatch.delattr(os, "posix_fadvise")
+    file.uncache(0, 10)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from pykraft.errors import ReadError
+from pykraft.log import segment
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent
+from pykraft.sim.machine.disk import VirtualFile
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, run_of
@@ -140,3 +142,51 @@ def test_bytes_are_written_again_as_they_are_and_synced(monkeypatch: pytest.Monk
     written = [one for one in fs.operations if one == ("pwrite", segment.path.name)]
     assert len(written) == expected
     assert (fs.operations[-1:] == [("sync", segment.path.name)]) is (expected > 0)
+
+
+class Reservations:
+    """What a segment asks the disk to reserve, in batches."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+        self.ends: list[int] = []
+        monkeypatch.setattr(VirtualFile, "reserve", lambda _, end: self.ends.append(end // size_bytes))
+        monkeypatch.setattr(VirtualFile, "unreserve", lambda _: self.ends.append(0))
+        monkeypatch.setattr(segment, "RESERVED_FROM_SIZE_BYTES", 2 * size_bytes)
+        monkeypatch.setattr(segment, "RESERVED_SIZE_BYTES", 10 * size_bytes)
+
+
+def test_space_is_reserved_ahead_of_the_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    size_bytes = len(batch(10)[1])
+    reservations = Reservations(monkeypatch, size_bytes)
+    fs = ScriptedDisk()
+    grown = segment_with([batch(10)], fs)
+    grown.reserve()
+    assert reservations.ends == [], "a small segment reserves nothing"
+    for header, data in run_of(11, 14):
+        grown.stage(header, data)
+        grown.write()
+        grown.reserve()
+    most = SMALL.segment_size_bytes // size_bytes
+    assert reservations.ends == [12, 18, 24][: len(reservations.ends)]
+    assert len(reservations.ends) == 3
+    assert reservations.ends[-1] < most
+    for header, data in run_of(25, most - 16):
+        grown.stage(header, data)
+        grown.write()
+        grown.reserve()
+    assert reservations.ends[-1] == most, "never beyond the size of a segment"
+    assert reservations.ends.count(most) == 1
+    grown.seal()
+    assert reservations.ends[-1] == 0, "a sealed segment gives the rest back"
+
+
+def test_a_cut_segment_reserves_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    reservations = Reservations(monkeypatch, len(batch(10)[1]))
+    cut = segment_with(run_of(10, 3), ScriptedDisk())
+    cut.reserve()
+    cut.truncate_to(2 * len(batch(10)[1]), Offset(12))
+    cut.reserve()
+    assert reservations.ends == [13, 12]
+    cut.truncate_to(0, Offset(10))
+    cut.seal()
+    assert reservations.ends == [13, 12], "nothing is reserved any more"

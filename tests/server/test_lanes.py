@@ -33,6 +33,8 @@ class FakeLane:
         self.gate.set()
         self.fails_at: int | None = None
         self.settle_error: Exception | None = None
+        self.relieved: list[int] = []
+        self.relieve_error: Exception | None = None
         self.looks = threading.Semaphore(0)
         self.look_error: Exception | None = None
 
@@ -48,6 +50,11 @@ class FakeLane:
         self.settled.set()
         if self.settle_error is not None:
             raise self.settle_error
+
+    def relieve(self) -> None:
+        self.relieved.append(len(self.turns))
+        if self.relieve_error is not None:
+            raise self.relieve_error
 
     def look(self) -> None:
         self.looks.release()
@@ -323,5 +330,23 @@ def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner
         gate.set()
         assert bulk.stop(TIMEOUT_S)
         assert late == []
+
+    runner.run(main())
+
+
+def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+    lane.relieve_error = StorageError("log", "read-only file system")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        thread.submit(job(1))
+        await told.wait_for(lambda: bool(told.failures))
+        assert told.durable == [1]
+        assert told.failures == [lane.relieve_error]
+        assert lane.relieved == [1]
+        assert thread.stop(TIMEOUT_S)
 
     runner.run(main())

@@ -57,6 +57,15 @@ class File(Protocol):
     def sync(self) -> None:
         """Make content and size durable (fdatasync). Never call it again after it failed."""
 
+    def reserve(self, end: int) -> None:
+        """Reserve disk space up to this position without changing the size: a hint, which fails silently."""
+
+    def unreserve(self) -> None:
+        """Give back the disk space reserved after the end of the file: a hint, too."""
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        """The system need not keep these bytes, which are durable, in memory: a hint, too."""
+
     def close(self) -> None:
         """Close without syncing; closing twice does nothing."""
 

@@ -88,6 +88,11 @@ class OrderedLane:
         with self._working():
             self._log.settle()
 
+    def relieve(self) -> None:
+        """Do after a job what nobody waits for: see `pykraft.log.log.Log.relieve`. Errors: StorageError."""
+        with self._working():
+            self._log.relieve()
+
     def look(self) -> None:
         """Check between two jobs that nobody deleted or renamed the files. Errors: StorageError."""
         with self._working():

@@ -28,6 +28,7 @@ from pykraft.config import INT32_MAX, LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.fs import Fs
+from pykraft.log.page_cache import PageCache
 from pykraft.log.presence import Presence
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent
@@ -56,6 +57,7 @@ class Log:
         self._unsynced: list[Segment] = []
         self._is_directory_dirty = False
         self._presence = Presence(fs, directory)
+        self._page_cache = PageCache()
         self.generation = 0
         """Counts removals at either end: if it changed, an earlier read may have returned batches that are gone."""
         self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
@@ -128,6 +130,7 @@ class Log:
         """
         for segment in self._unsynced:
             segment.sync()
+            self._page_cache.synced(segment)
         self._unsynced.clear()
         if self._is_directory_dirty:
             self._fs.sync_dir(self.path)
@@ -140,6 +143,14 @@ class Log:
         """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
         if self._point is not None:
             self._point.settle()
+
+    def relieve(self) -> None:
+        """Give old pages of the page cache back, and reserve disk space ahead of the next appends; nobody waits for it.
+
+        Call it only after `flush`: everything is durable.
+        """
+        self._page_cache.relieve()
+        self._segments[-1].reserve()
 
     def look(self) -> None:
         """Check that the files are still where they were opened. Errors: StorageError when one is gone."""
@@ -177,6 +188,7 @@ class Log:
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(end_offset)
         # 3. Newest first: a crash in between leaves no gap.
+        self._page_cache.forget()
         for segment in reversed(self._segments[kept:]):
             segment.remove()
         self._fs.sync_dir(self.path)
@@ -207,6 +219,7 @@ class Log:
         self._views = self._views[gone:]
         self.generation += 1
         # Oldest first: a crash in between leaves a log that begins later, and no gap.
+        self._page_cache.forget()
         for segment in self._segments[:gone]:
             segment.retire()
         self._unsynced = [segment for segment in self._unsynced if segment not in self._segments[:gone]]
@@ -239,6 +252,7 @@ class Log:
         # 2. From here on a missing segment is not damage.
         self._point.lower_to(Offset(0))
         # 3. Newest first, as in `truncate_to`.
+        self._page_cache.forget()
         for segment in reversed(self._segments):
             segment.retire()
         self._fs.sync_dir(self.path)

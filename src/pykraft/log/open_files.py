@@ -127,6 +127,18 @@ class SegmentFile:
         """See `pykraft.log.fs.File`."""
         self._file().sync()
 
+    def reserve(self, end: int) -> None:
+        """See `pykraft.log.fs.File`."""
+        self._file().reserve(end)
+
+    def unreserve(self) -> None:
+        """See `pykraft.log.fs.File`."""
+        self._file().unreserve()
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        """See `pykraft.log.fs.File`."""
+        self._file().uncache(position, size_bytes)
+
     def close(self) -> None:
         """See `pykraft.log.fs.File`."""
         for file in (self._held, self._files.forget(self._path)):

@@ -7,7 +7,8 @@ call would report success.
 
 ``fcntl`` is imported only where a lock is taken, so that the module can be imported on any system.
 
-Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``.
+Source: POSIX ``pwritev``, ``fdatasync``, ``rename``, ``posix_fadvise``; Linux man-pages ``fallocate(2)``, ``flock(2)``
+and ``fcntl_locking(2)``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -32,6 +34,8 @@ PARTS_MAX = 1024
 _FILE_MODE = 0o644
 _WHOLE_FILE: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
+_KEEP_SIZE: Final = 1
+"""``FALLOC_FL_KEEP_SIZE``: the size of the file stays."""
 _REPAIRS = {
     errno.ENOSPC: "free space on this disk, then start the node again",
     errno.EDQUOT: "raise the disk quota, then start the node again",
@@ -146,10 +150,41 @@ class OsFile:
                 repair="find out who; the node can start again, and takes part once its directory is proven",
             )
 
+    def reserve(self, end: int) -> None:
+        """See `File.reserve`: fallocate, where the system has it."""
+        allocate = _fallocate()
+        if allocate is not None:
+            allocate(self._descriptor, _KEEP_SIZE, 0, end)  # its error is of no consequence: the write will tell
+
+    def unreserve(self) -> None:
+        """See `File.unreserve`."""
+        # Linux frees the blocks after the end of the file although its size stays.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        """See `File.uncache`: posix_fadvise, where the system has it."""
+        if hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(self._descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         """See `File.close`."""
         self._descriptor = -1
         self._close()
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's ``fallocate(descriptor, mode, position, size)``; Python has only the one that changes the size."""
+    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
+        return None
+    import ctypes  # only where a log grows by megabytes
+
+    found = getattr(ctypes.CDLL(None), "fallocate", None)
+    if found is not None:
+        found.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
+    return found
 
 
 _HELD: Final[set[tuple[int, int]]] = set()

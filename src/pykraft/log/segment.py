@@ -27,6 +27,10 @@ from pykraft.types import Buffer, EpochStart, Offset
 
 REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
 """Most bytes that `Segment.rewrite` holds in memory at a time."""
+RESERVED_FROM_SIZE_BYTES: Final = 1024 * 1024
+"""Disk space is reserved for segments of at least this size."""
+RESERVED_SIZE_BYTES: Final = 16 * 1024 * 1024
+"""Disk space that is reserved ahead of the appends; again when half of it is used."""
 
 
 class SegmentContent:
@@ -83,6 +87,7 @@ class Segment:
         self._index_files: tuple[IndexFile, IndexFile] | None = None
         self._staged: list[Buffer] = []
         self._staged_bytes = 0
+        self._reserved_end = 0
         self._is_dirty = True
 
     @property
@@ -142,6 +147,23 @@ class Segment:
             self._staged, self._staged_bytes = [], 0
             self._write_index()
 
+    def reserve(self) -> None:
+        """Reserve disk space for the next appends, whose writes and syncs then change less metadata.
+
+        The size of the file stays, so nobody reads zeros after the last batch.
+        """
+        size_bytes = self.content.size_bytes
+        most = self._config.segment_size_bytes
+        if size_bytes >= RESERVED_FROM_SIZE_BYTES and self._reserved_end < min(
+            size_bytes + RESERVED_SIZE_BYTES // 2, most
+        ):
+            self._reserved_end = min(size_bytes + RESERVED_SIZE_BYTES, most)
+            self._file.reserve(self._reserved_end)
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        """The system need not keep these durable bytes in memory."""
+        self._file.uncache(position, size_bytes)
+
     def resume(self) -> None:
         """Take appends again after recovery, with the time index entry that Kafka adds at that point."""
         self.content.index.finish()
@@ -173,6 +195,7 @@ class Segment:
         content = self.content
         self._is_dirty = True
         self._file.truncate(position)
+        self._reserved_end = 0
         content.size_bytes, content.end_offset = position, end_offset
         if position == 0:
             content.first_timestamp = None
@@ -197,6 +220,9 @@ class Segment:
             file.sync()
             file.close()
         self._index_files = None
+        if self._reserved_end:
+            self._file.unreserve()
+            self._reserved_end = 0
         self._release()
 
     def sync(self) -> None:

@@ -42,6 +42,10 @@ class Lane(Protocol):
         """Make the recovery point durable while there is nothing else to do. Errors: StorageError."""
         ...
 
+    def relieve(self) -> None:
+        """Do what can be done after the jobs were reported: nobody waits for it. Errors: StorageError."""
+        ...
+
     def look(self) -> None:
         """Check that nobody deleted or renamed the files. Errors: StorageError."""
         ...
@@ -89,6 +93,7 @@ class OrderedThread:
         if todo:
             # Group commit: one perform, and so one sync, for all jobs that waited.
             _tell(self._loop, self._done, self._lane.perform(todo))
+            self._lane.relieve()
         return goes_on
 
     def _waiting(self) -> list[Job | None]:

@@ -50,6 +50,15 @@ class Bytes:
     def sync(self) -> None:
         raise AssertionError("a dump writes nothing")
 
+    def reserve(self, end: int) -> None:
+        raise AssertionError("a dump writes nothing")
+
+    def unreserve(self) -> None:
+        raise AssertionError("a dump writes nothing")
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        raise AssertionError("a dump does not know how old the bytes are")
+
     def close(self) -> None:
         pass
 

@@ -20,6 +20,7 @@ class BuggyFile:
         self.is_cut = False
         self._fs = fs
         self.pread, self.size, self.is_at, self.close = real.pread, real.size, real.is_at, real.close
+        self.reserve, self.unreserve, self.uncache = real.reserve, real.unreserve, real.uncache
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         """See `File.pwrite`."""

@@ -116,6 +116,15 @@ class VirtualFile:
             self.inode.sync()
             self._disk.liar(self._path, before, dirty_pages)
 
+    def reserve(self, end: int) -> None:
+        """See `pykraft.log.fs.File`: the simulated disk has no blocks to reserve."""
+
+    def unreserve(self) -> None:
+        """See `pykraft.log.fs.File`."""
+
+    def uncache(self, position: int, size_bytes: int) -> None:
+        """See `pykraft.log.fs.File`: a read finds the same bytes, cached or not."""
+
     def close(self) -> None:
         """See `pykraft.log.fs.File`."""
         self._is_open = False
