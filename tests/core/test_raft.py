@@ -201,6 +201,7 @@ EVENTS: Mapping[str, list[Event]] = {
             for epoch in (4, 5, 6)
             for target_id in (1, 2, 9)
         ),
+        *(events.ReadRequested(handle=handle) for handle in (1, 2)),
         events.ShutdownRequested(timeout_ms=9),
     ],
 }

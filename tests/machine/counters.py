@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pykraft.config import RaftConfig
-from pykraft.errors import CommandRejectedError
+from pykraft.errors import CommandRejectedError, PykraftError
 from pykraft.machine import Applied, Replicated, StateMachine
 from tests.client.nodes import QUICK, config_of, voters_of
 
@@ -51,7 +51,7 @@ class Counters(StateMachine[Add, int]):
             self.totals[key] = int(total)
 
 
-Node = Replicated[Add, int]
+Node = Replicated[Counters]
 
 
 @asynccontextmanager
@@ -82,6 +82,15 @@ async def leader_of(nodes: Sequence[Node]) -> Node:
             return next(each for each in nodes if each.node.node_id == found.leader_id)
 
 
+async def make_leader(node: Node, nodes: Sequence[Node]) -> None:
+    """Transfer the leadership to this node, however often another one takes it meanwhile."""
+    target_id = node.node.node_id
+    assert target_id is not None
+    while (leader := await leader_of(nodes)) is not node:
+        with suppress(PykraftError):
+            await leader.node.transfer_leadership(target_id, timeout_ms=10_000)
+
+
 async def next_turn() -> None:
     """Let all other tasks of the loop run that are ready."""
     loop = asyncio.get_running_loop()
@@ -91,6 +100,4 @@ async def next_turn() -> None:
 
 
 def state_of(node: Node) -> Counters:
-    machine = node.machine
-    assert isinstance(machine, Counters)
-    return machine
+    return node.machine

@@ -14,7 +14,7 @@ from pykraft.errors import CommandRejectedError, UsageError
 from pykraft.machine import Replicated, replicated
 from pykraft.machine.replica import MachineReplica
 from tests.client.nodes import BOTH, alone, run
-from tests.machine.counters import Add, Counters, leader_of, machines, next_turn, state_of
+from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, next_turn, state_of
 
 
 @BOTH
@@ -76,16 +76,12 @@ def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> None:
         async with machines(tmp_path) as nodes:
             leader = await leader_of(nodes)
             other = next(node for node in nodes if node is not leader)
-            own_id, other_id = leader.node.node_id, other.node.node_id
-            assert own_id is not None
-            assert other_id is not None
             for turn in range(3):
                 assert await leader.execute(Add("x", 0)) == 20 * turn
                 calls = [asyncio.create_task(leader.execute(Add("x", 1))) for _ in range(20)]
                 await next_turn()
-                await leader.node.transfer_leadership(other_id, timeout_ms=10_000)
-                await leader_of(nodes)
-                await other.node.transfer_leadership(own_id, timeout_ms=10_000)
+                await make_leader(other, nodes)
+                await make_leader(leader, nodes)
                 await asyncio.gather(*calls)
             assert await leader.execute(Add("x", 0)) == 60
 
@@ -95,7 +91,7 @@ def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(UsageError, match="is not a state machine"):
-            Replicated(alone(tmp_path), object())  # type: ignore[arg-type]
+            Replicated(alone(tmp_path), object())  # type: ignore[type-var]
         async with Replicated(alone(tmp_path), Counters()) as node:
             for timeout_ms in (0, 30_001, 1.5):
                 with pytest.raises(UsageError, match="timeout_ms"):

@@ -48,6 +48,8 @@ def _news(node_id: int, done: Effect) -> str | None:
             return f"{node_id} accepts a proposal at {done.base_offset}"
         case effects.RejectProposal():
             return f"{node_id} rejects a proposal: {done.error}"
+        case effects.CompleteRead():
+            return f"{node_id} lets a read begin: {done.outcome}"
         case effects.CompletePendingRequest():
             return f"{node_id} answers: {done.error or 'done'}"
         case effects.NotifyHighWatermark():

@@ -251,6 +251,14 @@ class CompletePendingRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRead:
+    """A read may begin when the application has everything below this offset; or it may not, because of the error."""
+
+    handle: int
+    outcome: Offset | Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyHighWatermark:
     """Everything below is committed."""
 
@@ -317,6 +325,7 @@ Effect: TypeAlias = (
     | AcceptProposal
     | RejectProposal
     | CompletePendingRequest
+    | CompleteRead
     | NotifyHighWatermark
     | NotifyLeaderChange
     | NotifyRole

@@ -186,6 +186,13 @@ class TransferRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequested:
+    """The application wants to read its state, not older than what is committed now."""
+
+    handle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
 
@@ -211,5 +218,6 @@ Event: TypeAlias = (
     | ResignRequested
     | UpgradeRequested
     | TransferRequested
+    | ReadRequested
     | ShutdownRequested
 )

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply
+from pykraft.core.effects import CompleteRead, NotifyLeaderChange, NotifyRole, Reply
+from pykraft.core.leader.reads import Reads
 from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from pykraft.errors import ErrorCode
+from pykraft.errors import ErrorCode, NotLeaderError
 from pykraft.types import NO_IO, Election, Offset, ReplicaKey
 
 
@@ -113,6 +114,7 @@ def become(replica: Replica, new: State) -> None:
     if isinstance(old, Leader):
         _fail_parked(replica)
         _fail_change(replica, old)
+        _fail_reads(replica, old)
     announce(replica)
 
 
@@ -164,6 +166,14 @@ def _fail_change(replica: Replica, old: Leader) -> None:
             error_message=f"this node no longer leads; the change {MAY_BE_MADE_YET}",
         )
         replica.outbox.send(Reply(after=NO_IO, request_id=change.request_id, message=message), Relies.ELECTION)
+
+
+def _fail_reads(replica: Replica, old: Leader) -> None:
+    """Nobody confirms a leader that has stepped down: its readers ask the next one."""
+    for handle in old.reads.handles:
+        error = NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
+        replica.outbox.add(CompleteRead(handle=handle, outcome=error))
+    old.reads = Reads()
 
 
 def _fail_parked(replica: Replica) -> None:

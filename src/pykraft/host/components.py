@@ -24,6 +24,7 @@ from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
+from pykraft.host.pending_reads import PendingReads
 from pykraft.host.pending_requests import PendingRequests
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
@@ -64,6 +65,7 @@ class Components:
     peers: Peers
     producers: Producers
     pending_requests: PendingRequests
+    pending_reads: PendingReads
     delivery: Delivery
     scrubbing: Scrubbing
     snapshots: SnapshotStore
@@ -124,6 +126,7 @@ def assemble(
         ),
         producers=producers,
         pending_requests=PendingRequests(),
+        pending_reads=PendingReads(),
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
         snapshots=SnapshotStore(ports, inbox, snapshot_files, log),

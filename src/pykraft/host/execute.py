@@ -54,6 +54,7 @@ def end(components: Components) -> None:
     components.inbox.close()
     components.producers.end()
     components.pending_requests.end()
+    components.pending_reads.end()
 
 
 def _submit(components: Components, job: Job, step: Step) -> None:
@@ -200,6 +201,10 @@ def _complete_pending_request(components: Components, effect: effects.CompletePe
     components.pending_requests.answered(effect.handle, effect.error)
 
 
+def _complete_read(components: Components, effect: effects.CompleteRead, _: Step) -> None:
+    components.pending_reads.answered(effect.handle, effect.outcome)
+
+
 def _notify_high_watermark(components: Components, effect: effects.NotifyHighWatermark, step: Step) -> None:
     components.measurements.committed(effect.high_watermark, step.now)
     components.producers.committed(effect.high_watermark)
@@ -274,6 +279,7 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Components, Any, Step], None]]] = 
     effects.AcceptProposal: _accept_proposal,
     effects.RejectProposal: _reject_proposal,
     effects.CompletePendingRequest: _complete_pending_request,
+    effects.CompleteRead: _complete_read,
     effects.NotifyHighWatermark: _notify_high_watermark,
     effects.NotifyLeaderChange: _notify_leader_change,
     effects.NotifyRole: _notify_role,

@@ -21,6 +21,7 @@ from pykraft.core.events import (
     AppendsScheduled,
     Event,
     Persisted,
+    ReadRequested,
     ResignRequested,
     ShutdownRequested,
     TimerDue,
@@ -240,6 +241,18 @@ class Host:
             self._components.pending_requests.refuse(handle)
         else:
             self._put(event, now)
+
+    def read_index(self, now: Instant, on_outcome: Callable[[Offset | Exception], None]) -> None:
+        """Ask up to which offset (exclusive) the application's state must be for a linearizable read.
+
+        A majority confirms first that this node leads. ``on_outcome`` is called exactly once, perhaps before this
+        returns: with the offset, or with NotLeaderError, BufferFullError or NotRunningError.
+        """
+        handle = self._components.pending_reads.begin(on_outcome)
+        if self._components.inbox.is_closed:
+            self._components.pending_reads.end()
+        else:
+            self._put(ReadRequested(handle=handle), now)
 
     def create_snapshot(
         self,

@@ -12,16 +12,17 @@ Source: Raft dissertation §6.3 and §6.4; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
 from pykraft.config import NodeConfig
 from pykraft.errors import CommandRejectedError, NotAppliedError, PykraftError, UsageError
 from pykraft.machine.applier import Applier
+from pykraft.machine.reads import Reads
 from pykraft.machine.records import TickRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.state_machine import StateMachine
@@ -30,6 +31,7 @@ from pykraft.types import VoterSet
 
 C = TypeVar("C")
 R = TypeVar("R")
+M_co = TypeVar("M_co", bound=StateMachine[Any, Any], covariant=True)
 TIMEOUT_MS: Final = 10_000
 """How long `Replicated.execute` tries by default."""
 TIMEOUT_MS_MAX: Final = 30_000
@@ -42,22 +44,23 @@ TICK_INTERVAL_S: Final = 15.0
 """A quarter of a session's timeout."""
 
 
-class Replicated(Generic[C, R]):
+class Replicated(Generic[M_co]):
     """A `StateMachine` on this node, the same as on all others. Use it in ``async with``, within one loop.
 
     With ``own_thread`` the node has its own loop, see `pykraft.client.Node`; the state machine stays on the program's.
     """
 
-    def __init__(self, config: NodeConfig, machine: StateMachine[C, R], *, own_thread: bool = False) -> None:
+    def __init__(self, config: NodeConfig, machine: M_co, *, own_thread: bool = False) -> None:
         """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
         if not isinstance(machine, StateMachine):
             raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
-        self.machine = machine
+        self._machine = machine
         self.node: Node[bytes] = Node(config, own_thread=own_thread)
         """The node, for its address, its leader and its metrics."""
-        self._replica = MachineReplica(machine)
+        self._replica: MachineReplica[Any, Any] = MachineReplica(machine)
         self._applier = Applier(self.node, self._replica)
         self._submission = Submission(self.node, self._applier)
+        self._reads = Reads(self.node, self._applier)
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
 
@@ -93,7 +96,12 @@ class Replicated(Generic[C, R]):
         finally:
             await self._end()
 
-    async def execute(self, command: C, *, timeout_ms: int = TIMEOUT_MS) -> R:
+    @property
+    def machine(self) -> M_co:
+        """The state machine of this node, for reads that may be out of date."""
+        return self._machine
+
+    async def execute(self: Replicated[StateMachine[C, R]], command: C, *, timeout_ms: int = TIMEOUT_MS) -> R:
         """Apply this command on all replicas, once; returns its result.
 
         It is tried again while nodes elect a leader, until the timeout. Cancelling the wait does not take the command
@@ -110,7 +118,28 @@ class Replicated(Generic[C, R]):
         answer = await self._submission.execute(data, timeout_ms)
         return self._result(answer)
 
-    def _result(self, answer: CommandAnswer) -> R:
+    @asynccontextmanager
+    async def read(
+        self, *, stale: bool = False, max_age_ms: int | None = None, timeout_ms: int = TIMEOUT_MS
+    ) -> AsyncIterator[M_co]:
+        """The state machine, with every command that was applied anywhere before this call.
+
+        A majority confirms the leader first; reads that wait at the same time share that. Between two awaits of yours
+        the state does not change. With ``stale`` it is the state of this node at once, however old; with ``max_age_ms``
+        it has at least what was applied that long ago, and many reads do without asking anybody.
+
+        Errors: QuorumUnavailableError when no leader confirmed it in time; NotRunningError; UsageError.
+        """
+        whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
+        if max_age_ms is not None:
+            whole_number("max_age_ms", max_age_ms, least=0)
+            if not stale:
+                raise UsageError("max_age_ms is for stale reads: read(stale=True, max_age_ms=...)")
+        if not stale or max_age_ms is not None:
+            await self._reads.wait(max_age_ms or 0, timeout_ms)
+        yield self._machine
+
+    def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
         if answer.verdict is CommandVerdict.REJECTED:
             raise CommandRejectedError(answer.value.decode())
         if answer.verdict is CommandVerdict.REFUSED:
@@ -131,6 +160,7 @@ class Replicated(Generic[C, R]):
         with suppress(Exception):  # whoever closes the node hears of its error
             await self.node.wait_closed()
         self._submission.ended()
+        self._reads.ended()
 
     async def _end(self) -> None:
         if self._watch is not None and self._ticks is not None:

@@ -9,10 +9,11 @@ from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import check_consistent, correct_listeners, learn_leader, settle_answer
+from pykraft.core.on.read import note_confirmation
 from pykraft.core.on.requests import is_addressed_to, reply_with_leader, voter_only_error
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import Instant
+from pykraft.types import Instant, NodeId
 
 
 def on_begin_quorum_epoch_request(
@@ -46,8 +47,9 @@ def on_begin_quorum_epoch_request(
 def on_begin_quorum_epoch_response(
     replica: Replica, event: ResponseReceived, message: BeginQuorumEpochResponse, now: Instant
 ) -> None:
-    """Step down if the voter knows a higher epoch; an acknowledgement changes nothing.
+    """Step down if the voter knows a higher epoch; an acknowledgement confirms the leader to reads that wait.
 
     Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochResponse.
     """
-    settle_answer(replica, event.peer_id, message, now)
+    if settle_answer(replica, event.peer_id, message, now):
+        note_confirmation(replica, NodeId(event.peer_id), event.correlation_id)

@@ -19,6 +19,7 @@ from pykraft.core.on.propose import (
     on_resign_requested,
     on_shutdown_requested,
 )
+from pykraft.core.on.read import on_read_requested
 from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
 from pykraft.core.on.transfer import on_transfer_requested
 from pykraft.core.on.voters.upgrade import on_upgrade_requested
@@ -38,6 +39,7 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
     events.ResignRequested: on_resign_requested,
     events.UpgradeRequested: on_upgrade_requested,
     events.TransferRequested: on_transfer_requested,
+    events.ReadRequested: on_read_requested,
     events.ShutdownRequested: on_shutdown_requested,
 }
 

@@ -164,11 +164,20 @@ def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Inst
 
     Effects: Send.
     """
+    return request_to_voter(replica, node_id, message, now, is_aside=is_aside) is not None
+
+
+def request_to_voter(
+    replica: Replica, node_id: NodeId, message: Request, now: Instant, *, is_aside: bool = False
+) -> int | None:
+    """As `send_to_voter`; returns the correlation id, or None when nothing was sent.
+
+    Effects: Send.
+    """
     peer = _where(replica, node_id)
     if peer is None or not replica.connections.is_ready(peer.id):
-        return False
-    send(replica, peer, message, now, Relies.ELECTION, is_aside=is_aside)
-    return True
+        return None
+    return send(replica, peer, message, now, Relies.ELECTION, is_aside=is_aside)
 
 
 def _where(replica: Replica, node_id: NodeId) -> Peer | None:

@@ -16,6 +16,7 @@ from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resign
 from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.serving import serve
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
+from pykraft.core.on.read import serve_reads
 from pykraft.core.on.send_requests import (
     ask_for_votes,
     say_begin_quorum_epoch,
@@ -163,6 +164,7 @@ def _speak(replica: Replica, now: Instant) -> None:
                 send_fetch_to_leader(replica, state, now)
         case Leader():
             drain_if_due(replica, state, now)
+            serve_reads(replica, state, now)
             say_begin_quorum_epoch(replica, state, now)
         case Resigned():
             say_end_quorum_epoch(replica, state, now)

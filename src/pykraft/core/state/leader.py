@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.progress import Progress
+from pykraft.core.leader.reads import Reads
 from pykraft.core.leader.voter_change import VoterChange
 from pykraft.types import Epoch, NodeId, Offset, VoterSet
 
@@ -38,5 +39,7 @@ class Leader:
     """True once the application asked this leader to resign; it does so at the end of the step."""
     change: VoterChange | None = None
     """The voter change in progress (KIP-853)."""
+    reads: Reads = field(default_factory=Reads)
+    """Linearizable reads that wait until this leader is confirmed."""
     volatile_voters: VoterSet = field(default_factory=VoterSet)
     """At level 0: the static voters with what UpdateRaftVoter told of them; an upgrade writes it into the log."""
