@@ -39,6 +39,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.client": (13, "the names that a program with a node imports"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),
+    "pykraft.core.on.timer": (13, "all that a replica does without being asked"),
     "pykraft.core.on.dispatch": (17, "the table of all messages"),
     "pykraft.host.host": (16, "the one face of all parts"),
     "pykraft.host.open": (18, "all that a start reads, in its order"),

@@ -16,6 +16,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.clients.append_requests import AppendRequests
+from pykraft.host.clients.pending_reads import PendingReads
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
@@ -24,7 +25,6 @@ from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
-from pykraft.host.pending_reads import PendingReads
 from pykraft.host.pending_requests import PendingRequests
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers

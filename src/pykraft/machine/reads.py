@@ -32,14 +32,14 @@ PAUSE_S_MAX: Final = 0.25
 """Pauses between two tries of a confirmation; each is twice as long as the one before."""
 
 
-class Reads:
+class MachineReads:
     """The reads of one node."""
 
     def __init__(self, node: Node[bytes], applier: Applier[Any, Any]) -> None:
         self._node = node
         self._applier = applier
         self._waiting: list[asyncio.Future[Offset]] = []
-        """Reads for the next confirmation."""
+        """MachineReads for the next confirmation."""
         self._serving: list[asyncio.Future[Offset]] = []
         self._task: asyncio.Task[None] | None = None
         self._confirmed: tuple[float, Offset] | None = None

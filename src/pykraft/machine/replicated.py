@@ -22,7 +22,7 @@ from pykraft.client.node import Node
 from pykraft.config import NodeConfig
 from pykraft.errors import CommandRejectedError, NotAppliedError, PykraftError, UsageError
 from pykraft.machine.applier import Applier
-from pykraft.machine.reads import Reads
+from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import TickRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.state_machine import StateMachine
@@ -60,7 +60,7 @@ class Replicated(Generic[M_co]):
         self._replica: MachineReplica[Any, Any] = MachineReplica(machine)
         self._applier = Applier(self.node, self._replica)
         self._submission = Submission(self.node, self._applier)
-        self._reads = Reads(self.node, self._applier)
+        self._reads = MachineReads(self.node, self._applier)
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
 

@@ -8,7 +8,7 @@ round of BeginQuorumEpoch, as follows.
    for the next.
 3. A majority of the voters confirms, this leader included, each in the leader's epoch. A voter votes only in epochs
    above its own, so every later leader was elected after one of them confirmed, and thus after the read arrived.
-4. The read waits until the application has everything below the high watermark of step 1.
+The read then waits until the application has everything below the high watermark of step 1.
 
 Arriving Fetches confirm nothing: one may have waited in a socket buffer while its sender voted in a newer epoch. There
 are no leases, because voters grant votes in higher epochs at any time. Java voters answer BeginQuorumEpoch, too.

@@ -1,11 +1,14 @@
-"""Each caller that wants to read gets one outcome."""
+"""Each caller that wants to read gets one outcome.
+
+Source: Raft dissertation §6.4.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pykraft.errors import NotLeaderError, NotRunningError
-from pykraft.host.pending_reads import PendingReads
+from pykraft.host.clients.pending_reads import PendingReads
 from pykraft.types import Offset
 
 
