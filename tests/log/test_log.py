@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
+from pykraft.log.log import POINT_FLUSHES_MAX, POINT_SIZE_BYTES_MAX
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.recovery_point import RecoveryPoint
@@ -192,7 +193,7 @@ def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
     assert "sync_dir" in dict(fs.operations)
 
 
-def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
+def test_the_recovery_point_is_written_with_each_flush_and_synced_when_idle() -> None:
     fs = ScriptedDisk()
     log, _ = open_log(fs, ONE)
     for at in range(3):
@@ -202,7 +203,6 @@ def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
     assert fs.operations == [
         ("pwrite", f"{0:020d}.log"),
         ("sync", f"{0:020d}.log"),
-        ("sync", "recovery-point"),
         ("pwrite", "recovery-point"),
     ]
     log.settle()
@@ -212,6 +212,23 @@ def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
     point = RecoveryPoint.open(fs, DIRECTORY)
     assert point is not None
     assert point.offset == 4
+
+
+@pytest.mark.parametrize(("size_bytes", "flushes"), [(100, POINT_FLUSHES_MAX), (POINT_SIZE_BYTES_MAX, 1)])
+def test_a_busy_writer_syncs_the_recovery_point_now_and_then(size_bytes: int, flushes: int) -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs, ONE)
+    fill(log, run_of(0, 1))
+    log.settle()
+    for at in range(2 * flushes):
+        fs.operations.clear()
+        fill(log, run_of(1 + at, 1, size_bytes=size_bytes))
+        is_due = (at + 1) % flushes == 0 and at > 0
+        assert (("sync", "recovery-point") in fs.operations) == is_due
+    fs.power_loss(Random(1))
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    assert point.offset >= log.end_offset - flushes - 1
 
 
 @pytest.mark.conformance(102)

@@ -40,6 +40,10 @@ from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offs
 
 UNSYNCED_MAX: Final = 16
 """Most sealed segments that wait for the next flush; a roll syncs the older ones."""
+POINT_FLUSHES_MAX: Final = 16
+"""Flushes after which the recovery point is synced, unless the writer is idle before."""
+POINT_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""Flushed bytes after which the recovery point is synced, even if that took fewer flushes."""
 
 
 class Log:
@@ -56,6 +60,8 @@ class Log:
         self._is_damaged = bool(recovered.report.corrupt)
         self._unsynced: list[Segment] = []
         self._is_directory_dirty = False
+        self._flushes_since_point = 0
+        self._bytes_since_point = 0
         self._presence = Presence(fs, directory)
         self._page_cache = PageCache()
         self.generation = 0
@@ -116,6 +122,7 @@ class Log:
             if self._must_roll(active, header):
                 active = self._roll(active)
             active.stage(header, data)
+            self._bytes_since_point += header.size_bytes
             self._epochs.assign(header.epoch, header.base_offset)
         self._write_staged(self._segments[-1])
         self._publish()
@@ -136,13 +143,19 @@ class Log:
             self._fs.sync_dir(self.path)
             self._is_directory_dirty = False
         if self._point is not None:
+            self._flushes_since_point += 1
+            # Not each time: a sync of the point takes as long as one of the log, and acknowledgements wait for both
+            # (ADR 059).
+            if self._flushes_since_point >= POINT_FLUSHES_MAX or self._bytes_since_point >= POINT_SIZE_BYTES_MAX:
+                self.settle()
             # Only now: the recovery point must never be above what is durable, or a torn tail would look like damage.
             self._point.raise_to(self.end_offset)
 
     def settle(self) -> None:
-        """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
+        """Make the recovery point durable as it was last written; for an idle writer, optional."""
         if self._point is not None:
             self._point.settle()
+            self._flushes_since_point = self._bytes_since_point = 0
 
     def relieve(self) -> None:
         """Give old pages of the page cache back, and reserve disk space ahead of the next appends; nobody waits for it.

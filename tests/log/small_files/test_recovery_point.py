@@ -40,14 +40,19 @@ def test_it_is_durable_from_its_creation() -> None:
     assert offset_of(fs) == 12
 
 
-def test_raising_makes_the_former_point_durable() -> None:
+def test_raising_never_syncs_and_loses_at_most_what_was_not_synced() -> None:
     for seed in range(20):
         fs = disk()
         point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
-        for offset in (10, 20, 20, 30):
+        point.raise_to(Offset(10))
+        point.settle()
+        fs.operations.clear()
+        for offset in (20, 20, 30):
             point.raise_to(Offset(offset))
+        assert fs.operations == [("pwrite", FILE_NAME)] * 2
+        assert offset_of(fs) == 30
         fs.power_loss(Random(seed))
-        assert offset_of(fs) in (20, 30)
+        assert offset_of(fs) in (10, 20, 30)
 
 
 def test_settling_makes_it_durable_once() -> None:

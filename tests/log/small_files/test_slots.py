@@ -44,6 +44,19 @@ def test_the_newest_payload_and_the_one_before_are_read_back(payloads: list[byte
         assert file.previous.payload == payloads[-2]
 
 
+def test_a_rewrite_replaces_what_is_not_durable_and_nothing_else() -> None:
+    fs = disk()
+    file = SlotFile.create(fs, PATH, b"one")
+    fs.operations.clear()
+    for payload in (b"two", b"three"):
+        file.rewrite(payload)
+    assert [operation for operation, _ in fs.operations] == ["pwrite", "pwrite"]
+    assert [(slot.generation, slot.payload) for slot in parse_slots(fs.read(PATH))] == [(1, b"one"), (2, b"three")]
+    file.sync()
+    file.rewrite(b"four")
+    assert [(slot.generation, slot.payload) for slot in parse_slots(fs.read(PATH))] == [(2, b"three"), (3, b"four")]
+
+
 def test_the_layout() -> None:
     fs = disk()
     file = SlotFile.create(fs, PATH, b"one")
@@ -63,7 +76,8 @@ def test_power_loss_leaves_the_last_synced_payload_or_a_later_one(seed: int) -> 
     with suppress(Interrupted):
         while written < 20:
             written += 1
-            file.write(b"%d" % written * random.choice([1, 3000]))
+            put = random.choice([file.write, file.rewrite])
+            put(b"%d" % written * random.choice([1, 3000]))
             if random.random() < 0.5:
                 file.sync()
                 synced = written

@@ -4,8 +4,9 @@ File ``recovery-point`` in the partition directory, ours alone (Java ignores it)
 offset, exclusive, in decimal digits. Invariant: every batch below the *durable* point has been synced and not been
 truncated since. So after a crash, an unreadable batch below the point is corruption, and one above it is a torn tail.
 
-- The point rises after a flush. It is written at once and synced with the next flush (or earlier, by `settle`), so it
-  lags by at most one group of appends. A lagging point is safe: at worst, a damaged batch of that group looks torn.
+- The point rises after a flush. It is written at once, so that it survives the process, and synced by `settle`: now
+  and then, since each sync takes as long as one of the log. After a power loss it may therefore lag by a few groups of
+  appends (ADR 059). A lagging point is safe: at worst, a damaged batch of these groups looks torn.
 - The point falls before a truncation: it is written and synced first. A crash in between leaves a whole log that ends
   above the point.
 
@@ -59,14 +60,16 @@ class RecoveryPoint:
             raise
 
     def raise_to(self, offset: Offset) -> None:
-        """The log is durable up to ``offset``: sync the previous point and write this one without a sync."""
+        """The log is durable up to ``offset``: write this point without a sync."""
         if offset > self.offset:
-            self._write(offset)
+            self._file.rewrite(b"%d" % offset)
+            self.offset = offset
 
     def lower_to(self, offset: Offset) -> None:
         """The log is about to be truncated to ``offset``; the point is durable when this returns."""
         if offset < self.offset:
-            self._write(offset)
+            self._file.write(b"%d" % offset)
+            self.offset = offset
         self.settle()
 
     def settle(self) -> None:
@@ -76,10 +79,6 @@ class RecoveryPoint:
     def close(self) -> None:
         """Close without syncing."""
         self._file.close()
-
-    def _write(self, offset: Offset) -> None:
-        self._file.write(b"%d" % offset)
-        self.offset = offset
 
 
 def parse_recovery_point(path: Path, content: bytes) -> Offset:

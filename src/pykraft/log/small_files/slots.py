@@ -91,12 +91,23 @@ class SlotFile:
         """Put the payload into the slot of the older generation; durable after `sync`."""
         # Sync the previous write first: otherwise a crash could lose it while this write tears its predecessor.
         self.sync()
-        slot = Slot(generation=self.newest.generation + 1, payload=payload)
+        self._put(self.newest, Slot(generation=self.newest.generation + 1, payload=payload))
+
+    def rewrite(self, payload: bytes) -> None:
+        """As `write`, but it replaces the last write if that is not durable yet, and so never syncs."""
+        if self._is_synced:
+            self.write(payload)
+        else:
+            # The other slot is durable, so this write may be torn, too.
+            self._put(self._slots[0], Slot(generation=self.newest.generation, payload=payload))
+
+    def _put(self, other: Slot, slot: Slot) -> None:
+        """Write this slot, beside the other one."""
         data = _encode(slot)
         if len(data) > SLOT_SIZE_BYTES:
             raise StorageError(self.path, f"{len(data)} bytes do not fit into a slot of {SLOT_SIZE_BYTES}")
         self._file.pwrite([data], _index(slot.generation) * SLOT_SIZE_BYTES)
-        self._slots = (self.newest, slot)
+        self._slots = (other, slot)
         self._is_synced = False
 
     def sync(self) -> None:
