@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pykraft.config import RaftConfig
 from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
 from pykraft.core.leader.appending import advance_high_watermark, append_planned, drain_if_due, flushed, may_drain
-from pykraft.core.leader.parked import ParkedFetch
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
+from pykraft.core.state.leader import OFTEN_COUNT
 from pykraft.types import EpochStart, Io, Offset
 from tests.core.replicas import EPOCH, LISTENER, NOW, done, key, kinds, leader, only, replica, voter_set
 from tests.core.said import fetch
@@ -120,6 +121,23 @@ def test_an_advance_answers_all_who_wait() -> None:
     made.parked.park(ParkedFetch(request_id=4, listener=LISTENER, request=fetch(at=(11, 5)), deadline_ms=0))
     flushed(made, state)
     assert kinds(done(made)) == ["NotifyHighWatermark", "ReplyFetch"]
+
+
+def test_an_advance_that_is_one_of_many_waits_for_records_that_take_it_along() -> None:
+    made, state = leading()
+    append_planned(made, state, (planned(10, 11),))
+    done(made)
+    made.log.persist(Io(2))
+    heard(state, 2, 11)
+    made.now_ms = NOW.mono_ms
+    state.advanced_ms.extend([made.now_ms] * OFTEN_COUNT)
+    waiting = ParkedFetch(request_id=4, listener=LISTENER, request=fetch(at=(11, 5)), deadline_ms=NOW.mono_ms + 500)
+    made.parked.park(waiting)
+    flushed(made, state)
+    assert kinds(done(made)) == ["NotifyHighWatermark"]
+    assert made.parked.next_deadline_ms() == NOW.mono_ms + HIGH_WATERMARK_WAIT_MS
+    append_planned(made, state, (planned(11, 12),))
+    assert kinds(done(made)) == ["AppendBatches", "ReplyFetch"]
 
 
 def test_an_acknowledgement_of_what_never_was_is_our_bug() -> None:

@@ -71,6 +71,31 @@ def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> N
     assert ids(fetches.take_expired(7)) == [2_000]
 
 
+def test_all_may_be_hastened_and_never_wait_any_longer_for_it() -> None:
+    fetches = ParkedFetches()
+    fetches.hasten(20)
+    assert fetches.next_deadline_ms() is None
+    for request_id, deadline_ms in ((1, 10), (2, 50), (3, 60)):
+        fetches.park(parked(request_id, deadline_ms, is_voter=request_id == 3))
+    fetches.hasten(20)
+    assert fetches.next_deadline_ms() == 10
+    fetches.hasten(30)
+    assert ids(fetches.take_expired(19)) == [1]
+    assert fetches.next_deadline_ms() == 20
+    assert ids(fetches.take_expired(20)) == [3, 2], "voters first"
+    assert fetches.next_deadline_ms() is None
+
+
+def test_those_hastened_together_are_answered_a_bounded_number_at_a_time() -> None:
+    fetches = ParkedFetches()
+    for request_id in range(OTHERS_PER_STEP_MAX + 1):
+        fetches.park(parked(request_id, 50))
+    fetches.hasten(20)
+    assert ids(fetches.take_expired(20)) == [*range(OTHERS_PER_STEP_MAX)]
+    assert fetches.next_deadline_ms() == 0, "the rest follows as soon as possible"
+    assert ids(fetches.take_expired(20)) == [OTHERS_PER_STEP_MAX]
+
+
 def test_the_oldest_that_is_no_voters_makes_room() -> None:
     fetches = ParkedFetches()
     assert fetches.take_oldest_other() is None

@@ -13,7 +13,7 @@ from pykraft.core import messages
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
 from pykraft.core.events import Proposed
 from pykraft.core.leader.appending import drain_if_due
-from pykraft.core.leader.parked import PARKED_FETCHES_MAX, ParkedFetch
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, PARKED_FETCHES_MAX, ParkedFetch
 from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.log_view import LogView
 from pykraft.core.on.fetch_request import WAIT_MS_MAX, note_sign_of_life
@@ -21,6 +21,7 @@ from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
+from pykraft.core.state.leader import OFTEN_COUNT
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.core.replicas import (
@@ -117,6 +118,15 @@ def test_a_fetch_below_the_end_is_answered_at_once_and_one_at_the_end_waits() ->
     assert ask(made, fetch(at=(11, 5), replica=None)) == []
     (parked,) = made.parked.take_all()
     assert (parked.request_id, parked.listener, parked.deadline_ms) == (7, LISTENER, NOW.mono_ms + 500)
+
+
+def test_while_records_come_often_a_new_high_watermark_waits_a_moment_for_the_next() -> None:
+    made = leading()
+    ask(made, fetch(at=(11, 5)))
+    state_of(made).advanced_ms.extend([NOW.mono_ms] * OFTEN_COUNT)
+    assert ask(made, fetch(at=(11, 5), high_watermark=3)) == []
+    (parked,) = made.parked.take_all()
+    assert parked.deadline_ms == NOW.mono_ms + HIGH_WATERMARK_WAIT_MS
 
 
 @pytest.mark.conformance(117)

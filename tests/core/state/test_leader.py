@@ -18,6 +18,7 @@ from pykraft.core.leader.appending import advance_high_watermark
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
+from pykraft.core.state.leader import OFTEN_COUNT
 from pykraft.types import Epoch, Io, NodeId, Offset
 from tests.core.replicas import (
     EPOCH,
@@ -162,3 +163,20 @@ def test_it_denies_every_vote_of_its_epoch(pre_vote: bool) -> None:
         assert isinstance(message, messages.VoteResponse)
         assert (message.error, message.vote_granted, message.leader_id) == (0, False, 1)
     assert made.state is state
+
+
+@pytest.mark.parametrize(
+    ("advances_ms", "expected"),
+    [
+        ([], False),
+        ([*range(OFTEN_COUNT - 1)], False),
+        ([100] * OFTEN_COUNT, True),
+        ([100 - 5 * OFTEN_COUNT] + [100] * (OFTEN_COUNT - 1), True),
+        ([99 - 5 * OFTEN_COUNT] + [100] * (OFTEN_COUNT - 1), False),
+        ([0] + [100] * OFTEN_COUNT, True),
+    ],
+)
+def test_how_often_the_high_watermark_advances_is_an_average(advances_ms: list[int], expected: bool) -> None:
+    _, state = leading(3)
+    state.advanced_ms.extend(advances_ms)
+    assert state.advances_every(5, 100) is expected

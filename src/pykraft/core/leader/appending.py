@@ -10,7 +10,8 @@ Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHig
 from __future__ import annotations
 
 from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
-from pykraft.core.leader.serving import answer_parked
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS
+from pykraft.core.leader.serving import answer_parked, expects_records
 from pykraft.core.quorum import majority_end_offset
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -62,7 +63,7 @@ def flushed(replica: Replica, leader: Leader) -> None:
 def advance_high_watermark(replica: Replica, leader: Leader) -> None:
     """Raise the high watermark to what a majority holds, if that includes a record of this epoch.
 
-    Effects: NotifyHighWatermark and ReplyFetch for all parked fetches (KIP-1166).
+    Effects: NotifyHighWatermark and, now or soon, ReplyFetch for all parked fetches (KIP-1166).
     """
     ends = [
         replica.log.flushed_end_offset if node_id == leader.leader_id else voter.end_offset
@@ -79,4 +80,10 @@ def advance_high_watermark(replica: Replica, leader: Leader) -> None:
     leader.high_watermark = offset
     replica.log.commit_to(offset)
     replica.outbox.add(NotifyHighWatermark(high_watermark=offset))
-    answer_parked(replica, leader)
+    leader.advanced_ms.append(replica.now_ms)
+    if expects_records(replica, leader):
+        # An answer by itself costs each follower another Fetch, and the next record often comes while that is under
+        # way, and waits for it.
+        replica.parked.hasten(replica.now_ms + HIGH_WATERMARK_WAIT_MS)
+    else:
+        answer_parked(replica, leader)

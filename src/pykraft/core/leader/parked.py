@@ -1,9 +1,10 @@
 """Fetches that wait at the leader until there is news: Kafka's purgatory.
 
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
-loses leadership, and with an empty answer when its wait time is over. At most PARKED_FETCHES_MAX wait. In one step, at
-most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop
-does its other work in between. A Fetch whose connection is gone is dropped.
+loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
+advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). At most PARKED_FETCHES_MAX
+Fetches wait. In one step, at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next
+steps, so that the event loop does its other work in between. A Fetch whose connection is gone is dropped.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
@@ -22,8 +23,11 @@ PARKED_FETCHES_MAX = 1_000
 OTHERS_PER_STEP_MAX = 100
 """Fetches of observers that are answered in one step."""
 
+HIGH_WATERMARK_WAIT_MS = 5
+"""How long a high watermark that advances often waits for records that take it along."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class ParkedFetch:
     """A Fetch that waits until ``deadline_ms`` (mono). A voter's Fetch is never put off for others."""
 
@@ -57,6 +61,12 @@ class ParkedFetches:
         if self._next_deadline_ms is None or fetch.deadline_ms < self._next_deadline_ms:
             self._next_deadline_ms = fetch.deadline_ms
 
+    def hasten(self, deadline_ms: int) -> None:
+        """No parked Fetch waits any longer than until then."""
+        for fetch in (*self._voters.values(), *self._others.values()):
+            fetch.deadline_ms = min(fetch.deadline_ms, deadline_ms)
+            self._next_deadline_ms = min(self._next_deadline_ms or deadline_ms, deadline_ms)
+
     def drop(self, request_id: int) -> None:
         """Drop a Fetch whose requester is gone; ignored for an unknown request."""
         for fetches in (self._voters, self._others, self._due):
@@ -83,18 +93,17 @@ class ParkedFetches:
         return fetches
 
     def take_expired(self, now_ms: int) -> list[ParkedFetch]:
-        """Fetches whose wait time is over, or that are due because of earlier news."""
-        taken = self._take_due()
+        """Fetches whose wait time is over, or that are due because of earlier news; voters first."""
+        taken: list[ParkedFetch] = []
         if self._next_deadline_ms is not None and self._next_deadline_ms <= now_ms:
-            waiting = [*self._voters.values(), *self._others.values()]
-            expired = [fetch for fetch in waiting if fetch.deadline_ms <= now_ms]
-            for fetch in expired:
-                self.drop(fetch.request_id)
-            self._next_deadline_ms = min(
-                (fetch.deadline_ms for fetch in waiting if fetch.deadline_ms > now_ms), default=None
+            taken = [self._voters.pop(each.request_id) for each in _expired(self._voters, now_ms)]
+            # The time of all may be over at once, because the high watermark advanced.
+            self._due.update(
+                (each.request_id, self._others.pop(each.request_id)) for each in _expired(self._others, now_ms)
             )
-            taken += expired
-        return taken
+            waiting = (*self._voters.values(), *self._others.values())
+            self._next_deadline_ms = min((fetch.deadline_ms for fetch in waiting), default=None)
+        return taken + self._take_due()
 
     def next_deadline_ms(self) -> int | None:
         """When to call `take_expired` next; 0, which is past, for as soon as possible."""
@@ -102,3 +111,7 @@ class ParkedFetches:
 
     def _take_due(self) -> list[ParkedFetch]:
         return [self._due.pop(request_id) for request_id in list(islice(self._due, OTHERS_PER_STEP_MAX))]
+
+
+def _expired(fetches: dict[int, ParkedFetch], now_ms: int) -> list[ParkedFetch]:
+    return [fetch for fetch in fetches.values() if fetch.deadline_ms <= now_ms]

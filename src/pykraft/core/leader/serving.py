@@ -12,6 +12,7 @@ from typing import Final
 
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.effects import ReplyFetch
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS
 from pykraft.core.messages import NONE, FetchRequest, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
@@ -78,14 +79,27 @@ def watch_answer(
 
 
 def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:
-    """False when the Fetch may wait: the log is a prefix, and there are no new records and no new high watermark."""
+    """False when the Fetch may wait: the log is a prefix, and there are no new records and no new high watermark.
+
+    While records follow often, a new high watermark is no answer by itself.
+    """
     if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica):
         return True
     if not is_prefix(replica, request):
         return True
+    return has_news(leader, request) and not expects_records(replica, leader)
+
+
+def has_news(leader: Leader, request: FetchRequest) -> bool:
+    """True when the sender does not know the high watermark yet."""
     known = -1 if leader.high_watermark is None else leader.high_watermark
     # A Fetch below version 18 cannot tell its high watermark, so a new one never completes it.
     return request.high_watermark is not None and request.high_watermark < known
+
+
+def expects_records(replica: Replica, leader: Leader) -> bool:
+    """True when records are likely to follow within the time that a high watermark may wait for them."""
+    return leader.advances_every(HIGH_WATERMARK_WAIT_MS, replica.now_ms)
 
 
 def is_prefix(replica: Replica, request: FetchRequest) -> bool:

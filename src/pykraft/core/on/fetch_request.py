@@ -10,8 +10,8 @@ from typing import Final
 from pykraft.core.enter_state import check_quorum_deadline_ms
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.appending import advance_high_watermark
-from pykraft.core.leader.parked import ParkedFetch
-from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, has_answer, is_prefix, serve
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
+from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, has_answer, has_news, is_prefix, serve
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.on.transfer import note_target
@@ -52,12 +52,13 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     if has_answer(replica, leader, message) or not _has_room(replica, leader, is_voter=is_voter):
         serve(replica, leader, event.request_id, event.listener, message)
         return
+    wait_ms_max = HIGH_WATERMARK_WAIT_MS if has_news(leader, message) else WAIT_MS_MAX
     replica.parked.park(
         ParkedFetch(
             request_id=event.request_id,
             listener=event.listener,
             request=message,
-            deadline_ms=now.mono_ms + min(message.wait_ms_max, WAIT_MS_MAX),
+            deadline_ms=now.mono_ms + min(message.wait_ms_max, wait_ms_max),
             is_voter=is_voter,
         )
     )

@@ -9,13 +9,18 @@ Source: KIP-595 §Leader; Kafka ``LeaderState``.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.progress import Progress
 from pykraft.core.leader.reads import Reads
 from pykraft.core.leader.voter_change import VoterChange
 from pykraft.types import Epoch, NodeId, Offset, VoterSet
+
+OFTEN_COUNT: Final = 8
+"""Advances of the high watermark in a short time that make records likely to follow soon."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,3 +48,9 @@ class Leader:
     """Linearizable reads that wait until this leader is confirmed."""
     volatile_voters: VoterSet = field(default_factory=VoterSet)
     """At level 0: the static voters with what UpdateRaftVoter told of them; an upgrade writes it into the log."""
+    advanced_ms: deque[int] = field(default_factory=lambda: deque(maxlen=OFTEN_COUNT))
+    """When the high watermark advanced the last few times (mono ms), oldest first."""
+
+    def advances_every(self, period_ms: int, now_ms: int) -> bool:
+        """True when the high watermark has lately advanced at least once in such a period, on average."""
+        return len(self.advanced_ms) == OFTEN_COUNT and now_ms - self.advanced_ms[0] <= OFTEN_COUNT * period_ms
