@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pykraft.client import Node, text_serde
-from pykraft.client.proposals import CALLS_MAX
+from pykraft.client.proposals import ALONE_COUNT, CALLS_MAX
 from pykraft.config import RaftConfig
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, OutcomeUnknownError, UsageError
 from pykraft.host import producers
@@ -61,6 +61,32 @@ def test_the_calls_of_one_turn_enter_as_one_proposal(
                 Committed(base_offset=Offset(at + 3), epoch=epoch, count=1),
             ]
             await recorder.sees("a", "b", "c", "d")
+
+    run(main)
+
+
+def test_a_caller_who_has_been_alone_for_a_while_waits_for_no_turn_and_others_gather_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde) as node:
+            await leading(node)
+            seen = entered(node, monkeypatch)
+            add = node._proposals.add
+            for number in range(ALONE_COUNT):
+                future = add([b"%d" % number], None)
+                assert len(seen) == number, "it waits for the next turn of the loop"
+                await future
+            first = add([b"first"], None)
+            assert seen[ALONE_COUNT:] == [[b"first"]], "it does not"
+            others = [add([b"second"], None), add([b"third"], None)]
+            assert seen[ALONE_COUNT:] == [[b"first"]]
+            ends = [outcome.end_offset for outcome in await asyncio.gather(first, *others)]
+            assert seen[ALONE_COUNT:] == [[b"first"], [b"second", b"third"]]
+            assert ends == [*range(ends[0], ends[0] + 3)]
+            last = add([b"last"], None)
+            assert seen[-1] != [b"last"]
+            await last
 
     run(main)
 
