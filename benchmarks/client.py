@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import resource
 import statistics
 import sys
 import tempfile
@@ -81,6 +82,8 @@ class Result:
     p99_ms: float
     cpu_us_per_record: float
     leader_cpu_us_per_record: float
+    memory_mib: float
+    """The highest resident size of any of the processes."""
 
     def __str__(self) -> str:
         case = self.case
@@ -140,6 +143,8 @@ def obey(pipe: Connection, folder: Path, node_id: int, case: Case, own_thread: b
                     pipe.send(None)
                 case "processor time":
                     pipe.send(time.process_time())
+                case "memory":
+                    pipe.send(memory_mib())
                 case _:
                     await node.close()
                     pipe.send(None)
@@ -210,6 +215,11 @@ async def processor_times(others: list[OtherProcess]) -> tuple[float, float]:
     return time.process_time(), sum(each for each in asked if isinstance(each, float))
 
 
+def memory_mib() -> float:
+    """The highest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 async def measure(folder: Path, case: Case, chosen: argparse.Namespace) -> Result:
     """Measure one quorum."""
     begin = one_process if case.processes == 1 else many_processes
@@ -226,6 +236,7 @@ async def measure(folder: Path, case: Case, chosen: argparse.Namespace) -> Resul
         took_s = time.perf_counter() - begin_s
         own_s, others_s = await processor_times(others)
         records = count.records - before
+        memory = [memory_mib(), *[float(str(await other.ask("memory"))) for other in others]]
     latencies_ms.sort()
     return Result(
         case=case,
@@ -235,6 +246,7 @@ async def measure(folder: Path, case: Case, chosen: argparse.Namespace) -> Resul
         p99_ms=latencies_ms[len(latencies_ms) * 99 // 100],
         cpu_us_per_record=(own_s - own_before_s + others_s - others_before_s) / records * 1e6,
         leader_cpu_us_per_record=(own_s - own_before_s) / records * 1e6,
+        memory_mib=max(memory),
     )
 
 

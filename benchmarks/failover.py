@@ -50,19 +50,24 @@ def fail_over(cluster: Cluster, leader_id: int, how: str) -> tuple[float, int]:
     return first_ms - begun_ms, journal.leader_id()
 
 
-def main(how: str = "kill", rounds: str = "50") -> None:
-    """Measure, and print the JSON."""
-    with tempfile.TemporaryDirectory() as folder, Children() as children:
-        cluster = Cluster(children, Path(folder), throughput=RECORDS_PER_S)
+def measure(how: str, rounds: int, folder: Path | None = None) -> tuple[list[float], int]:
+    """The times in ms, with logs below ``folder``; and how many records were acknowledged."""
+    with tempfile.TemporaryDirectory(dir=folder) as home, Children() as children:
+        cluster = Cluster(children, Path(home), throughput=RECORDS_PER_S)
         leader_id = int(cluster.start().node)
         cluster.journal.wait_for_acknowledged(SETTLING, since=0)
         times_ms: list[float] = []
-        for _ in range(int(rounds)):
+        for _ in range(rounds):
             took_ms, leader_id = fail_over(cluster, leader_id, how)
             times_ms.append(round(took_ms, 1))
-        verdict = cluster.finish()
+        return times_ms, cluster.finish().acknowledged
+
+
+def main(how: str = "kill", rounds: str = "50") -> None:
+    """Measure, and print the JSON."""
+    times_ms, acknowledged = measure(how, int(rounds))
     found = {"how": how, "rounds": len(times_ms), "median_ms": median(times_ms), "worst_ms": max(times_ms)}
-    print(json.dumps({**found, "acknowledged": verdict.acknowledged, "times_ms": times_ms}))
+    print(json.dumps({**found, "acknowledged": acknowledged, "times_ms": times_ms}))
 
 
 if __name__ == "__main__":

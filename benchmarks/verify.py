@@ -30,11 +30,11 @@ TOPIC_ID = Uuid(bytes(15) + b"\2")
 RUNS = 3
 
 
-def write_log(directory: Path, records: list[bytes]) -> None:
-    """Write batches of these records, up to SIZE_BYTES."""
+def write_log(directory: Path, records: list[bytes], size_bytes_min: int = SIZE_BYTES) -> None:
+    """Write batches of these records, until the log has this size."""
     log, _ = Log.open(OsFs(), directory, config=LogSettings(), topic_id=TOPIC_ID)
     size_bytes = 0
-    while size_bytes < SIZE_BYTES:
+    while size_bytes < size_bytes_min:
         batch = encode_batch(records, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)
         log.append([batch])
         size_bytes += len(batch.data)

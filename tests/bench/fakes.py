@@ -68,6 +68,9 @@ class FakeQuorum:
     def latency_ms(self) -> Mapping[str, float]:
         return {"p50": 1.0}
 
+    def batch_size_bytes(self) -> float | None:
+        return 4_096.0
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -63,6 +63,9 @@ class LoadedQuorum(Protocol):
     def latency_ms(self) -> Mapping[str, float]:
         """Percentiles (p50, p75, p99, p999) in milliseconds, those that this quorum reports."""
 
+    def batch_size_bytes(self) -> float | None:
+        """The mean size in bytes of the batches that were acknowledged in the window; None if it is not reported."""
+
     def close(self) -> None:
         """Stop asking; whoever holds the processes ends them."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from threading import Event
 from typing import Final
@@ -55,6 +55,7 @@ class Run:
     follower_cpu: float = 0.0
     cpu_us_per_record: float = 0.0
     memory_mib: float = 0.0
+    batch_size_bytes: float | None = None
     failure: str | None = None
 
     def sustains(self, records_per_s: int) -> bool:
@@ -82,7 +83,9 @@ def measure(quorum: LoadedQuorum, task: Task, limits: RunLimits, clock: Monotoni
         if (first.leader_id, first.epoch) != (last.leader_id, last.epoch):
             then, now = (f"{each.leader_id} in epoch {each.epoch}" for each in (first, last))
             return Run(latency_ms={}, failure=f"the leader changed: node {then}, then node {now}")
-        return _result(first, last, before, after, quorum.latency_ms())
+        return replace(
+            _result(first, last, before, after, quorum.latency_ms()), batch_size_bytes=quorum.batch_size_bytes()
+        )
     except LocalQuorumError as error:
         return Run(latency_ms={}, failure=quorum.failure() or str(error))
     finally:

@@ -24,7 +24,7 @@ class PykraftQuorum(Running):
     """See `pykraft.bench.contender.LoadedQuorum`."""
 
     def __init__(self, children: Children, folder: Path, task: Task) -> None:
-        self._cluster = Cluster(
+        self.cluster = Cluster(
             children,
             folder,
             size=task.nodes,
@@ -32,17 +32,24 @@ class PykraftQuorum(Running):
             record_size_bytes=task.record_size_bytes,
             properties={LINGER: str(task.linger_ms)},
         )
-        nodes = self._cluster.nodes
+        """Its nodes and its journal."""
+        nodes = self.cluster.nodes
         super().__init__(nodes, {node_id: node.port for node_id, node in nodes.items()})
+        self._record_size_bytes = task.record_size_bytes
         self._mark = 0
 
     def begin_window(self) -> None:
         """See `LoadedQuorum`."""
-        self._mark = self._cluster.journal.mark()
+        self._mark = self.cluster.journal.mark()
 
     def latency_ms(self) -> Mapping[str, float]:
         """See `LoadedQuorum`."""
-        return latencies_ms(self._cluster.journal.acknowledgements(since=self._mark))
+        return latencies_ms(self.cluster.journal.acknowledgements(since=self._mark))
+
+    def batch_size_bytes(self) -> float | None:
+        """See `LoadedQuorum`: of the values alone."""
+        said = self.cluster.journal.acknowledgements(since=self._mark)
+        return sum(one.count for one in said) / len(said) * self._record_size_bytes if said else None
 
 
 class Ours:

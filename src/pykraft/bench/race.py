@@ -8,7 +8,7 @@ success and a lower one after each failure, so that it also profits from a calme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -52,12 +52,19 @@ class Race:
         contenders: Sequence[Contender],
         tell: ReportProgress,
         measure_run: Callable[[Contender, Path, Task, RunLimits], Run] | None = None,
+        rates: dict[tuple[str, Path, int], int] | None = None,
+        first_rates: Mapping[int, int] | None = None,
     ) -> None:
+        """``rates`` has the rates that were found before, by contender, folder and record size; it gets new ones.
+
+        A search starts at ``first_rates`` by record size, if it has one.
+        """
         self._options = options
         self._contenders = contenders
         self._tell = tell
         self._measure = measure_run or run_in_folder
-        self._rates: dict[tuple[str, Path, int], int] = {}
+        self._rates: dict[tuple[str, Path, int], int] = {} if rates is None else rates
+        self._first_rates = first_rates or {}
 
     def laps(self) -> list[Lap]:
         """Run them all. Errors: LocalQuorumError when a contender cannot run at all; UsageError for a full disk."""
@@ -78,18 +85,20 @@ class Race:
     def _search(self, folder: Path, task: Task) -> None:
         """Find the rate of the contenders that need one."""
         for contender in self._contenders:
-            if not contender.breaks_when_overloaded or task.records_per_s is not None:
+            key = contender.name, folder, task.record_size_bytes
+            if not contender.breaks_when_overloaded or task.records_per_s is not None or key in self._rates:
                 continue
 
             def is_sustained(rate: int, contender: Contender = contender) -> bool:
                 return self._try(contender, folder, task, rate, "searching for its highest rate").sustains(rate)
 
-            start = max(1, min(FIRST_RATE_MAX, FIRST_RATE_BYTES_PER_S // task.record_size_bytes))
+            usual = max(1, min(FIRST_RATE_MAX, FIRST_RATE_BYTES_PER_S // task.record_size_bytes))
+            start = self._first_rates.get(task.record_size_bytes, usual)
             rate = highest_sustained(is_sustained, start)
             if rate is None:
                 what = f"records of {task.record_size_bytes} bytes in {folder}"
                 raise LocalQuorumError(f"{contender.name} cannot sustain even a low rate with {what}")
-            self._rates[contender.name, folder, task.record_size_bytes] = rate
+            self._rates[key] = rate
 
     def _lap(self, contender: Contender, folder: Path, task: Task, turn: int) -> Lap:
         key = contender.name, folder, task.record_size_bytes

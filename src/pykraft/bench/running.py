@@ -48,6 +48,10 @@ class Running:
             return None
         return ", ".join(f"{child.name} ended with {child.status}" for child in ended) + _last_words(ended[0])
 
+    def batch_size_bytes(self) -> float | None:
+        """See `LoadedQuorum`: unknown, unless a journal tells."""
+        return None
+
     def close(self) -> None:
         """Close the connection."""
         self._probe.close()

@@ -66,7 +66,13 @@ if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     type=click.Path(path_type=Path),
     help="Folder in which to keep the logs during a run; may be repeated.",
 )
-@click.option("--peer", type=OneOf(["kafka", "none"]), default="kafka", show_default=True, help="What to compare with.")
+@click.option(
+    "--peer",
+    type=OneOf(["kafka", "appenders", "none"]),
+    default="kafka",
+    show_default=True,
+    help="What to compare with; appenders are processes that only append and sync, the limit of the disk.",
+)
 @click.option(
     "--kafka-libs",
     type=click.Path(path_type=Path),
@@ -92,6 +98,7 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     Kafka's load thread dies when it is asked for more records than it can write. So --throughput max first searches
     for the highest rate that Kafka sustains, which takes some minutes.
     """
+    from pykraft.bench.appenders import Appenders
     from pykraft.bench.comparison import compare
     from pykraft.bench.machine import machine
     from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
@@ -111,9 +118,11 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     )
     require_proc()
     contenders = _contenders(peer, kafka_libs)
+    last = contenders[-1]
+    measure_run = last.run_in_same_groups() if isinstance(last, Appenders) else None
     console = Console(stderr=True, highlight=False)
     with console.status("") as status:
-        laps = Race(options, contenders, _Lines(console, status)).laps()
+        laps = Race(options, contenders, _Lines(console, status), measure_run).laps()
     comparisons = compare(laps)
     if as_json:
         click.echo(json.dumps(document_of(options, comparisons, laps), indent=2, default=str))
@@ -142,12 +151,13 @@ class _Lines:
 
 def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
     """Errors: UsageError when Kafka cannot be run here."""
+    from pykraft.bench.appenders import Appenders
     from pykraft.bench.ours import Ours
 
-    if peer == "none":
+    if peer != "kafka":
         if kafka_libs is not None:
-            raise UsageError(f"--kafka-libs {kafka_libs}: with --peer none there is no Kafka to run")
-        return [Ours()]
+            raise UsageError(f"--kafka-libs {kafka_libs}: with --peer {peer} there is no Kafka to run")
+        return [Ours(), *([Appenders()] if peer == "appenders" else [])]
     from pykraft.bench.java import Java
     from pykraft.local.kafka.jars import KafkaUnavailableError
     from pykraft.local.kafka.java import Kafka

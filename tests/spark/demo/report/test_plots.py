@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pykraft.spark.demo.report import plots
 from pykraft.spark.demo.report.series import gap
-from pykraft.spark.demo.report.theme import drawing
+from pykraft.page.plot_theme import drawing
 from tests.spark.demo.stories import KILL, SECONDS, story
 
 pytestmark = pytest.mark.spark

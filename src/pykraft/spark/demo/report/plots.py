@@ -25,7 +25,7 @@ from pykraft.spark.demo.report.series import (
     spells,
     table_ends,
 )
-from pykraft.spark.demo.report.theme import color, node_color
+from pykraft.page.plot_theme import color, node_color
 from pykraft.spark.demo.story import Story
 
 SECONDS = "seconds since the load began"

@@ -18,7 +18,7 @@ from pykraft.errors import StorageError
 from pykraft.spark.demo.report import plots
 from pykraft.spark.demo.report.page import Picture, render
 from pykraft.spark.demo.report.series import gap, lags, slices, spells
-from pykraft.spark.demo.report.theme import drawing, to_svg
+from pykraft.page.plot_theme import drawing, to_svg
 from pykraft.spark.demo.story import Story
 
 PAGE = "index.html"

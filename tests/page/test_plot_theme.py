@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pykraft.spark.demo.report.theme import NAMES, STAND_INS, color, drawing, node_color, to_svg
+from pykraft.page.plot_theme import NAMES, STAND_INS, color, drawing, node_color, to_svg
 
 pytestmark = pytest.mark.spark
 

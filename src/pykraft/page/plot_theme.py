@@ -1,4 +1,4 @@
-"""The look of the plots: SVG whose colors are CSS variables of the page.
+"""The look of plots on our pages: SVG whose colors are CSS variables of the page.
 
 So the same drawing fits a light and a dark screen. Invariant: matplotlib draws with stand-in colors, `to_svg` replaces
 them with the page's variables, and no identifier of one drawing occurs in another.
