@@ -52,7 +52,7 @@ class Results:
         self.head: Mapping[str, Any] = lines[0]
         if "machine" not in self.head:
             raise UsageError(f"{path}: it is not a file of results of this suite")
-        self.runs = [SuiteRun(**line) for line in lines[1:]]
+        self.runs = [_run(path, number, line) for number, line in enumerate(lines[1:], start=2)]
 
     def has(self, case: str, contender: str, turn: int) -> bool:
         """True if this run is done."""
@@ -99,3 +99,10 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(line, dict):
             raise UsageError(f"{path}: line {number} is not a run")
         yield line
+
+
+def _run(path: Path, number: int, line: Mapping[str, Any]) -> SuiteRun:
+    try:
+        return SuiteRun(**line)
+    except TypeError as error:
+        raise UsageError(f"{path}: line {number} is not a run") from error

@@ -26,6 +26,7 @@ def test_the_rate_is_what_was_committed_in_the_window() -> None:
     assert run.follower_cpu == pytest.approx(0.003)
     assert run.cpu_us_per_record == pytest.approx(10)
     assert run.memory_mib == 53
+    assert run.batch_size_bytes == 4_096
     assert run.sustains(1_000)
     assert run.sustains(1_030)
     assert not run.sustains(1_031)

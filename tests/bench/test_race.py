@@ -51,6 +51,15 @@ def test_contenders_run_in_turn_for_each_folder_and_size(tmp_path: Path) -> None
     assert told.lines[0] == f"a, 100 bytes, {tmp_path}, run 1 of 2: 500 records/s: 500 records/s committed"
 
 
+def test_a_search_starts_where_it_is_told_and_its_rate_serves_later_races(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+    rates: dict[tuple[str, Path, int], int] = {}
+    for _ in range(2):
+        Race(options(tmp_path, runs=1), [brittle], Told(), measure_fake, rates=rates, first_rates={100: 270_000}).laps()
+    searched = [270_000, 540_000, 405_000, 337_500]
+    assert [task.records_per_s for task in brittle.tasks] == [*searched, 270_000, 297_000, 252_450]
+
+
 def test_only_who_breaks_is_searched_for_a_rate(tmp_path: Path) -> None:
     steady = FakeContender(name="steady", most=300_000)
     brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)

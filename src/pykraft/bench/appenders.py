@@ -50,8 +50,8 @@ class AppendingProcesses:
 
     def watermark(self) -> Watermark:
         """See `LoadedQuorum`; waits until all have begun."""
-        alive = list(self._children.values())
-        wait_until(lambda: all(path.exists() for path in self._paths.values()), "appenders to begin", alive=alive)
+        paths = self._paths.values()
+        wait_until(lambda: all(path.exists() for path in paths), "appenders to begin", alive=self.processes)
         at_s = REAL_CLOCK.now_s()
         size_bytes = sum(path.stat().st_size for path in self._paths.values())
         offset = size_bytes // len(self._paths) // self._record_size_bytes
@@ -61,9 +61,14 @@ class AppendingProcesses:
         """See `LoadedQuorum`."""
         return {node_id: usage_of(child.pid, child.name) for node_id, child in self._children.items()}
 
+    @property
+    def processes(self) -> list[Child]:
+        """Those that were started."""
+        return list(self._children.values())
+
     def failure(self) -> str | None:
         """See `LoadedQuorum`."""
-        ended = [child for child in self._children.values() if child.status is not None]
+        ended = [child for child in self.processes if child.status is not None]
         return f"{ended[0].name} ended with {ended[0].status}: {ended[0].log().strip()[-300:]}" if ended else None
 
     def begin_window(self) -> None:

@@ -83,9 +83,8 @@ def measure(quorum: LoadedQuorum, task: Task, limits: RunLimits, clock: Monotoni
         if (first.leader_id, first.epoch) != (last.leader_id, last.epoch):
             then, now = (f"{each.leader_id} in epoch {each.epoch}" for each in (first, last))
             return Run(latency_ms={}, failure=f"the leader changed: node {then}, then node {now}")
-        return replace(
-            _result(first, last, before, after, quorum.latency_ms()), batch_size_bytes=quorum.batch_size_bytes()
-        )
+        result = _result(first, last, before, after, quorum.latency_ms())
+        return result if result.failure else replace(result, batch_size_bytes=quorum.batch_size_bytes())
     except LocalQuorumError as error:
         return Run(latency_ms={}, failure=quorum.failure() or str(error))
     finally:

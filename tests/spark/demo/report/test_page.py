@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.page.plot_theme import drawing, to_svg
 from pykraft.page.template import PLACE
 from pykraft.spark.demo.report.page import Picture, render
 from pykraft.spark.demo.report.plots import draw_leadership
-from pykraft.page.plot_theme import drawing, to_svg
 from tests.browser import OpenPage
 from tests.look import WIDTHS, faults_of
 from tests.spark.demo.stories import BEGIN_MS, KILL, RESTARTED_MS, story

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 from matplotlib.figure import Figure
 
+from pykraft.page.plot_theme import drawing
 from pykraft.spark.demo.report import plots
 from pykraft.spark.demo.report.series import gap
-from pykraft.page.plot_theme import drawing
 from tests.spark.demo.stories import KILL, SECONDS, story
 
 pytestmark = pytest.mark.spark

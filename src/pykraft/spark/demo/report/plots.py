@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from pykraft.page.plot_theme import color, node_color
 from pykraft.spark.demo.report.series import (
     SHARES,
     Gap,
@@ -25,7 +26,6 @@ from pykraft.spark.demo.report.series import (
     spells,
     table_ends,
 )
-from pykraft.page.plot_theme import color, node_color
 from pykraft.spark.demo.story import Story
 
 SECONDS = "seconds since the load began"

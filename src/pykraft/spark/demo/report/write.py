@@ -15,10 +15,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from pykraft.errors import StorageError
+from pykraft.page.plot_theme import drawing, to_svg
 from pykraft.spark.demo.report import plots
 from pykraft.spark.demo.report.page import Picture, render
 from pykraft.spark.demo.report.series import gap, lags, slices, spells
-from pykraft.page.plot_theme import drawing, to_svg
 from pykraft.spark.demo.story import Story
 
 PAGE = "index.html"
