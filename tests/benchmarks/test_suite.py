@@ -40,6 +40,7 @@ def test_wrong_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.processes
 def test_a_short_suite_of_ours_and_the_appenders(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
@@ -56,7 +57,7 @@ def test_a_short_suite_of_ours_and_the_appenders(tmp_path: Path) -> None:
     words = [word for option in options.items() for word in option]
     command = [sys.executable, "-m", "benchmarks.suite", "run", *words, "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     runs = {(run["case"], run["contender"]): run for run in json.loads(done.stdout)["runs"]}
     assert runs.keys() == {("single-64", "pykraft"), ("single-64", "appenders"), ("observers-1", "pykraft")}
