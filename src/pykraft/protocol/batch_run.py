@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
-from operator import add, le, mul, ne, sub
+from operator import add, le, mul, sub
 from typing import Any, Final
 
 from crc32c import crc32c
@@ -150,7 +150,6 @@ def batch_run(buffer: bytes, starts: Sequence[int], *, shift: int) -> BatchRun |
     """The batches that begin at these places of the buffer, if they are a run. ``shift``: where the buffer begins."""
     base_offsets, marks, crcs, attributes, deltas, max_timestamps, counts = _columns(buffer, starts)
     last_offsets = [*map(add, base_offsets, deltas)]
-    bodies = map(add, starts, repeat(HEADER_SIZE_BYTES))
     checked = map(add, starts[:-1], repeat(_CRC_START))
     epoch: int = _EPOCH(marks[0])[0]
     is_plain = (
@@ -167,12 +166,13 @@ def batch_run(buffer: bytes, starts: Sequence[int], *, shift: int) -> BatchRun |
         and last_offsets[-1] <= _OFFSET_MAX
         and {*map(sub, base_offsets[1:], last_offsets)} <= {1}
         # No batch has more records than bytes for them.
-        and all(map(le, map(mul, counts, repeat(RECORD_SIZE_BYTES_MIN)), map(sub, starts[1:], bodies)))
+        and _have_room(starts, counts)
     )
     if not is_plain:
         return None
     with memoryview(buffer) as view:
-        if any(map(ne, crcs, [crc32c(view[start:end]) for start, end in zip(checked, starts[1:], strict=True)])):
+        # Without any Python code for a single batch: this takes half of the time of a whole run.
+        if crcs != [*map(crc32c, map(view.__getitem__, map(slice, checked, starts[1:])))]:
             return None
     return BatchRun(
         buffer,
@@ -183,3 +183,11 @@ def batch_run(buffer: bytes, starts: Sequence[int], *, shift: int) -> BatchRun |
         last_offsets=last_offsets,
         max_timestamps=max_timestamps,
     )
+
+
+def _have_room(starts: Sequence[int], counts: Sequence[int]) -> bool:
+    """True when each batch has bytes for its number of records."""
+    if isinstance(starts, range):
+        return max(counts) * RECORD_SIZE_BYTES_MIN <= starts.step - HEADER_SIZE_BYTES
+    bodies = map(add, starts, repeat(HEADER_SIZE_BYTES))
+    return all(map(le, map(mul, counts, repeat(RECORD_SIZE_BYTES_MIN)), map(sub, starts[1:], bodies)))
