@@ -38,6 +38,14 @@ def two_changes_at_once(patch: Patch) -> None:
     patch.everywhere(why_not_now, why)
 
 
+def a_change_that_timed_out_is_forgotten(patch: Patch) -> None:
+    """A leader whose change of the voters timed out begins another, although the record of the first may still commit.
+
+    Each of the two voter sets differs by one voter from the committed one, and by two from each other.
+    """
+    patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
+
+
 def removed_leader_counts_itself(patch: Patch) -> None:
     """A leader that has removed itself still counts its own log towards the majority."""
     advance = appending.advance_high_watermark
@@ -231,6 +239,7 @@ def observers_ask_bootstrap_servers_only(patch: Patch) -> None:
 
 MUTANTS = (
     Mutant(plant=two_changes_at_once, source="Raft dissertation §4.1", scenario="voters"),
+    Mutant(plant=a_change_that_timed_out_is_forgotten, source="KAFKA-20740", scenario="voters"),
     Mutant(plant=removed_leader_counts_itself, source="Raft dissertation §4.2.2", scenario="voters"),
     Mutant(plant=cut_voters_stay_in_force, source="Raft dissertation §4.1; KIP-853", scenario="voters"),
     Mutant(
