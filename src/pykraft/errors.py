@@ -71,6 +71,7 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 def error_name(code: int) -> str:

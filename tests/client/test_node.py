@@ -69,6 +69,8 @@ def test_three_nodes_agree(tmp_path: Path, own_thread: bool) -> None:
             assert follower.voter_node(leader.node_id) == leader.endpoint
             assert follower.voter_node(leader.node_id, "OTHER") is None
             assert follower.voter_node(9) is None
+            assert leader.latest_voter_set == follower.latest_voter_set
+            assert set(leader.latest_voter_set.ids) == {one.node_id for one in nodes}
 
     run(main)
 

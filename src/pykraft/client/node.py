@@ -322,6 +322,11 @@ class Node(Generic[T]):
         """
         return self._status().kraft_version
 
+    @property
+    def latest_voter_set(self) -> VoterSet:
+        """The voters in force: the newest set in the log, committed or not. Errors: NotRunningError."""
+        return self._status().voters
+
     def voter_node(self, node_id: int, listener_name: str | None = None) -> Endpoint | None:
         """The address of a voter's listener, by default the one that voters dial; None if it is not a voter."""
         found = self._status().voters.listeners(NodeId(node_id))

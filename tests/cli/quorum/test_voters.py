@@ -49,6 +49,9 @@ def test_a_dry_run_asks_nobody(properties: Path) -> None:
     assert told == {"id": 4, "directoryId": DIRECTORY_ID, "endpoints": ["CONTROLLER://127.0.0.1:9094"], "dryRun": True}
     gone = json.loads(run("remove-controller", "-i", 4, "-d", DIRECTORY_ID, "--dry-run", "--json", *NOBODY).stdout)
     assert gone == {"id": 4, "directoryId": DIRECTORY_ID, "dryRun": True}
+    both = ("remove-controller", "-i", 4, "-d", DIRECTORY_ID, "--unregister", "--dry-run", *NOBODY)
+    assert run(*both).stdout == f"{removed.stdout}DRY RUN of unregistering controller 4\n"
+    assert json.loads(run(*both, "--json").stdout) == gone | {"unregistered": True}
 
 
 def test_a_node_is_added_only_once_it_has_an_identity(properties: Path, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Every table against kio, whose classes are generated from Kafka's own definitions.
 
 Ours to kio: what we write, kio reads as the same values and writes as the same bytes. kio to ours: what kio writes
-of the same values, we read as those values. kio has everything but ApiVersions 5, and wants error codes that
-Kafka has and no tagged fields of the future.
+of the same values, we read as those values. kio has everything but ApiVersions 5 and UnregisterController, and wants
+error codes that Kafka has and no tagged fields of the future.
 
 Source: Kafka's message definitions.
 """
@@ -57,7 +57,7 @@ TWINS = [
     for key, api in APIS.items()
     for message, load in ((api.request, load_request_schema), (api.response, load_response_schema))
     for version in range(message.versions.min, message.versions.max + 1)
-    if (key, version) != (ApiKey.API_VERSIONS, 5) and key < PRIVATE_KEY_MIN
+    if (key, version) != (ApiKey.API_VERSIONS, 5) and ApiKey.UNREGISTER_CONTROLLER != key < PRIVATE_KEY_MIN
 ]
 
 

@@ -24,11 +24,12 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.registration import unregister_controller
 from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.properties import node_config
-from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 
@@ -65,6 +66,9 @@ def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, *
 @click.option(
     "--controller-directory-id", "-d", required=True, help="The directory id of the voter, as describe shows it."
 )
+@click.option(
+    "--unregister", is_flag=True, help="Then also remove its registration with Kafka's controllers, from 4.4 on."
+)
 @_DRY_RUN
 @json_option
 @click.pass_obj
@@ -74,6 +78,7 @@ def remove_controller(
     *,
     controller_id: int,
     controller_directory_id: str,
+    unregister: bool,
     dry_run: bool,
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
@@ -83,12 +88,29 @@ def remove_controller(
     options = joined(before, after)
     if not dry_run:
         _do(options, lambda admin: admin.remove_voter(key))
+    document: dict[str, Any] = {"id": key.id, "directoryId": controller_directory_id, "dryRun": dry_run}
+    if not as_json:
+        verb = "DRY RUN of removing" if dry_run else "Removed"
+        click.echo(f"{verb} KRaft controller {key.id} with directory id {controller_directory_id}")
+    if unregister:
+        # The line above is out: if this fails, one knows that the voter is gone all the same.
+        if not dry_run:
+            _do(options, lambda admin: _unregister(admin, key.id, options))
+        document["unregistered"] = True
+        if not as_json:
+            click.echo(f"{'DRY RUN of unregistering' if dry_run else 'Unregistered'} controller {key.id}")
     if as_json:
-        document = {"id": key.id, "directoryId": controller_directory_id, "dryRun": dry_run}
         click.echo(json.dumps(document))
-        return
-    verb = "DRY RUN of removing" if dry_run else "Removed"
-    click.echo(f"{verb} KRaft controller {key.id} with directory id {controller_directory_id}")
+
+
+async def _unregister(admin: Admin, controller_id: NodeId, options: ClientOptions) -> None:
+    async def find_leader() -> Endpoint | None:
+        # A broker passes the request on to its controllers, whose addresses are not for clients.
+        return (await admin.describe_quorum()).leader_endpoint if options.is_controllers else options.bootstrap[0]
+
+    await unregister_controller(
+        controller_id, find_leader, client_id=options.client_id, timeout_ms=options.request_timeout_ms
+    )
 
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:

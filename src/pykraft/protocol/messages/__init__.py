@@ -23,6 +23,7 @@ from pykraft.protocol.messages import (
     produce,
     remove_raft_voter,
     transfer_leadership,
+    unregister_controller,
     update_features,
     update_raft_voter,
     vote,
@@ -49,6 +50,7 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    UNREGISTER_CONTROLLER = 94
     TRANSFER_LEADERSHIP = 30_001
 
 
@@ -74,11 +76,13 @@ APIS: dict[int, Api] = {
     ApiKey.ADD_RAFT_VOTER: Api(add_raft_voter.REQUEST, add_raft_voter.RESPONSE),
     ApiKey.REMOVE_RAFT_VOTER: Api(remove_raft_voter.REQUEST, remove_raft_voter.RESPONSE),
     ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
+    ApiKey.UNREGISTER_CONTROLLER: Api(unregister_controller.REQUEST, unregister_controller.RESPONSE),
     ApiKey.TRANSFER_LEADERSHIP: Api(transfer_leadership.REQUEST, transfer_leadership.RESPONSE),
 }
 
+_NOT_SERVED: Final = frozenset({ApiKey.PRODUCE, ApiKey.UNREGISTER_CONTROLLER})
 API_VERSIONS: dict[ApiKey, Versions] = {
-    ApiKey(key): api.request.versions for key, api in APIS.items() if key != ApiKey.PRODUCE
+    ApiKey(key): api.request.versions for key, api in APIS.items() if key not in _NOT_SERVED
 }
 """The versions of each API that a node serves by default, both ends inclusive; Produce only where it is configured."""
 PRODUCE_VERSIONS: Final = APIS[ApiKey.PRODUCE].request.versions
