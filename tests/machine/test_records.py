@@ -19,7 +19,9 @@ from pykraft.machine.records import (
     decode_snapshot_record,
     encode_log_record,
     encode_snapshot_record,
+    pack_records,
     stamped,
+    unpack_records,
 )
 
 NONCE = bytes(range(16))
@@ -73,3 +75,12 @@ def test_other_bytes_are_no_record(data: bytes) -> None:
 def test_a_record_of_another_length_is_none(text: str) -> None:
     with pytest.raises(UnknownRecordError):
         decode_log_record(bytes.fromhex(text))
+
+
+def test_records_of_a_request() -> None:
+    for records in ([], [b"a"], [b"ab", b"", b"c" * 300]):
+        assert unpack_records(pack_records(records)) == records
+    assert pack_records([b"hi", b"x"]) == bytes.fromhex("00000002 6869 00000001 78")
+    for torn in (b"\x00\x00\x00\x05hi", b"\x00\x00\x00\x01", b"\x00\x01"):
+        with pytest.raises(UnknownRecordError):
+            unpack_records(torn)

@@ -212,7 +212,7 @@ def most_of(kind: Kind | Struct | Array, version: int, text: str) -> Any:
             return b"u" * 16
         case Kind.BOOL:
             return True
-        case Kind.RECORDS:
+        case Kind.RECORDS | Kind.BYTES:
             return text.encode()
         case _:
             return 77

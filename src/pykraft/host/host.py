@@ -34,6 +34,7 @@ from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, Usa
 from pykraft.host.components import assemble
 from pykraft.host.delivery import HostListener, Registration
 from pykraft.host.execute import end
+from pykraft.host.inbound import ServeForward
 from pykraft.host.leaderless import LeaderlessReport
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
@@ -253,6 +254,10 @@ class Host:
             self._components.pending_reads.end()
         else:
             self._put(ReadRequested(handle=handle), now)
+
+    def serve_forwards(self, serve: ServeForward) -> None:
+        """Offer Forward to other nodes from now on; ``serve`` answers the requests, on this thread."""
+        self._components.inbound.serve_forward = serve
 
     def create_snapshot(
         self,

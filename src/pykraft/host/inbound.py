@@ -36,7 +36,7 @@ from pykraft.protocol.api import (
     encode_unsupported_version,
 )
 from pykraft.protocol.frame import frame
-from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
+from pykraft.protocol.messages import API_VERSIONS, FORWARD_VERSIONS, PRODUCE_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
@@ -55,6 +55,8 @@ _WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
 
 Describe: TypeAlias = Callable[[Body, str], Body]
 """Answers DescribeCluster, given the request and the listener where it arrived."""
+ServeForward: TypeAlias = Callable[[Body, Callable[[Body], None]], None]
+"""Serves a Forward request; the callback gets the answer later."""
 AppendRecords: TypeAlias = Callable[[Body, str, Callable[[Body], None]], None]
 """Appends the records of a Produce request that arrived on a listener; the callback gets the answer later."""
 
@@ -114,6 +116,8 @@ class Inbound:
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
         self._append = append
+        self.serve_forward: ServeForward | None = None
+        """Serves Forward; None while no program has a state machine on this node."""
         self._operator_listeners = operator_listeners
         self._append_listeners = append_listeners
         self._requesters: dict[ConnectionId, _Requester] = {}
@@ -197,6 +201,10 @@ class Inbound:
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
             self._append(wanted, requester.listener, lambda body: self._answer_append(request, body))
+        elif header.api_key == ApiKey.FORWARD and self.serve_forward is not None:
+            wanted = decode_request_body(header, data)
+            request = self._note(requester, header)
+            self.serve_forward(wanted, lambda body: self._answer_append(request, body))
         elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
@@ -212,10 +220,12 @@ class Inbound:
         """The APIs that a listener serves."""
         name, operators = listener.upper(), self._operator_listeners
         served = API_VERSIONS if operators is None or name in operators else _WITHOUT_OPERATORS
+        if self.serve_forward is not None:
+            served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
         return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
 
     def _answer_append(self, request: _Request, body: Body) -> None:
-        """Answer a Produce request, unless its connection is gone."""
+        """Answer a Produce or Forward request, unless its connection is gone."""
         if self.awaits(request.request_id):
             header = request.header
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)

@@ -24,6 +24,7 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
+from pykraft.machine.forwarder import Forwarder
 from pykraft.server.clock import now
 from pykraft.types import Offset
 
@@ -35,8 +36,9 @@ PAUSE_S_MAX: Final = 0.25
 class MachineReads:
     """The reads of one node."""
 
-    def __init__(self, node: Node[bytes], applier: Applier[Any, Any]) -> None:
+    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], forwarder: Forwarder) -> None:
         self._node = node
+        self._forwarder = forwarder
         self._applier = applier
         self._waiting: list[asyncio.Future[Offset]] = []
         """MachineReads for the next confirmation."""
@@ -47,7 +49,7 @@ class MachineReads:
         self._error: Exception | None = None
 
     async def wait(self, max_age_ms: int, timeout_ms: int) -> None:
-        """Wait until this node may be read. Errors: QuorumUnavailableError, NotRunningError."""
+        """Wait until this node may be read. Errors: QuorumUnavailableError, NotRunningError, RefusedError."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 offset = self._fresh(max_age_ms)
@@ -59,11 +61,13 @@ class MachineReads:
             text = f"no leader confirmed within {timeout_ms} ms that this node's state is current{last}"
             raise QuorumUnavailableError(text) from self._error
 
-    def ended(self) -> None:
+    async def close(self) -> None:
         """The node has ended: no read begins any more."""
-        if self._task is not None:
-            self._task.cancel()
-        for waiter in (*self._waiting, *self._serving):
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_exception(NotRunningError("the node has ended"))
 
@@ -100,6 +104,11 @@ class MachineReads:
                 if not waiter.done():
                     waiter.set_exception(error)
             self._waiting = []
+        except asyncio.CancelledError:
+            for waiter in self._serving:
+                if not waiter.done():
+                    waiter.set_exception(NotRunningError("the node has ended"))
+            raise
         finally:
             self._serving = []
             self._task = None
@@ -120,5 +129,7 @@ class MachineReads:
         return None
 
     async def _ask(self) -> Offset:
-        """Ask this node, if it leads. Errors: NotLeaderError, BufferFullError, NotRunningError."""
+        """Ask the leader, which may be this node. Errors: see `pykraft.machine.forwarder.ForwardConnection.ask`."""
+        if self._forwarder.is_needed:
+            return await self._forwarder.read_index()
         return await self._node.ask(lambda host, answer: host.read_index(now(), answer))

@@ -29,6 +29,7 @@ Source: ours (ADR 068).
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
@@ -42,6 +43,7 @@ _COMMAND: Final = struct.Struct(">BBqqqq")
 _SNAPSHOT_HEAD: Final = struct.Struct(">BBqq")
 _SESSION: Final = struct.Struct(">BBq16sqq")
 _RESULT: Final = struct.Struct(">BBqqB")
+_LENGTH: Final = struct.Struct(">I")
 _STATE: Final = struct.Struct(">BB")
 COMMAND_OVERHEAD_BYTES: Final = _COMMAND.size
 
@@ -160,6 +162,25 @@ def stamped(data: bytes, time_ms: int) -> bytes:
     """A record of the log with this time instead of its own. Errors: UnknownRecordError for no such record."""
     decode_log_record(data)
     return _HEAD.pack(data[0], data[1], time_ms) + data[_HEAD.size :]
+
+
+def pack_records(records: Sequence[bytes]) -> bytes:
+    """Records of the log for one request to the leader: each with its length before it."""
+    return b"".join(part for record in records for part in (_LENGTH.pack(len(record)), record))
+
+
+def unpack_records(data: bytes) -> list[bytes]:
+    """The records of a request. Errors: UnknownRecordError."""
+    records = []
+    position = 0
+    while position < len(data):
+        begin = position + _LENGTH.size
+        size_bytes = int.from_bytes(data[position:begin], "big")
+        position = begin + size_bytes
+        if position > len(data):
+            raise UnknownRecordError(f"{len(data)} bytes of records end within one of {size_bytes} bytes")
+        records.append(data[begin:position])
+    return records
 
 
 def encode_snapshot_record(record: SnapshotRecord) -> bytes:

@@ -22,11 +22,14 @@ from pykraft.client.node import Node
 from pykraft.config import NodeConfig
 from pykraft.errors import CommandRejectedError, NotAppliedError, PykraftError, UsageError
 from pykraft.machine.applier import Applier
+from pykraft.machine.forward_server import ForwardServer
+from pykraft.machine.forwarder import Forwarder
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import TickRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
+from pykraft.rpc.context import RpcContext
 from pykraft.types import VoterSet
 
 C = TypeVar("C")
@@ -59,8 +62,16 @@ class Replicated(Generic[M_co]):
         """The node, for its address, its leader and its metrics."""
         self._replica: MachineReplica[Any, Any] = MachineReplica(machine)
         self._applier = Applier(self.node, self._replica)
-        self._submission = Submission(self.node, self._applier)
-        self._reads = MachineReads(self.node, self._applier)
+        context = RpcContext(
+            cluster_id=config.cluster_id,
+            topic_name=config.topic_name,
+            topic_id=config.topic_id,
+            default_listener=config.default_listener.upper(),
+        )
+        self._server = ForwardServer(self.node, self._applier, config.cluster_id)
+        self._forwarder = Forwarder(self.node, context)
+        self._submission = Submission(self.node, self._applier, self._forwarder)
+        self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
 
@@ -72,6 +83,7 @@ class Replicated(Generic[M_co]):
         """Start the node; ``async with`` does this by itself. See `pykraft.client.Node.initialize`."""
         self.node.register(self._applier)
         await self.node.initialize(voters)
+        self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
         self._ticks = asyncio.get_running_loop().create_task(self._tick(), name="pykraft machine's log time")
 
@@ -128,7 +140,8 @@ class Replicated(Generic[M_co]):
         the state does not change. With ``stale`` it is the state of this node at once, however old; with ``max_age_ms``
         it has at least what was applied that long ago, and many reads do without asking anybody.
 
-        Errors: QuorumUnavailableError when no leader confirmed it in time; NotRunningError; UsageError.
+        Errors: QuorumUnavailableError when no leader confirmed it in time; RefusedError when the leader is Kafka's or
+        has no state machine; NotRunningError; UsageError.
         """
         whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         if max_age_ms is not None:
@@ -159,8 +172,10 @@ class Replicated(Generic[M_co]):
         """Tell every waiting caller when the node has ended."""
         with suppress(Exception):  # whoever closes the node hears of its error
             await self.node.wait_closed()
+        self._server.ended()
         self._submission.ended()
-        self._reads.ended()
+        await self._reads.close()
+        await self._forwarder.close()
 
     async def _end(self) -> None:
         if self._watch is not None and self._ticks is not None:

@@ -26,9 +26,12 @@ from pykraft.errors import (
     NotLeaderError,
     NotRunningError,
     OutcomeUnknownError,
+    RefusedError,
+    UnreachableError,
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.client_session import ClientSession
+from pykraft.machine.forwarder import Forwarder
 from pykraft.machine.records import NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict
 
@@ -43,8 +46,9 @@ PAUSE_S_MAX: Final = 0.25
 class Submission(Generic[C, R]):
     """The commands of one node."""
 
-    def __init__(self, node: Node[bytes], applier: Applier[C, R]) -> None:
+    def __init__(self, node: Node[bytes], applier: Applier[C, R], forwarder: Forwarder) -> None:
         self._node = node
+        self._forwarder = forwarder
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
@@ -71,8 +75,8 @@ class Submission(Generic[C, R]):
                         raise OutcomeUnknownError(text)
         except TimeoutError:
             raise attempt.late(f"no answer within {timeout_ms} ms") from attempt.error
-        except NotRunningError as error:
-            if attempt.copies:
+        except (NotRunningError, RefusedError) as error:
+            if attempt.copies or isinstance(error, RefusedError):
                 raise attempt.late(str(error)) from error
             raise
 
@@ -140,10 +144,10 @@ class Submission(Generic[C, R]):
             attempt.copies += 1
             try:
                 await self._send(record())
-            except (NotLeaderError, BufferFullError) as error:
+            except (NotLeaderError, BufferFullError, UnreachableError) as error:
                 attempt.copies -= 1
                 attempt.error = error
-            except NotRunningError:
+            except (NotRunningError, RefusedError):
                 attempt.copies -= 1
                 raise
             except OutcomeUnknownError as error:
@@ -157,8 +161,14 @@ class Submission(Generic[C, R]):
         return future.result()
 
     async def _send(self, record: bytes) -> None:
-        """Append one record; returns when it is committed. Errors: see `pykraft.client.Node.propose`."""
-        await self._node.propose([record])
+        """Append one record, here or at the leader; returns when it is committed.
+
+        Errors: see `pykraft.client.Node.propose` and `pykraft.machine.forwarder.ForwardConnection.ask`.
+        """
+        if self._forwarder.is_needed:
+            await self._forwarder.append(record)
+        else:
+            await self._node.propose([record])
 
 
 class _Attempt:

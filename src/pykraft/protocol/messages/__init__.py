@@ -20,6 +20,7 @@ from pykraft.protocol.messages import (
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    forward,
     produce,
     remove_raft_voter,
     transfer_leadership,
@@ -52,6 +53,7 @@ class ApiKey(IntEnum):
     UPDATE_RAFT_VOTER = 82
     UNREGISTER_CONTROLLER = 94
     TRANSFER_LEADERSHIP = 30_001
+    FORWARD = 30_002
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,18 @@ APIS: dict[int, Api] = {
     ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
     ApiKey.UNREGISTER_CONTROLLER: Api(unregister_controller.REQUEST, unregister_controller.RESPONSE),
     ApiKey.TRANSFER_LEADERSHIP: Api(transfer_leadership.REQUEST, transfer_leadership.RESPONSE),
+    ApiKey.FORWARD: Api(forward.REQUEST, forward.RESPONSE),
 }
 
-_NOT_SERVED: Final = frozenset({ApiKey.PRODUCE, ApiKey.UNREGISTER_CONTROLLER})
+_NOT_SERVED: Final = frozenset({ApiKey.PRODUCE, ApiKey.UNREGISTER_CONTROLLER, ApiKey.FORWARD})
 API_VERSIONS: dict[ApiKey, Versions] = {
     ApiKey(key): api.request.versions for key, api in APIS.items() if key not in _NOT_SERVED
 }
-"""The versions of each API that a node serves by default, both ends inclusive; Produce only where it is configured."""
+"""The versions of each API that a node serves by default, both ends inclusive; Produce only where it is configured.
+
+Forward is served while a program has a state machine on the node.
+"""
 PRODUCE_VERSIONS: Final = APIS[ApiKey.PRODUCE].request.versions
 """The same for Produce."""
+FORWARD_VERSIONS: Final = APIS[ApiKey.FORWARD].request.versions
+"""The same for Forward."""

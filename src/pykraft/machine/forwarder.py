@@ -1,0 +1,204 @@
+"""A follower's side of Forward: passes records and reads on to the leader that this node knows.
+
+Records that wait share a request. Appends and reads have a connection each, so that a read does not wait for a commit.
+Invariant: OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them;
+after any other error they are not in the log and never will be.
+
+Source: ours (ADR 070).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from pykraft.client.node import Node
+from pykraft.client.remote.connection import Caller, Connection, connect
+from pykraft.errors import (
+    BufferFullError,
+    ErrorCode,
+    NotLeaderError,
+    NotRunningError,
+    OutcomeUnknownError,
+    PykraftError,
+    RefusedError,
+    UnreachableError,
+)
+from pykraft.machine.records import pack_records
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Endpoint, Offset
+
+BATCH_SIZE_BYTES_MAX: Final = 61_000
+"""Bytes of records in one request: a node accepts requests of 64 KiB."""
+RECORD_OVERHEAD_BYTES: Final = 4
+"""Most bytes that a request adds to a record."""
+TIMEOUT_MS: Final = 5_000
+"""How long one request may take; a leader that cannot commit steps down before."""
+UNSUPPORTED_MAX: Final = 3
+"""So often in a row the leader must lack the API before that is an error: it may only be starting."""
+
+
+class ForwardConnection:
+    """A connection to the leader, for one request at a time."""
+
+    def __init__(self, node: Node[bytes], context: RpcContext) -> None:
+        self._node = node
+        self._context = context
+        self._connection: Connection | None = None
+        self._names: Names | None = None
+        self._unsupported = 0
+
+    async def ask(self, records: Sequence[bytes]) -> Offset:
+        """Forward these records, or a read; returns the offset.
+
+        Errors: NotLeaderError, BufferFullError, UnreachableError, RefusedError, NotRunningError; OutcomeUnknownError.
+        """
+        connection = await self._connected(self._leader())
+        body = {"cluster_id": self._context.cluster_id, "records": pack_records(records)}
+        self._connection = None
+        try:
+            answer = await connection.ask_body(ApiKey.FORWARD, body, timeout_ms=TIMEOUT_MS)
+        except UnreachableError as error:
+            if not records:
+                raise
+            raise OutcomeUnknownError(f"{error}: the leader may have appended it, or not") from error
+        except BaseException:
+            # Cancelled: the answer may still arrive, so nobody may use this connection again.
+            await connection.close()
+            raise
+        self._connection = connection
+        return self._judge(answer)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _leader(self) -> Endpoint:
+        known = self._node.leader_and_epoch
+        endpoint = None if known.leader_id is None else self._node.voter_node(known.leader_id)
+        if endpoint is None:
+            raise NotLeaderError(known.leader_id, known.epoch)
+        return endpoint
+
+    def _judge(self, answer: Body) -> Offset:
+        code, text = answer["error_code"], answer["error_message"]
+        if code == ErrorCode.NONE:
+            return Offset(answer["offset"])
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise NotLeaderError(None if answer["leader_id"] < 0 else answer["leader_id"], answer["leader_epoch"])
+        if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            raise BufferFullError(f"the leader: {text}")
+        if code == ErrorCode.REQUEST_TIMED_OUT:
+            raise OutcomeUnknownError(f"the leader: {text}")
+        raise RefusedError("the forwarded request", code, text)
+
+    async def _connected(self, leader: Endpoint) -> Connection:
+        """The open connection if it goes to the leader, or a new one. Errors: UnreachableError, RefusedError."""
+        connection, self._connection = self._connection, None
+        if connection is not None and (connection.endpoint != leader or not connection.is_open):
+            await connection.close()
+            connection = None
+        if connection is None:
+            if self._names is None:
+                self._names = Names(asyncio.get_running_loop())
+            caller = Caller(client_id="pykraft-forward", context=self._context, names=self._names)
+            connection = await connect(leader, caller, timeout_ms=TIMEOUT_MS)
+        if connection.offers_key(ApiKey.FORWARD):
+            self._unsupported = 0
+            return connection
+        await connection.close()
+        self._unsupported += 1
+        text = f"{leader} leads, and takes no commands of other nodes: it runs Kafka, or does not run pykraft.machine"
+        if self._unsupported < UNSUPPORTED_MAX:
+            raise UnreachableError(leader, text)
+        raise RefusedError("the forwarded request", ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+class Forwarder:
+    """Passes what callers of this node execute on to the leader."""
+
+    def __init__(self, node: Node[bytes], context: RpcContext) -> None:
+        self._node = node
+        self._appends = ForwardConnection(node, context)
+        self._reads = ForwardConnection(node, context)
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """True when another node leads."""
+        leader_id = self._node.leader_and_epoch.leader_id
+        return leader_id is not None and leader_id != self._node.node_id
+
+    async def append(self, record: bytes) -> None:
+        """Forward a record; returns when it is committed. Errors: see `ForwardConnection.ask`."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((record, future))
+        if self._task is None:
+            self._task = loop.create_task(self._forward(), name="pykraft forward")
+        await future
+
+    async def read_index(self) -> Offset:
+        """Ask the leader to confirm a read. Errors: see `ForwardConnection.ask`."""
+        return await self._reads.ask(())
+
+    async def close(self) -> None:
+        """The node has ended: nobody gets an answer any more."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(NotRunningError("the node has ended"))
+        self._waiting = []
+        await self._appends.close()
+        await self._reads.close()
+
+    async def _forward(self) -> None:
+        """One request after the other, while records wait."""
+        try:
+            while self._waiting:
+                sent = self._next()
+                if not sent:
+                    continue
+                try:
+                    await self._appends.ask([record for record, _ in sent])
+                except PykraftError as error:
+                    _settle(sent, error)
+                except asyncio.CancelledError:
+                    _settle(sent, OutcomeUnknownError("the node ended before the leader answered"))
+                    raise
+                else:
+                    _settle(sent, None)
+        finally:
+            self._task = None
+
+    def _next(self) -> list[tuple[bytes, asyncio.Future[None]]]:
+        """The records for the next request: the oldest, as many as fit. Callers that are gone have none."""
+        self._waiting = [one for one in self._waiting if not one[1].done()]
+        size_bytes = count = 0
+        for record, _ in self._waiting:
+            size_bytes += len(record) + RECORD_OVERHEAD_BYTES
+            if count and size_bytes > BATCH_SIZE_BYTES_MAX:
+                break
+            count += 1
+        sent, self._waiting = self._waiting[:count], self._waiting[count:]
+        return sent
+
+
+def _settle(sent: Sequence[tuple[bytes, asyncio.Future[None]]], error: PykraftError | None) -> None:
+    for _, future in sent:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,185 @@
+"""Callers on any node: forwarded to the leader, applied once, read without staleness, and refused in clear words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.client import Node as PlainNode
+from pykraft.client.remote.connection import Connection
+from pykraft.errors import NotAppliedError, OutcomeUnknownError, PykraftError, RefusedError, UnreachableError
+from pykraft.machine import Replicated, forwarder
+from pykraft.machine.forwarder import Forwarder
+from pykraft.protocol.messages import ApiKey
+from tests.client.nodes import BOTH, config_of, run, voters_of
+from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, state_of
+
+
+@BOTH
+def test_every_node_executes_and_reads(tmp_path: Path, own_thread: bool) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, own_thread=own_thread) as nodes:
+            await leader_of(nodes)
+            for turn in range(5):
+                for at, node in enumerate(nodes):
+                    assert await node.execute(Add("x", 1)) == 3 * turn + at + 1
+                    for other in nodes:
+                        async with other.read() as state:
+                            assert state.totals == {"x": 3 * turn + at + 1}
+            totals = await asyncio.gather(*(node.execute(Add("y", 1)) for node in nodes for _ in range(100)))
+            assert sorted(totals) == [*range(1, 301)]
+
+    run(main)
+
+
+def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            follower = next(node for node in nodes if node is not leader)
+            await follower.execute(Add("x", 1))
+            asked: list[ApiKey] = []
+            ask: Callable[..., Any] = Connection.ask_body
+
+            async def counting(self: Connection, key: ApiKey, *arguments: Any, **others: Any) -> Any:
+                asked.append(key)
+                return await ask(self, key, *arguments, **others)
+
+            monkeypatch.setattr(Connection, "ask_body", counting)
+            monkeypatch.setattr(forwarder, "BATCH_SIZE_BYTES_MAX", 2_000)  # about 27 of these commands
+            await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
+            assert state_of(follower).totals == {"x": 101}
+            assert 4 <= len(asked) <= 12
+
+    run(main)
+
+
+def test_commands_of_followers_survive_elections(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            first = await leader_of(nodes)
+            followers = [node for node in nodes if node is not first]
+            calls = [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+            await followers[0].execute(Add("x", 1))
+            calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+            await first.close()
+            calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+            await asyncio.gather(*calls)
+            async with followers[1].read() as state:
+                assert state.totals == {"x": 121}
+
+    run(main)
+
+
+def test_a_forwarded_command_whose_answer_was_lost_is_applied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            follower = next(node for node in nodes if node is not leader)
+            ask: Callable[..., Any] = Connection.ask_body
+            asked = []
+
+            async def lossy(self: Connection, *arguments: Any, **others: Any) -> Any:
+                asked.append(1)
+                answer = await ask(self, *arguments, **others)
+                if len(asked) % 2:
+                    await self.close()
+                    raise UnreachableError(self.endpoint, "it closed the connection")
+                return answer
+
+            monkeypatch.setattr(Connection, "ask_body", lossy)
+            for total in range(1, 6):
+                assert await follower.execute(Add("x", 1)) == total
+            async with follower.read() as state:
+                assert state.totals == {"x": 5}
+
+    run(main)
+
+
+def test_a_leader_without_the_state_machine_is_an_error_that_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        plain = PlainNode(config_of(tmp_path, 1))
+        node = Replicated(config_of(tmp_path, 2), Counters())
+        await plain.bind()
+        await node.bind()
+        voters = voters_of([plain, node.node])
+        await plain.initialize(voters)
+        await node.initialize(voters)
+        while (await plain.wait_for_leader()).leader_id != 1:
+            try:
+                await node.node.transfer_leadership(1, timeout_ms=10_000)
+            except PykraftError:
+                continue
+        while (await node.node.wait_for_leader()).leader_id != 1:
+            pass
+        with pytest.raises(NotAppliedError, match="leads, and takes no commands of other nodes: it runs Kafka, or"):
+            await node.execute(Add("x", 1))
+        with pytest.raises(RefusedError, match="takes no commands of other nodes"):
+            async with node.read():
+                pass
+        await node.close()
+        await plain.close()
+
+    run(main)
+
+
+def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            follower = next(node for node in nodes if node is not leader)
+            await follower.execute(Add("x", 1))
+            asked = asyncio.Event()
+
+            async def silent(*_: Any, **__: Any) -> Any:
+                asked.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(Connection, "ask_body", silent)
+            calls = [asyncio.create_task(follower._forwarder.append(b"x")) for _ in range(2)]
+            await asked.wait()
+            calls.append(asyncio.create_task(follower._forwarder.append(b"y")))
+            read = asyncio.create_task(enter(follower))
+            await asyncio.wait([read], timeout=0.01)
+            await follower.close()
+            errors = await asyncio.gather(*calls, read, return_exceptions=True)
+            assert {type(error) for error in errors[:2]} == {OutcomeUnknownError}
+            assert all(isinstance(error, PykraftError) for error in errors)
+
+    async def enter(node: Replicated[Counters]) -> None:
+        async with node.read():
+            pass
+
+    run(main)
+
+
+def test_an_old_connection_is_replaced_after_a_change_of_leader(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            await leader_of(nodes)
+            caller = nodes[0]
+            for total, node in enumerate((nodes[1], nodes[2], nodes[0], nodes[1]), 1):
+                await make_leader(node, nodes)
+                assert await caller.execute(Add("x", 1)) == total
+
+    run(main)
+
+
+def test_callers_that_are_gone_have_no_records_in_a_request() -> None:
+    async def main() -> None:
+        forwards = Forwarder.__new__(Forwarder)
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in range(3)]
+        forwards._waiting = [(bytes([at]) * 40_000, future) for at, future in enumerate(futures)]
+        futures[0].cancel()
+        assert [record[:1] for record, _ in forwards._next()] == [b"\x01"]  # the other one does not fit
+        assert [record[:1] for record, _ in forwards._next()] == [b"\x02"]
+        assert forwards._next() == []
+
+    run(main)
