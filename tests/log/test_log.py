@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
-from pykraft.log.log import POINT_FLUSHES_MAX, POINT_SIZE_BYTES_MAX
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.recovery_point import RecoveryPoint
@@ -212,22 +211,6 @@ def test_the_recovery_point_is_written_with_each_flush_and_synced_when_idle() ->
     point = RecoveryPoint.open(fs, DIRECTORY)
     assert point is not None
     assert point.offset == 4
-
-
-@pytest.mark.parametrize(("size_bytes", "flushes"), [(100, POINT_FLUSHES_MAX), (POINT_SIZE_BYTES_MAX, 1)])
-def test_a_busy_writer_syncs_the_recovery_point_now_and_then(size_bytes: int, flushes: int) -> None:
-    fs = ScriptedDisk()
-    log, _ = open_log(fs, ONE)
-    fill(log, run_of(0, 1))
-    log.settle()
-    for at in range(2 * flushes):
-        fs.operations.clear()
-        fill(log, run_of(1 + at, 1, size_bytes=size_bytes))
-        assert (("sync", "recovery-point") in fs.operations) == (at > 0 and (at + 1) % flushes == 0)
-    fs.power_loss(Random(1))
-    point = RecoveryPoint.open(fs, DIRECTORY)
-    assert point is not None
-    assert point.offset >= log.end_offset - flushes - 1
 
 
 @pytest.mark.conformance(102)

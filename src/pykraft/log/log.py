@@ -62,6 +62,7 @@ class Log:
         self._is_directory_dirty = False
         self._flushes_since_point = 0
         self._bytes_since_point = 0
+        self._is_point_due = False
         self._presence = Presence(fs, directory)
         self._page_cache = PageCache()
         self.generation = 0
@@ -144,6 +145,11 @@ class Log:
             self._is_directory_dirty = False
         if self._point is not None:
             self._flushes_since_point += 1
+            # Half the way: `relieve` syncs the point then, so that no flush has to.
+            self._is_point_due = (
+                2 * self._flushes_since_point >= POINT_FLUSHES_MAX
+                or 2 * self._bytes_since_point >= POINT_SIZE_BYTES_MAX
+            )
             # Not each time: a sync of the point takes as long as one of the log, and acknowledgements wait for both
             # (ADR 059).
             if self._flushes_since_point >= POINT_FLUSHES_MAX or self._bytes_since_point >= POINT_SIZE_BYTES_MAX:
@@ -158,10 +164,13 @@ class Log:
             self._flushes_since_point = self._bytes_since_point = 0
 
     def relieve(self) -> None:
-        """Give old pages of the page cache back, and reserve disk space ahead of the next appends; nobody waits for it.
+        """Do what nobody waits for; call it only after `flush`, when everything is durable.
 
-        Call it only after `flush`: everything is durable.
+        Sync the recovery point before a flush would have to, give old pages of the page cache back, and reserve disk
+        space ahead of the next appends.
         """
+        if self._is_point_due:
+            self.settle()
         self._page_cache.relieve()
         self._segments[-1].reserve()
 
