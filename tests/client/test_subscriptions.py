@@ -148,7 +148,7 @@ def test_who_was_unregistered_is_called_no_more(tmp_path: Path, own_thread: bool
 
 
 @BOTH
-def test_who_comes_and_goes_while_the_node_begins_is_treated_alike(tmp_path: Path, own_thread: bool) -> None:
+def test_connections_during_a_start_are_handled_as_later_ones(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
         node = node_of(tmp_path, own_thread)
         gone, late = Recorder(), Recorder()

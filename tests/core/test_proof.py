@@ -27,7 +27,7 @@ def test_they_are_enough_when_every_majority_with_this_replica_has_one_of_them(o
         assert one.is_blocking == all(one.told & set(majority) for majority in majorities)
 
 
-def test_who_has_nobody_to_ask_was_told_by_nobody_and_knows_no_record_elsewhere() -> None:
+def test_without_voters_to_ask_nobody_has_told_and_all_are_empty() -> None:
     assert not survey(0, 0).has_all_told
     assert survey(0, 0).are_all_empty
     assert survey(2, 2).has_all_told

@@ -186,7 +186,7 @@ class Saver:
         self.registration.hold()
 
 
-def test_who_saves_is_asked_between_two_pieces_and_then_goes_on() -> None:
+def test_a_busy_save_is_asked_between_two_pieces() -> None:
     desk = SnapshotDesk(is_formatted=True)
     saver = Saver(desk)
     assert desk.settle(1) == [(0,)]

@@ -195,7 +195,7 @@ def test_a_diverging_answer_has_no_records() -> None:
     assert desk.fetch_answer() == (0, [])
 
 
-def test_a_read_that_a_truncation_overtook_is_answered_by_nobody_in_charge() -> None:
+def test_a_read_that_a_truncation_overtook_is_answered_with_not_leader() -> None:
     desk = Desk()
     desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5), effects.TruncateTo(io=Io(1), end_offset=Offset(3)))
     desk.ports.finish_read()

@@ -229,7 +229,7 @@ def test_a_load_without_limit_goes_on_as_soon_as_there_is_room() -> None:
         assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
 
 
-def test_who_rests_writes_nothing_more_and_tells_of_what_was_in_flight() -> None:
+def test_a_resting_load_writes_nothing_and_reports_what_was_in_flight() -> None:
     world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
     world.lead()
     world.loop.run_until(0.1)

@@ -99,7 +99,7 @@ def test_a_leader_of_the_own_epoch_keeps_its_office_when_its_name_comes_back() -
         (unattached(), EPOCH_MAX + 1, None, False),
     ],
 )
-def test_one_leader_in_an_epoch_and_nobody_knows_better_whether_this_one_leads(
+def test_a_message_that_names_another_leader_of_the_epoch_is_refused(
     state: State, epoch: int, leader_id: int | None, is_consistent: bool
 ) -> None:
     made = replica(state)

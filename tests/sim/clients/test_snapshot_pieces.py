@@ -71,7 +71,7 @@ def test_it_may_be_given_up_at_the_end() -> None:
     assert (outcomes, taken.closings, taken.frozen) == ([None], 1, None)
 
 
-def test_who_looks_at_no_error_writes_on_and_closes_what_cannot_be_frozen() -> None:
+def test_a_writer_that_ignores_errors_cannot_freeze_its_snapshot() -> None:
     taken, outcomes = Slow(), list[int | Exception | None]()
     write_carelessly(cast(NewSnapshot, taken), iter([[b"a"], [b"b"]]), outcomes.append)
     problem = ValueError("empty")

@@ -138,7 +138,7 @@ def test_a_snapshot_that_holds_more_takes_the_place_of_the_log() -> None:
     assert oracle.entry_at(2) is None
 
 
-def test_a_log_whose_damage_is_not_cut_off_yet_is_what_a_start_finds_whatever_a_snapshot_holds() -> None:
+def test_a_start_finds_uncut_damage_whatever_a_snapshot_holds() -> None:
     """An oracle compared such a log with that snapshot (seed 30087)."""
     disk, oracle = platter(s2=batch(2) + batch(3))
     with_snapshots(disk, id_of(9, 1))

@@ -113,7 +113,7 @@ def test_the_only_voter_stays_and_two_are_not_harmed() -> None:
         assert family.kinds["leader removal"]() is (count > 1)
 
 
-def test_when_the_faults_end_nobody_asks_for_more_and_who_is_lost_is_told_the_addresses() -> None:
+def test_after_the_faults_no_voter_is_added_and_lost_nodes_learn_the_addresses() -> None:
     world, _ = led(dynamic_world(newcomers=1))
     family, harm = family_of(world)
     assert family.kinds["new voter"]()

@@ -10,7 +10,7 @@ from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
 
-def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
+def snapshot_state_is_one_delivery_old(patch: Patch) -> None:
     """A listener is asked for its state as of the delivery before its last one."""
     given, take = SnapshotTrigger.given, SnapshotTrigger.take
     before: dict[int, tuple[OffsetAndEpoch | None, OffsetAndEpoch]] = {}
@@ -29,7 +29,7 @@ def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
     patch.setattr(SnapshotTrigger, "take", take_before)
 
 
-def who_works_on_what_it_was_given_is_given_more(patch: Patch) -> None:
+def busy_listener_is_called(patch: Patch) -> None:
     """A listener that holds its registration, to write or load a snapshot, is called all the same."""
 
     def hold(self: Registration) -> None:
@@ -40,12 +40,12 @@ def who_works_on_what_it_was_given_is_given_more(patch: Patch) -> None:
 
 MUTANTS = (
     Mutant(
-        plant=state_has_the_name_of_the_piece_before,
+        plant=snapshot_state_is_one_delivery_old,
         source="Kafka SnapshotGenerator (a snapshot has the provenance of its own image)",
         scenario="snapshots,asked",
     ),
     Mutant(
-        plant=who_works_on_what_it_was_given_is_given_more,
+        plant=busy_listener_is_called,
         source="Kafka ListenerContext (one reader at a time)",
         scenario="snapshots,asked",
     ),

@@ -31,7 +31,7 @@ def pre_vote_raises_the_epoch(patch: Patch) -> None:
     patch.setattr(timer, "to_prospective", to_prospective)
 
 
-def goodbye_without_successors_waits_longest(patch: Patch) -> None:
+def end_of_epoch_without_successors_waits_longest(patch: Patch) -> None:
     """A leader resigns without naming successors; its followers then wait as long as voters missing from the list."""
 
     def backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="returns"),
     Mutant(
-        plant=goodbye_without_successors_waits_longest,
+        plant=end_of_epoch_without_successors_waits_longest,
         source="Kafka KafkaRaftClient.endEpochElectionBackoff; ours, until it was compared with Kafka",
     ),
     Mutant(plant=requests_of_the_epoch_before_are_served, source="KIP-595 (FENCED_LEADER_EPOCH)", scenario="elections"),

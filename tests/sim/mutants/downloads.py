@@ -36,7 +36,7 @@ def download_goes_on_at_the_last_whole_batch(patch: Patch) -> None:
     patch.setattr(Download, "position", property(lambda self: self._stream.position))
 
 
-def cut_of_a_resumed_download_is_forgotten(patch: Patch) -> None:
+def resumed_download_continues_at_the_uncut_size(patch: Patch) -> None:
     """A resumed download continues at the size its file had when it was opened, although a damaged end was cut off."""
     begin = Download.__init__
 
@@ -141,7 +141,7 @@ MUTANTS = (
         scenario="snapshots",
     ),
     Mutant(
-        plant=cut_of_a_resumed_download_is_forgotten,
+        plant=resumed_download_continues_at_the_uncut_size,
         source="ours, almost: a partial download survives a power loss",
         scenario="hollow",
     ),

@@ -42,7 +42,7 @@ def unproven_replica_confirms_its_leader(patch: Patch) -> None:
     patch.setitem(REQUEST_HANDLERS, BeginQuorumEpochRequest, confirm)
 
 
-def something_fetched_is_a_proof(patch: Patch) -> None:
+def any_fetched_record_proves_the_directory(patch: Patch) -> None:
     """An unproven replica takes part as soon as it has fetched anything, whichever voters it heard."""
 
     def prove(replica: Replica, answer: FetchResponse, now: Instant) -> None:
@@ -58,12 +58,12 @@ def unproven_directory_is_not_noted(patch: Patch) -> None:
     patch.setattr(ProofFile, "write", lambda file, found: None)
 
 
-def emptied_leader_blames_who_names_it(patch: Patch) -> None:
+def emptied_leader_closes_its_voters_connections(patch: Patch) -> None:
     """A leader whose disk was emptied closes the connections of voters that still name it, so it hears from none."""
     patch.setattr(following, "_is_named_wrongly", lambda replica, epoch, leader_id: False)
 
 
-def leader_is_asked_where_it_was(patch: Patch) -> None:
+def leader_is_asked_at_its_old_endpoint(patch: Patch) -> None:
     """An unproven replica asks its leader at the endpoint of the voter set, though it fetches from it elsewhere."""
     patch.setattr(send_requests, "_where", Replica.voter_peer)
 
@@ -88,11 +88,11 @@ MUTANTS = (
     Mutant(plant=unproven_fetch_bears_the_id, source="Raft dissertation §11.2", scenario=SCENARIO),
     Mutant(plant=unproven_replica_confirms_its_leader, source="Raft dissertation §6.4", scenario=SCENARIO),
     Mutant(
-        plant=something_fetched_is_a_proof,
+        plant=any_fetched_record_proves_the_directory,
         source="KAFKA-14077, with catching up as the only condition",
         scenario=SCENARIO,
     ),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
-    Mutant(plant=emptied_leader_blames_who_names_it, source="ours, until a test found it", scenario=SCENARIO),
-    Mutant(plant=leader_is_asked_where_it_was, source="ours, until a world of all noticed it", scenario="moved"),
+    Mutant(plant=emptied_leader_closes_its_voters_connections, source="ours, until a test found it", scenario=SCENARIO),
+    Mutant(plant=leader_is_asked_at_its_old_endpoint, source="ours, until a world of all noticed it", scenario="moved"),
 )

@@ -74,7 +74,7 @@ def leader_announces_itself_once(patch: Patch) -> None:
     patch.setattr(timer, "say_begin_quorum_epoch", once)
 
 
-def times_are_counted_as_offsets(patch: Patch) -> None:
+def time_index_has_entries_of_the_offset_index(patch: Patch) -> None:
     """Entries of the time index are read with the size of offset index entries, which is smaller."""
     patch.setattr(segment, "TIME_ENTRY", OFFSET_ENTRY)
 
@@ -107,7 +107,11 @@ MUTANTS = (
     Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),
     Mutant(plant=note_of_damage_is_read_without_its_places, source="ours (ADR 012)", scenario="silent"),
     Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="absent"),
-    Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
+    Mutant(
+        plant=time_index_has_entries_of_the_offset_index,
+        source="Kafka TimeIndex (entries of 12 bytes)",
+        scenario="default",
+    ),
     Mutant(
         plant=answers_are_limited_like_requests,
         source="Kafka's socket.request.max.bytes (of requests only); ours, until an outside review found it",

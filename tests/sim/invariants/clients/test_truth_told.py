@@ -124,7 +124,7 @@ def test_a_voter_that_nobody_may_add_is_refused() -> None:
         Case().answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
 
 
-def test_who_waits_for_who_is_gone_or_stands_still_waits_no_more() -> None:
+def test_a_node_that_stopped_or_whose_disk_stalls_need_not_answer() -> None:
     case = Case()
     case.asked(VisitQuestion.DESCRIBE_QUORUM)
     case.nodes[1].disk.io_errors.stalled_until_us = ANSWER_US

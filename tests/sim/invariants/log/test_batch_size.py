@@ -24,7 +24,7 @@ def looked(role: str, *bases: int | None) -> None:
     made.submitted(at, truncates(3))
 
 
-def test_one_proposal_may_be_as_large_as_it_is_and_who_does_not_lead_appends_what_it_gets() -> None:
+def test_one_large_proposal_is_right_and_so_is_a_followers_append() -> None:
     looked("leader", 4, 6, None)
     looked("follower", 4, 5)
 
