@@ -37,6 +37,8 @@ _RECORD: Final = (
     "offset: {offset} {timestampType}: {timestamp} keySize: {keySize} valueSize: {valueSize} "
     "sequence: {sequence} headerKeys: [{headerKeys}]"
 )
+LINES_SIZE_MAX: Final = 64 * 1024
+"""Characters that are printed at a time."""
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -74,13 +76,16 @@ def dump(
         found = 0
         is_decoded = is_metadata_file(path) if decodes is None else decodes
         view = _Text(with_data=print_data_log, is_decoded=is_decoded, with_metadata=not skip_record_metadata)
+        gathered = _Lines()
         try:
             for fact in dump_file(OsFs(), path, with_records=with_records):
                 found += fact.kind == "problem"
                 lines = _json_lines(path, fact, with_data=print_data_log, is_decoded=is_decoded)
                 for line in lines if as_json else view.lines(path, fact):
-                    click.echo(line)
+                    gathered.add(line)
+            gathered.print()
         except (StorageError, UsageError) as error:  # the other files are printed all the same
+            gathered.print()
             status = max(status, exit_code(error))
             click.echo(f"pykraft: {error}", err=True)
         if found:
@@ -88,6 +93,27 @@ def dump(
             click.echo(f"pykraft: {path}: {counted(found, 'problem')} found", err=True)
     if status:
         raise SystemExit(status)
+
+
+class _Lines:
+    """Prints lines many at a time: each print asks what the output is, and flushes it."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._size = 0
+
+    def add(self, line: str) -> None:
+        """Print this line with the next ones, or now if they are enough."""
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size >= LINES_SIZE_MAX:
+            self.print()
+
+    def print(self) -> None:
+        """Print what was gathered."""
+        if self._lines:
+            click.echo("\n".join(self._lines))
+            self._lines, self._size = [], 0
 
 
 class _Text:
@@ -106,7 +132,15 @@ class _Text:
             case "batch":
                 horizon = fact.fields["deleteHorizonMs"]
                 shown = "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]"
-                yield _BATCH.format_map(_plain(fact.fields) | {"deleteHorizonMs": shown})
+                yield _BATCH.format_map(
+                    fact.fields
+                    | {
+                        "deleteHorizonMs": shown,
+                        "isTransactional": _WORDS[fact.fields["isTransactional"]],
+                        "isControl": _WORDS[fact.fields["isControl"]],
+                        "isvalid": _WORDS[fact.fields["isvalid"]],
+                    }
+                )
                 for record in fact.fields.get("records", ()):
                     yield self._record(record, fact.fields["timestampType"])
             case "problem":
@@ -131,6 +165,8 @@ class _Text:
         return " ".join(parts)
 
 
+_WORDS: Final = ("false", "true")
+"""Booleans as Kafka's tool prints them."""
 _DATA: Final = (("key", "key"), ("payload", "value"))
 
 

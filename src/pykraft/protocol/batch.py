@@ -164,10 +164,15 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Errors: as `unpack_header`; INVALID_RECORD when offsets, epoch, codec or count contradict each other or the length.
     """
     header = unpack_header(buffer, position)
+    check_header(header, position)
+    return header
+
+
+def check_header(header: BatchHeader, position: int = 0) -> None:
+    """The checks of `read_header` for a header that `unpack_header` gave. Errors: INVALID_RECORD."""
     problem = _contradiction(header)
     if problem is not None:
         raise ProtocolError(f"the batch at byte {position} {problem}", ErrorCode.INVALID_RECORD)
-    return header
 
 
 def _contradiction(header: BatchHeader) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pykraft.errors import ProtocolError
 from pykraft.log.fs import File
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header, unpack_header
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_header, crc_of, unpack_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type, read_control_body
 from pykraft.protocol.json_form import body_json
@@ -28,6 +28,7 @@ from pykraft.types import Offset
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
 BATCH_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A larger batch is not read into memory; Kafka's default for the largest request is 100 MiB."""
+_CODECS: Final = {codec.value: codec.name.lower() for codec in Compression}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _whole_batch(position: int, header: BatchHeader, batch: bytes, *, with_recor
     if crc != header.crc:
         problems.append(problem(position, f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}"))
     try:
-        read_header(batch)
+        check_header(header)
         if with_records:
             records = decode_records(batch, verify_crc=False)
             fields["records"] = [_record_fields(record, is_control=header.is_control) for record in records]
@@ -148,7 +149,7 @@ def _batch_fields(position: int, header: BatchHeader, *, is_valid: bool) -> dict
         "maxTimestamp": header.max_timestamp,
         "size": header.size_bytes,
         "magic": header.magic,
-        "compresscodec": Compression(codec).name.lower() if codec in set(Compression) else f"unknown({codec})",
+        "compresscodec": _CODECS.get(codec) or f"unknown({codec})",
         "crc": header.crc,
         "isvalid": is_valid,
     }
