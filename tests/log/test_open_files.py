@@ -195,7 +195,7 @@ def test_hints_reach_the_file(tmp_path: Path) -> None:
     file = SegmentFile(OpenFiles(OsFs()), tmp_path / "a")
     OpenFiles(OsFs()).create(tmp_path / "a")
     file.pwrite([b"abc"], 0)
-    file.reserve(1024 * 1024)
+    file.reserve(3, 1024 * 1024)
     reserved = (tmp_path / "a").stat().st_blocks
     file.sync()
     file.uncache(0, 3)

@@ -145,11 +145,19 @@ def test_bytes_are_written_again_as_they_are_and_synced(monkeypatch: pytest.Monk
 
 
 class Reservations:
-    """What a segment asks the disk to reserve, in batches."""
+    """The ends of what a segment asks the disk to reserve, in batches; 0 when it gives the rest back."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
         self.ends: list[int] = []
-        monkeypatch.setattr(VirtualFile, "reserve", lambda _, end: self.ends.append(end // size_bytes))
+        self.last_end = 0
+
+        def reserve(_: VirtualFile, position: int, reserved_bytes: int) -> None:
+            assert reserved_bytes > 0
+            assert position >= self.last_end, "nothing is reserved twice"
+            self.last_end = position + reserved_bytes
+            self.ends.append(self.last_end // size_bytes)
+
+        monkeypatch.setattr(VirtualFile, "reserve", reserve)
         monkeypatch.setattr(VirtualFile, "unreserve", lambda _: self.ends.append(0))
         monkeypatch.setattr(segment, "RESERVED_FROM_SIZE_BYTES", 2 * size_bytes)
         monkeypatch.setattr(segment, "RESERVED_SIZE_BYTES", 10 * size_bytes)
@@ -185,6 +193,7 @@ def test_a_cut_segment_reserves_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = segment_with(run_of(10, 3), ScriptedDisk())
     cut.reserve()
     cut.truncate_to(2 * len(batch(10)[1]), Offset(12))
+    reservations.last_end = 0
     cut.reserve()
     assert reservations.ends == [13, 12]
     cut.truncate_to(0, Offset(10))

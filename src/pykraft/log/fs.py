@@ -57,8 +57,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Make content and size durable (fdatasync). Never call it again after it failed."""
 
-    def reserve(self, end: int) -> None:
-        """Reserve disk space up to this position without changing the size: a hint, which fails silently."""
+    def reserve(self, position: int, size_bytes: int) -> None:
+        """Reserve disk space for these bytes without changing the size: a hint, which fails silently."""
 
     def unreserve(self) -> None:
         """Give back the disk space reserved after the end of the file: a hint, too."""

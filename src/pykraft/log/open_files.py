@@ -127,9 +127,9 @@ class SegmentFile:
         """See `pykraft.log.fs.File`."""
         self._file().sync()
 
-    def reserve(self, end: int) -> None:
+    def reserve(self, position: int, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`."""
-        self._file().reserve(end)
+        self._file().reserve(position, size_bytes)
 
     def unreserve(self) -> None:
         """See `pykraft.log.fs.File`."""

@@ -150,11 +150,17 @@ class OsFile:
                 repair="find out who; the node can start again, and takes part once its directory is proven",
             )
 
-    def reserve(self, end: int) -> None:
+    def reserve(self, position: int, size_bytes: int) -> None:
         """See `File.reserve`: fallocate, where the system has it."""
         allocate = _fallocate()
-        if allocate is not None:
-            allocate(self._descriptor, _KEEP_SIZE, 0, end)  # its error is of no consequence: the write will tell
+        if allocate is None:
+            return
+        with suppress(OSError):
+            # A file system without a block device is in memory (tmpfs), where a reserved page is cleared and then
+            # written, or has its own idea of where to write (btrfs, overlays).
+            if os.major(os.fstat(self._descriptor).st_dev):
+                # An error is of no consequence: the write will tell.
+                allocate(self._descriptor, _KEEP_SIZE, position, size_bytes)
 
     def unreserve(self) -> None:
         """See `File.unreserve`."""

@@ -157,8 +157,9 @@ class Segment:
         if size_bytes >= RESERVED_FROM_SIZE_BYTES and self._reserved_end < min(
             size_bytes + RESERVED_SIZE_BYTES // 2, most
         ):
-            self._reserved_end = min(size_bytes + RESERVED_SIZE_BYTES, most)
-            self._file.reserve(self._reserved_end)
+            # Only what is not reserved yet: a file system in memory looks at each page of the range.
+            start, self._reserved_end = max(size_bytes, self._reserved_end), min(size_bytes + RESERVED_SIZE_BYTES, most)
+            self._file.reserve(start, self._reserved_end - start)
 
     def uncache(self, position: int, size_bytes: int) -> None:
         """The system need not keep these durable bytes in memory."""

@@ -50,7 +50,7 @@ class Bytes:
     def sync(self) -> None:
         raise AssertionError("a dump writes nothing")
 
-    def reserve(self, end: int) -> None:
+    def reserve(self, position: int, size_bytes: int) -> None:
         raise AssertionError("a dump writes nothing")
 
     def unreserve(self) -> None:

@@ -116,7 +116,7 @@ class VirtualFile:
             self.inode.sync()
             self._disk.liar(self._path, before, dirty_pages)
 
-    def reserve(self, end: int) -> None:
+    def reserve(self, position: int, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`: the simulated disk has no blocks to reserve."""
 
     def unreserve(self) -> None:
