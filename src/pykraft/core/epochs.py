@@ -45,6 +45,7 @@ class EpochCache:
         if self._entries and self._entries[-1].epoch == epoch:
             return
         self._shown = None
+        # An epoch that begins at the same offset has no record: its leader wrote nothing.
         while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset):
             self._entries.pop()
         self._entries.append(EpochStart(epoch=epoch, start_offset=start_offset))

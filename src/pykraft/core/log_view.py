@@ -213,6 +213,7 @@ class LogView:
 
         Source: KIP-595 §Truncation; Kafka ``RaftLog.truncateToEndOffset``.
         """
+        # Nobody leads in epoch 0, so this log cannot say where it ends.
         if diverging.epoch == 0:
             return min(diverging.offset, self.end_offset)
         own = self.end_of_epoch(diverging.epoch)

@@ -40,6 +40,7 @@ EVENTS_MAX = 3_000_000
 VARIANTS = 4
 """How many other random generators a candidate is tried with when it does not fail with those of the best run."""
 SKIPS = (1.0, 0.9, 0.5)
+"""Shares of the time before decisions that are not carried out, which a try leaves out; the largest comes first."""
 LAST = (0, 1, 2, 4, 8, 16, 32)
 """How many of the last decisions are tried alone. This helps most, so it gets the most variants."""
 VARIANTS_OF_LAST = 4 * VARIANTS
