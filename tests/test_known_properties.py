@@ -38,6 +38,9 @@ TEXTS = {
     "pykraft.leader.send": ("written", "all"),
     "pykraft.operator.listeners": ("none", "nobody"),
     "pykraft.append.listeners": ("none", "nobody"),
+    "pykraft.client.listeners": ("none", "nobody"),
+    "pykraft.client.topic": ("orders", "a/b"),
+    "pykraft.client.records": ("kraft", "all"),
     "pykraft.prometheus.listener": ("localhost:0", "localhost"),
 }
 """A value that may be, and one that may not."""

@@ -26,6 +26,8 @@ TEST_TOPIC_ID = Uuid(bytes(15) + b"\2")
 METADATA_TOPIC_NAME = "__cluster_metadata"
 """Topic of Kafka's own controllers, and the name by which its tools ask for any quorum."""
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
+CLIENT_RECORDS = "any"
+KRAFT_RECORDS = "kraft"
 TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
 """Topics that a properties file can name, with their ids."""
 ANSWER_SIZE_BYTES_MIN = 104_857_600
@@ -165,7 +167,9 @@ class NodeConfig:
     The node binds ``listeners`` and tells others ``advertised_listeners``; voters dial the first of
     ``controller_listener_names``. ``prometheus_listener`` serves the metrics over HTTP, if it is set; port 0 is any
     free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all),
-    and clients may append records on ``append_listeners`` (by default on none).
+    and clients may append records on ``append_listeners`` (by default on none). Kafka's producers and consumers are
+    served on ``client_listeners`` (by default on none): they may call the topic ``client_topic``, and with
+    ``client_records`` "kraft" they may write only what Java's replicas can read.
     ``directory_id`` None means that the node reads it from the log directory, or creates it at the first start. A node
     without ``node_id`` only observes. So does one whose topic is that of Kafka's controllers: a leader among them must
     understand the records.
@@ -187,6 +191,9 @@ class NodeConfig:
     prometheus_listener: Endpoint | None = None
     operator_listeners: tuple[str, ...] | None = None
     append_listeners: tuple[str, ...] = ()
+    client_listeners: tuple[str, ...] = ()
+    client_topic: str = ""
+    client_records: str = CLIENT_RECORDS
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()

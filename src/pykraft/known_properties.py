@@ -16,9 +16,11 @@ from enum import Enum
 from typing import Final
 
 from pykraft.config import (
+    CLIENT_RECORDS,
     INT32_MAX,
     INT64_MAX,
     KAFKAS_RAFT,
+    KRAFT_RECORDS,
     LOG_NUMBERS,
     METADATA_TOPIC_NAME,
     NODE_NUMBERS,
@@ -205,6 +207,14 @@ def _rows() -> tuple[Known, ...]:
             "none",
             "names of listeners, or none",
             "where clients may append records (pykraft append, Kafka's Produce)",
+        ),
+        _text("pykraft.client.listeners", "none", "names of listeners, or none", "where Kafka's clients are served"),
+        _text("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
+        _text(
+            "pykraft.client.records",
+            CLIENT_RECORDS,
+            f"{CLIENT_RECORDS} or {KRAFT_RECORDS}",
+            "what clients may write; kraft: only what Kafka's own replicas can read",
         ),
         _text(
             "pykraft.prometheus.listener",

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.config import (
+    CLIENT_RECORDS,
     INT32_MAX,
     KAFKAS_RAFT,
+    KRAFT_RECORDS,
     LOG_NUMBERS,
     NODE_NUMBERS,
     RAFT_NUMBERS,
@@ -114,6 +116,9 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         prometheus_listener=reader.prometheus_listener(),
         operator_listeners=reader.listener_names("pykraft.operator.listeners", listeners),
         append_listeners=reader.listener_names("pykraft.append.listeners", listeners) or (),
+        client_listeners=reader.listener_names("pykraft.client.listeners", listeners) or (),
+        client_topic=reader.client_topic(),
+        client_records=reader.one_of("pykraft.client.records", (CLIENT_RECORDS, KRAFT_RECORDS), CLIENT_RECORDS),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
@@ -183,6 +188,14 @@ class _Reader:
     def numbers(self, numbers: Sequence[Number], defaults: object) -> dict[str, Any]:
         """Several numbers by field; the defaults are the fields of a configuration."""
         return {number.field: self.number(number, getattr(defaults, number.field)) for number in numbers}
+
+    def client_topic(self) -> str:
+        """A further name of the topic, for Kafka's clients; empty without one."""
+        key = "pykraft.client.topic"
+        name = self._text(key)
+        if name and (not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", "..")):
+            raise ConfigError(key, name, "a topic's name has at most 249 of the characters a-z A-Z 0-9 . _ -")
+        return name or ""
 
     def raft_config(self) -> RaftConfig:
         """``controller.quorum.*``, and whether a leader sends records before it has flushed them."""

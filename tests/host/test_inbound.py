@@ -16,7 +16,7 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode
 from pykraft.host.held_messages import HeldMessages
-from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Inbound
+from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Clients, Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
@@ -31,7 +31,7 @@ ONE = ConnectionId(1)
 class Desk:
     """Inbound connections on a world of lists; connection 1 is accepted."""
 
-    def __init__(self, *, kraft_versions: VersionRange | None = KRAFT_VERSIONS) -> None:
+    def __init__(self, *, kraft_versions: VersionRange | None = KRAFT_VERSIONS, clients: Clients | None = None) -> None:
         self.ports = FakePorts()
         self.inbox = Inbox()
         self.held = HeldMessages()
@@ -45,6 +45,7 @@ class Desk:
             append=lambda *_: None,
             kraft_versions=kraft_versions,
             kraft_version=lambda: self.kraft_version,
+            clients=clients,
         )
         self.inbound.on_accepted(ONE, LISTENER)
 

@@ -15,7 +15,13 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.errors import NotLeaderError, UsageError
 from pykraft.host import producers as module
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
-from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, decode_control, decode_values
+from pykraft.protocol.records import (
+    HEADER_SIZE_BYTES,
+    batch_size_bytes,
+    decode_control,
+    decode_values,
+    encode_batch,
+)
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 
 BATCH_SIZE_BYTES_MAX = 10_000
@@ -208,3 +214,21 @@ def test_a_proposal_that_fits_only_alone_may_go_and_one_byte_more_may_not(count:
     )
     assert claimed >= size_bytes
     assert (claimed <= BATCH_SIZE_BYTES_MAX - HEADER_SIZE_BYTES) == (batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX)
+
+
+def test_a_clients_batch_is_placed_as_it_is_and_decided_like_values() -> None:
+    producers = Producers(batch_size_bytes_max=1_000)
+    outcomes: list[ProposalOutcome] = []
+    accepted: list[int] = []
+    batch = encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7)
+    proposed = producers.propose_batch(batch, epoch=Epoch(3), on_outcome=outcomes.append, on_accepted=accepted.append)
+    assert (proposed.count, proposed.is_batch, proposed.size_bytes) == (2, True, len(batch.data) - 61)
+    producers.accepted(proposed.handle, Offset(5))
+    plan = PlannedBatch(
+        base_offset=Offset(5), end_offset=Offset(7), epoch=Epoch(3), timestamp_ms=9, handles=(proposed.handle,)
+    )
+    header, data = producers.encode(plan)
+    assert (header.base_offset, header.epoch, bytes(data[16:])) == (5, 3, batch.data[16:])
+    producers.committed(Offset(7))
+    assert outcomes == [Committed(base_offset=Offset(5), epoch=Epoch(3), count=2)]
+    assert accepted == [5]

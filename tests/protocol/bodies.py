@@ -74,7 +74,7 @@ def _field(one: Field, version: int, *, unknown_tags: bool) -> st.SearchStrategy
     if version not in one.present:
         return st.just(one.default)
     values = _error_codes() if one.name == "error_code" else _value(one.kind, version, unknown_tags=unknown_tags)
-    if one.nullable:
+    if one.may_be_null(version):
         values = st.none() | values
     return st.just(one.default) | values if one.tag is not None and not isinstance(one.kind, Struct) else values
 

@@ -19,6 +19,7 @@ from pykraft.protocol.batch import (
     check_crc,
     crc_of,
     open_batch,
+    place_batch,
     read_header,
     scan,
     seal_batch,
@@ -209,3 +210,12 @@ def test_a_count_that_the_decompressed_records_cannot_hold_is_refused() -> None:
     data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
     with pytest.raises(ProtocolError, match="1 record in 6 bytes; one takes at least 7"):
         open_batch(patched(data, 21, ">h", Compression.GZIP), verify_crc=False)
+
+
+def test_a_batch_gets_its_place_without_a_new_crc() -> None:
+    header, data = encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7)
+    placed = place_batch(header, memoryview(data), base_offset=Offset(12), epoch=Epoch(3))
+    assert read_header(placed.data) == placed.header
+    assert (placed.header.base_offset, placed.header.epoch, placed.header.crc) == (12, 3, header.crc)
+    check_crc(placed.data, 0, placed.header)
+    assert placed.data[16:] == data[16:]

@@ -91,3 +91,9 @@ def test_the_least_size_counts_lengths_and_the_tag_count() -> None:
     assert size_bytes_min(field.kind.of, 0, flexible=True) == 1 + 2 + 1 + 1
     assert size_bytes_min(field.kind.of, 0, flexible=False) == 2 + 2 + 4
     assert size_bytes_min(UUID, 0, flexible=True) == 16
+
+
+def test_a_field_may_be_null_from_a_version_on() -> None:
+    field = Field("a", STRING, nullable=True, null_from=3)
+    assert [field.may_be_null(version) for version in (2, 3)] == [False, True]
+    assert not Field("a", STRING).may_be_null(3)

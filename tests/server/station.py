@@ -97,7 +97,7 @@ def on_station(
     main: Callable[[Station], Coroutine[Any, Any, None]],
     *,
     names: Callable[[asyncio.AbstractEventLoop], Names] = Names,
-    **limits: int,
+    **limits: Any,
 ) -> User:
     """Run a test with links that listen; everything is closed afterwards, and nothing was our bug."""
 

@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +14,6 @@ from pykraft.host.ports import ConnectionId
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
 from pykraft.server.binding import listening_sockets
-from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, LinkLimits
 from pykraft.server.names import Names
 from pykraft.server.run import loop_factory
 from pykraft.types import Endpoint
@@ -30,7 +28,6 @@ from tests.server.station import (
     hang_up,
     on_station,
 )
-from tests.test_config import NODE
 
 
 def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
@@ -392,8 +389,3 @@ def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> Non
         assert station.user.heard == [("accepted", 1)]
 
     on_station(runner, main)
-
-
-def test_a_request_may_be_as_large_as_configured_and_no_larger_than_raft_needs() -> None:
-    assert LinkLimits.of(NODE).request_size_bytes_max == REQUEST_SIZE_BYTES_MAX < NODE.request_size_bytes_max
-    assert LinkLimits.of(replace(NODE, request_size_bytes_max=1_024)).request_size_bytes_max == 1_024

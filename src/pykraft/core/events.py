@@ -100,7 +100,8 @@ class Proposed:
     """The application wants ``count`` records appended as one atomic batch.
 
     ``size_bytes`` is their size in a batch, without the batch header. ``epoch`` is the epoch that the application
-    believes this node to lead. ``is_prepared``: do not drain them before `AppendsScheduled`.
+    believes this node to lead. ``is_prepared``: do not drain them before `AppendsScheduled`. ``is_batch``: they are a
+    whole batch already, which shares its place with no other proposal.
     """
 
     handle: int
@@ -108,6 +109,7 @@ class Proposed:
     count: int
     size_bytes: int
     is_prepared: bool = False
+    is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.clients.append_requests import AppendRequests
+from pykraft.host.clients.assemble import client_requests
+from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.clients.pending_reads import PendingReads
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
@@ -57,6 +59,7 @@ class Components:
 
     ports: Ports
     status: Callable[[], Status]
+    clients: ClientRequests | None
     inbox: Inbox
     held: HeldMessages
     recent: RecentBatches
@@ -94,8 +97,10 @@ def assemble(
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = _context(config)
+    clients = client_requests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
+        clients=clients,
         status=status,
         inbox=inbox,
         held=held,
@@ -114,6 +119,7 @@ def assemble(
             kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
             append_listeners=config.append_listeners,
+            clients=clients,
         ),
         peers=Peers(
             ports,
@@ -130,20 +136,24 @@ def assemble(
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
         snapshots=SnapshotStore(ports, inbox, snapshot_files, log),
-        removal=FileRemoval(
-            ports,
-            snapshot_files.fs,
-            snapshot_files.directory,
-            delay_ms=config.log.delete_delay_ms,
-            # A log that starts above 0 gave way to a snapshot, perhaps in this start, and its files may still linger.
-            is_to_look=view.start_offset > 0,
-        ),
+        removal=_removal(ports, config, snapshot_files, view),
         snapshot_creation=SnapshotCreation(
             ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max
         ),
         measurements=Measurements(),
         voter_mismatch=VoterMismatch(ports, config, key),
         ending=Ending(),
+    )
+
+
+def _removal(ports: Ports, config: NodeConfig, snapshot_files: SnapshotFiles, view: LogView) -> FileRemoval:
+    return FileRemoval(
+        ports,
+        snapshot_files.fs,
+        snapshot_files.directory,
+        delay_ms=config.log.delete_delay_ms,
+        # A log that starts above 0 gave way to a snapshot, perhaps in this start, and its files may still linger.
+        is_to_look=view.start_offset > 0,
     )
 
 

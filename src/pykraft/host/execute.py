@@ -79,12 +79,16 @@ def _append(components: Components, io: Io, batches: Sequence[HeaderAndBytes], s
     """Append to memory, where it can be read at once, and submit the job that makes it durable."""
     components.recent.append(batches)
     components.recent.evict(step.flushed_end_offset)
+    if components.clients is not None:
+        components.clients.appended(batches)
     _submit(components, AppendBytes(io=io, batches=batches), step)
 
 
 def _truncate_to(components: Components, effect: effects.TruncateTo | effects.EnterQuarantine, step: Step) -> None:
     """Nothing from the new end on is read any more."""
     components.recent.truncate_to(effect.end_offset)
+    if components.clients is not None:
+        components.clients.truncated(effect.end_offset)
     components.reads.truncated()
     components.scrubbing.truncated()
     # In quarantine the files keep the damage for now; the core truncates them once a leader can send what follows.
@@ -93,6 +97,8 @@ def _truncate_to(components: Components, effect: effects.TruncateTo | effects.En
 
 def _install_snapshot(components: Components, effect: effects.InstallSnapshot, step: Step) -> None:
     components.recent.begin_anew_at(effect.snapshot_id.offset)
+    if components.clients is not None:
+        components.clients.begun_anew(effect.snapshot_id.epoch)
     _log_begins_at(components, effect.snapshot_id, effect.io)
     _submit(components, effect, step)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import Response
@@ -36,7 +36,14 @@ from pykraft.protocol.api import (
     encode_unsupported_version,
 )
 from pykraft.protocol.frame import frame
-from pykraft.protocol.messages import API_VERSIONS, FORWARD_VERSIONS, PRODUCE_VERSIONS, ApiKey
+from pykraft.protocol.messages import (
+    API_VERSIONS,
+    CLIENT_KEYS,
+    CLIENT_VERSIONS,
+    FORWARD_VERSIONS,
+    PRODUCE_VERSIONS,
+    ApiKey,
+)
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
@@ -53,10 +60,41 @@ _WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
     key: versions for key, versions in API_VERSIONS.items() if key not in OPERATOR_KEYS
 }
 
+_OF_CLIENTS: Final = CLIENT_KEYS | {ApiKey.FETCH, ApiKey.DESCRIBE_CLUSTER}
+BROKERS: Final = 1
+"""The endpoint type of DescribeCluster by which a client asks for brokers."""
+
 Describe: TypeAlias = Callable[[Body, str], Body]
 """Answers DescribeCluster, given the request and the listener where it arrived."""
 ServeForward: TypeAlias = Callable[[Body, Callable[[Body], None]], None]
 """Serves a Forward request; the callback gets the answer later."""
+
+
+class Clients(Protocol):
+    """Answers requests of Kafka's own clients; see `pykraft.host.clients.client_requests.ClientRequests`."""
+
+    @property
+    def listeners(self) -> Collection[str]:
+        """Names of the listeners that serve clients, in upper case."""
+
+    def serves(self, api_key: int, body: Body) -> bool:
+        """True for a request of a client, false for one of a replica."""
+
+    def handle(
+        self,
+        api_key: int,
+        version: int,
+        body: Body,
+        listener: str,
+        is_wanted: Callable[[], bool],
+        answer: Callable[[Body | None], None],
+    ) -> None:
+        """Answer one request, now or later."""
+
+    def describe_brokers(self, listener: str) -> Body:
+        """Answer DescribeCluster for a client."""
+
+
 AppendRecords: TypeAlias = Callable[[Body, str, Callable[[Body], None]], None]
 """Appends the records of a Produce request that arrived on a listener; the callback gets the answer later."""
 
@@ -101,10 +139,12 @@ class Inbound:
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None = None,
         append_listeners: Collection[str] = (),
+        clients: Clients | None = None,
     ) -> None:
         """``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
-        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce.
+        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce, and
+        the listeners of ``clients`` all that it answers.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -120,6 +160,8 @@ class Inbound:
         """Serves Forward; None while no program has a state machine on this node."""
         self._operator_listeners = operator_listeners
         self._append_listeners = append_listeners
+        self._clients = clients
+        self._client_listeners = () if clients is None else clients.listeners
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._watched: dict[ConnectionId, _Requester] = {}
@@ -193,6 +235,8 @@ class Inbound:
             levels, level = self._kraft_versions, self._kraft_version()
             answer = _answer_api_versions(header, data, self._served(requester.listener), levels, level)
             self._answer(self._note(requester, header), answer)
+        elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
+            pass
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
@@ -200,11 +244,11 @@ class Inbound:
         elif header.api_key == ApiKey.PRODUCE and ApiKey.PRODUCE in self._served(requester.listener):
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
-            self._append(wanted, requester.listener, lambda body: self._answer_append(request, body))
+            self._append(wanted, requester.listener, lambda body: self._answer_client(request, body))
         elif header.api_key == ApiKey.FORWARD and self.serve_forward is not None:
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
-            self.serve_forward(wanted, lambda body: self._answer_append(request, body))
+            self.serve_forward(wanted, lambda body: self._answer_client(request, body))
         elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
@@ -216,19 +260,46 @@ class Inbound:
             event = RequestReceived(request_id=request.request_id, listener=requester.listener, message=message)
             self._inbox.put(event)
 
+    def _is_of_client(self, clients: Clients, requester: _Requester, header: RequestHeader, data: Buffer) -> bool:
+        """Answer a request of one of Kafka's clients; False for any other. Errors: ProtocolError, as `_handle`."""
+        key = header.api_key
+        if requester.listener.upper() not in self._client_listeners or key not in _OF_CLIENTS:
+            return False
+        wanted = decode_request_body(header, data)
+        if key == ApiKey.DESCRIBE_CLUSTER:
+            if wanted["endpoint_type"] != BROKERS:
+                return False
+            self._answer_client(self._note(requester, header), clients.describe_brokers(requester.listener))
+            return True
+        if not clients.serves(key, wanted):
+            return False
+        request = self._note(requester, header)
+        clients.handle(
+            key,
+            header.api_version,
+            wanted,
+            requester.listener,
+            lambda: self.awaits(request.request_id),
+            lambda body: self._answer_client(request, body),
+        )
+        return True
+
     def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
         """The APIs that a listener serves."""
         name, operators = listener.upper(), self._operator_listeners
         served = API_VERSIONS if operators is None or name in operators else _WITHOUT_OPERATORS
         if self.serve_forward is not None:
             served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
+        if name in self._client_listeners:
+            return {**served, **CLIENT_VERSIONS}
         return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
 
-    def _answer_append(self, request: _Request, body: Body) -> None:
-        """Answer a Produce or Forward request, unless its connection is gone."""
+    def _answer_client(self, request: _Request, body: Body | None) -> None:
+        """Answer a client's request, unless its connection is gone. None: it wants no answer (Produce with acks 0)."""
         if self.awaits(request.request_id):
-            header = request.header
-            answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
+            header, answer = request.header, list[Buffer]()
+            if body is not None:
+                answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(request, answer)
 
     def _note(self, requester: _Requester, header: RequestHeader) -> _Request:
@@ -247,7 +318,8 @@ class Inbound:
         # Answers leave in the order of the requests, as Kafka's protocol promises. One may wait behind a parked Fetch.
         while waiting and (ready := waiting[0].answer) is not None:
             sent = waiting.popleft()
-            parts = frame(ready)
+            # Nothing is sent without an answer, but the connection's next request may come.
+            parts = frame(ready) if ready else []
             self._ports.send(requester.connection, parts)
             if sent.is_watched:
                 requester.leaving = (sent.request_id, sum(map(len, parts)))

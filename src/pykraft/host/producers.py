@@ -27,6 +27,7 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.protocol.batch import place_batch
 from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
     encode_control_batch,
@@ -83,10 +84,12 @@ ProposalOutcome: TypeAlias = Committed | Rejected | OutcomeUnknown
 
 @dataclass(slots=True, kw_only=True)
 class _Proposal:
-    values: list[bytes]
+    values: Sequence[bytes]
+    count: int
     on_outcome: Callable[[ProposalOutcome], None]
     on_accepted: Callable[[Offset], None] | None
     calls: int
+    batch: HeaderAndBytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +142,31 @@ class Producers:
         if not kept or not all(kept):
             raise UsageError("a proposal needs at least one value, and a value at least one byte")
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome, on_accepted=on_accepted, calls=calls)
+        self._proposals[handle] = _Proposal(
+            values=kept, count=len(kept), on_outcome=on_outcome, on_accepted=on_accepted, calls=calls
+        )
         self._undecided += calls
         size_bytes = self._claimed_size_bytes(kept)
         return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=size_bytes, is_prepared=is_prepared)
+
+    def propose_batch(
+        self,
+        batch: HeaderAndBytes,
+        *,
+        epoch: Epoch,
+        on_outcome: Callable[[ProposalOutcome], None],
+        on_accepted: Callable[[Offset], None],
+    ) -> Proposed:
+        """Step 1 for a batch that a client encoded: only its base offset and epoch will change."""
+        header, _ = batch
+        handle, self._next_handle = self._next_handle, self._next_handle + 1
+        count = header.last_offset_delta + 1
+        self._proposals[handle] = _Proposal(
+            values=(), count=count, on_outcome=on_outcome, on_accepted=on_accepted, calls=1, batch=batch
+        )
+        self._undecided += 1
+        size_bytes = header.size_bytes - HEADER_SIZE_BYTES
+        return Proposed(handle=handle, epoch=epoch, count=count, size_bytes=size_bytes, is_batch=True)
 
     def accepted(self, handle: int, base_offset: Offset) -> None:
         """Step 2: the records have their offsets, from this one on; they are not in the log yet."""
@@ -163,6 +187,9 @@ class Producers:
             batch = encode_control_batch(
                 plan.control, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
             )
+        elif (whole := self._proposals[plan.handles[0]].batch) is not None:
+            self._take_values(plan)
+            batch = place_batch(*whole, base_offset=plan.base_offset, epoch=plan.epoch)
         else:
             values = self._take_values(plan)
             batch = encode_in_place(
@@ -196,17 +223,19 @@ class Producers:
     def _take_values(self, plan: PlannedBatch) -> list[bytes]:
         """The values of all proposals of a batch; the proposals are in the log from now on."""
         values: list[bytes] = []
+        count = 0
         for handle in plan.handles:
             proposal = self._proposals.pop(handle)
             appended = _Appended(
-                base_offset=Offset(plan.base_offset + len(values)),
+                base_offset=Offset(plan.base_offset + count),
                 epoch=plan.epoch,
-                count=len(proposal.values),
+                count=proposal.count,
                 on_outcome=proposal.on_outcome,
                 calls=proposal.calls,
             )
             self._appended.append(appended)
             values += proposal.values
+            count += proposal.count
         return values
 
     def _claimed_size_bytes(self, values: Sequence[bytes]) -> int:

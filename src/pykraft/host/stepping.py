@@ -58,9 +58,17 @@ class Stepping:
             components.snapshots.poll(now)
             components.removal.poll(now)
             components.delivery.poll(now.mono_ms)
+            clients = components.clients
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
-            for part in (components.scrubbing, components.snapshots, components.removal, components.delivery):
-                other_ms = part.next_deadline_ms
+            deadlines_ms = [
+                part.next_deadline_ms
+                for part in (components.scrubbing, components.snapshots, components.removal, components.delivery)
+            ]
+            if clients is not None:
+                clients.look(raft.status)
+                clients.poll(now.mono_ms)
+                deadlines_ms.append(clients.next_deadline_ms)
+            for other_ms in deadlines_ms:
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
             components.ports.wake_at(wake_ms)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -285,3 +285,11 @@ def seal_in_place(
     header = BatchHeader(base_offset, len(batch), epoch, MAGIC, crc, *after_crc)
     _BEFORE_CRC.pack_into(batch, 0, base_offset, header.batch_length, epoch, MAGIC, crc)
     return header
+
+
+def place_batch(header: BatchHeader, data: Buffer, *, base_offset: Offset, epoch: Epoch) -> EncodedBatch:
+    """Give a whole batch its place in the log: base offset and leader epoch, neither of which its CRC covers."""
+    batch = bytearray(data)
+    placed = replace(header, base_offset=base_offset, epoch=epoch)
+    _BEFORE_CRC.pack_into(batch, 0, base_offset, placed.batch_length, epoch, MAGIC, placed.crc)
+    return EncodedBatch(placed, bytes(batch))

@@ -149,7 +149,7 @@ class _ReaderSource:
         what = self._source.constant(self._what(path))
         target = self._source.fresh()
         self._size(one.kind, what)
-        if one.nullable:
+        if one.may_be_null(self._version):
             with self._source.block("if n == -1:"):
                 self._source.line(f"{target} = None")
             with self._source.block("else:"):

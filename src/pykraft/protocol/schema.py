@@ -127,7 +127,8 @@ class Field:
     """One field: name, kind, versions that have it, and its default.
 
     ``ignorable``: silently dropped in a version that lacks it; otherwise only the default may be dropped. ``tag``: sent
-    as a tagged field, and only if it differs from its default.
+    as a tagged field, and only if it differs from its default. A ``nullable`` field may be null from version
+    ``null_from`` on.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Field:
     nullable: bool = False
     ignorable: bool = False
     tag: int | None = None
+    null_from: int = 0
     present: Versions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,6 +153,10 @@ class Field:
         if isinstance(self.kind, Array):
             return []
         return {one.name: one.default for one in self.kind.fields}
+
+    def may_be_null(self, version: int) -> bool:
+        """True when None is a value of this field in this version."""
+        return self.nullable and version >= self.null_from
 
     def default_source(self) -> str:
         """Python source of the default; evaluating it makes a new list or dict each time."""
@@ -179,10 +185,12 @@ def array_of(
     nullable: bool = False,
     ignorable: bool = False,
     tag: int | None = None,
+    null_from: int = 0,
     count_max: int = ARRAY_COUNT_MAX,
 ) -> Field:
     """A field that is an array of structs."""
-    return Field(name, Array(Struct(fields), count_max), versions, nullable=nullable, ignorable=ignorable, tag=tag)
+    kind = Array(Struct(fields), count_max)
+    return Field(name, kind, versions, nullable=nullable, ignorable=ignorable, tag=tag, null_from=null_from)
 
 
 def struct_of(

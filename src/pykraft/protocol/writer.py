@@ -158,7 +158,7 @@ class _WriterSource:
             return
         value = self._source.fresh()
         self._source.line(f"{value} = {_get(one, of)}")
-        if one.nullable:
+        if one.may_be_null(self._version):
             with self._source.block(f"if {value} is None:"):
                 self._source.line(f"add({self._null_string if one.kind is STRING else self._null!r})")
             with self._source.block("else:"):

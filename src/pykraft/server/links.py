@@ -18,23 +18,17 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
-from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
 from pykraft.server.binding import serve
-from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
+from pykraft.server.link_limits import LinkLimits
 from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
-REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
-"""Largest request: no request of Raft or of an operator needs more."""
-HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of all unfinished and waiting frames together; above this the connection that holds most is closed."""
-UNSENT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of all answers that clients have not read; above this the one that has not read for longest is closed."""
+__all__ = ["LinkLimits", "Links", "LinksUser"]
+
 MAKE_ROOM_MAX: Final = 8
 """Most clients closed at a time to make room for a new one."""
 REQUESTS_PER_TURN_MAX: Final = 16
@@ -68,36 +62,6 @@ class LinksUser(Protocol):
     def fail(self, error: BaseException) -> None:
         """An error that is neither a peer's fault nor the network's."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLimits:
-    """Limits from the configuration, in milliseconds and bytes.
-
-    Anybody may send a request, but only peers that this node asked send answers: so answers may be large.
-    """
-
-    request_size_bytes_max: int
-    answer_size_bytes_max: int
-    idle_ms_max: int
-    dial_ms_max: int
-    accepted_max: int
-    held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
-    descriptor_max: int = UNLIMITED
-    unsent_size_bytes_max: int = UNSENT_SIZE_BYTES_MAX
-
-    @classmethod
-    def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
-        """The limits for this configuration in this process."""
-        return cls(
-            request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
-            answer_size_bytes_max=config.answer_size_bytes_max,
-            held_size_bytes_max=max(HELD_SIZE_BYTES_MAX, 2 * config.answer_size_bytes_max),
-            idle_ms_max=config.connections_idle_ms_max,
-            dial_ms_max=config.raft.request_timeout_ms,
-            accepted_max=ACCEPTED_MAX if accepted_max is None else accepted_max,
-            descriptor_max=descriptor_max(),
-        )
 
 
 class Links:
@@ -272,7 +236,7 @@ class Links:
             connection,
             listener=listener,
             loop=self._loop,
-            frame_size_bytes_max=limits.answer_size_bytes_max if listener is None else limits.request_size_bytes_max,
+            frame_size_bytes_max=limits.frame_size_bytes_max(listener),
             piece=self._piece,
         )
 

@@ -210,3 +210,16 @@ def test_a_backlog_is_drained_one_batch_at_a_time_and_flushed_without_lingering(
     assert (gathered.waiting_count, gathered.due_ms()) == (2, 0)
     drained = [gathered.drain_one() for _ in range(3)]
     assert [batch.handles if batch else None for batch in drained] == [(1,), (2,), None]
+
+
+def test_a_whole_batch_shares_its_place_with_nothing_and_does_not_linger() -> None:
+    found = accumulation()
+    found.add(handle=1, count=2, size_bytes=10, now=NOW)
+    found.add(handle=2, count=3, size_bytes=10, now=NOW, is_batch=True)
+    assert found.due_ms() == 0
+    found.add(handle=3, count=1, size_bytes=10, now=NOW)
+    assert [(each.handles, each.end_offset - each.base_offset) for each in found.drain()] == [
+        ((1,), 2),
+        ((2,), 3),
+        ((3,), 1),
+    ]

@@ -34,6 +34,7 @@ KIO_NAMES = {
     "throttle_time_ms": "throttle_time",
     "max_wait_ms": "max_wait",
     "timeout_ms": "timeout",
+    "transaction_timeout_ms": "transaction_timeout",
     "kraft_version_feature": "k_raft_version_feature",
     "log_append_time_ms": "log_append_time",
 }
@@ -187,7 +188,7 @@ def compare_tables(schema: Struct, version: int, entity: Any) -> None:
         options = typing.get_args(hints(entity)[name])
         is_date = theirs[name].metadata.get("kafka_type") == "datetime_i64"
         if one.kind is not Kind.UUID and not is_date:
-            assert one.nullable == (type(None) in options), name
+            assert one.may_be_null(version) == (type(None) in options), name
         if isinstance(one.kind, Kind):
             assert KIO_KINDS[theirs[name].metadata["kafka_type"]] is one.kind, name
             if theirs[name].default is not dataclasses.MISSING and one.kind is not Kind.UUID and not is_date:

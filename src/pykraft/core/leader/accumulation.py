@@ -59,18 +59,26 @@ class Accumulation:
         return size_bytes <= self._size_bytes_max
 
     def add(
-        self, *, handle: int, count: int, size_bytes: int, now: Instant, is_prepared: bool = False
+        self,
+        *,
+        handle: int,
+        count: int,
+        size_bytes: int,
+        now: Instant,
+        is_prepared: bool = False,
+        is_batch: bool = False,
     ) -> Offset | None:
         """Accept a proposal that `fits`; returns its base offset, or None when too many batches wait.
 
-        A prepared proposal stays until `schedule`. Any other proposal schedules all prepared ones before it.
+        A prepared proposal stays until `schedule`. Any other proposal schedules all prepared ones before it. With
+        ``is_batch`` it is a batch of its own, which does not linger.
         """
         assert self.fits(size_bytes)
         assert count >= 1
         begins_hold = is_prepared and self.held_from is None
         # Close the open batch if it is full. Close it also before the first prepared proposal: the batch before it may
         # be drained now, the prepared one may not.
-        if self._handles and (begins_hold or self._size_bytes + size_bytes > self._fill_size_bytes):
+        if self._handles and (begins_hold or is_batch or self._size_bytes + size_bytes > self._fill_size_bytes):
             self._complete()
         if not self._handles:
             if len(self._waiting) >= self._waiting_max or self._waiting_size_bytes >= self._waiting_size_bytes_max:
@@ -85,6 +93,9 @@ class Accumulation:
         self._handles.append(handle)
         self._size_bytes += size_bytes
         self.next_offset = Offset(base_offset + count)
+        if is_batch:
+            # A client encoded it, perhaps compressed: nothing can be added to it.
+            self._complete()
         return base_offset
 
     def add_control(self, records: tuple[ControlRecord, ...], now: Instant) -> Offset:

@@ -96,6 +96,7 @@ def _add(leader: Leader, event: Proposed, now: Instant) -> Offset | None:
         size_bytes=event.size_bytes,
         now=now,
         is_prepared=event.is_prepared,
+        is_batch=event.is_batch,
     )
 
 

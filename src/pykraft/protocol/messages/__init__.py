@@ -16,11 +16,18 @@ from pykraft.protocol.messages import (
     api_versions,
     begin_quorum_epoch,
     describe_cluster,
+    describe_configs,
     describe_quorum,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    find_coordinator,
     forward,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
     produce,
     remove_raft_voter,
     transfer_leadership,
@@ -40,7 +47,14 @@ class ApiKey(IntEnum):
 
     PRODUCE = 0
     FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    LIST_GROUPS = 16
     API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
@@ -67,7 +81,14 @@ class Api:
 APIS: dict[int, Api] = {
     ApiKey.PRODUCE: Api(produce.REQUEST, produce.RESPONSE),
     ApiKey.FETCH: Api(fetch.REQUEST, fetch.RESPONSE),
+    ApiKey.LIST_OFFSETS: Api(list_offsets.REQUEST, list_offsets.RESPONSE),
+    ApiKey.METADATA: Api(metadata.REQUEST, metadata.RESPONSE),
+    ApiKey.FIND_COORDINATOR: Api(find_coordinator.REQUEST, find_coordinator.RESPONSE),
+    ApiKey.LIST_GROUPS: Api(list_groups.REQUEST, list_groups.RESPONSE),
     ApiKey.API_VERSIONS: Api(api_versions.REQUEST, api_versions.RESPONSE),
+    ApiKey.INIT_PRODUCER_ID: Api(init_producer_id.REQUEST, init_producer_id.RESPONSE),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offset_for_leader_epoch.REQUEST, offset_for_leader_epoch.RESPONSE),
+    ApiKey.DESCRIBE_CONFIGS: Api(describe_configs.REQUEST, describe_configs.RESPONSE),
     ApiKey.VOTE: Api(vote.REQUEST, vote.RESPONSE),
     ApiKey.BEGIN_QUORUM_EPOCH: Api(begin_quorum_epoch.REQUEST, begin_quorum_epoch.RESPONSE),
     ApiKey.END_QUORUM_EPOCH: Api(end_quorum_epoch.REQUEST, end_quorum_epoch.RESPONSE),
@@ -83,15 +104,30 @@ APIS: dict[int, Api] = {
     ApiKey.FORWARD: Api(forward.REQUEST, forward.RESPONSE),
 }
 
-_NOT_SERVED: Final = frozenset({ApiKey.PRODUCE, ApiKey.UNREGISTER_CONTROLLER, ApiKey.FORWARD})
+CLIENT_KEYS: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.LIST_GROUPS,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_CONFIGS,
+    }
+)
+"""APIs of Kafka's producers and consumers, which no node of a quorum needs."""
+_NOT_SERVED: Final = CLIENT_KEYS | {ApiKey.UNREGISTER_CONTROLLER, ApiKey.FORWARD}
 API_VERSIONS: dict[ApiKey, Versions] = {
     ApiKey(key): api.request.versions for key, api in APIS.items() if key not in _NOT_SERVED
 }
-"""The versions of each API that a node serves by default, both ends inclusive; Produce only where it is configured.
+"""The versions of each API that a node serves by default, both ends inclusive; those of clients only as configured.
 
 Forward is served while a program has a state machine on the node.
 """
 PRODUCE_VERSIONS: Final = APIS[ApiKey.PRODUCE].request.versions
 """The same for Produce."""
+CLIENT_VERSIONS: dict[ApiKey, Versions] = {key: APIS[key].request.versions for key in sorted(CLIENT_KEYS)}
+"""The same for all APIs of clients."""
 FORWARD_VERSIONS: Final = APIS[ApiKey.FORWARD].request.versions
 """The same for Forward."""

@@ -127,5 +127,5 @@ RESPONSE = Message.of(
         ),
         count_max=1,
     ),
-    brokers_field("16+"),
+    brokers_field("16+", ignorable=True),
 )

@@ -1,0 +1,82 @@
+"""Checks one record batch of a client before a leader appends it, in either of two profiles.
+
+Any client's batch: one whole batch of version 2 with a valid CRC, as many records as offsets, each of them well formed,
+nothing of a transaction, no control records. In KRaft's profile also what Java's replicas demand: no compression, no
+keys, no headers, no empty values, one timestamp. Invariant: no input takes more memory than a batch may expand to, nor
+more time than RECORDS_MAX records take.
+
+Source: Kafka's ``LogValidator`` and ``RecordsIterator``; the two profiles are ours (ADR 065).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import BatchHeader, check_crc, read_header
+from pykraft.protocol.compression import Compression
+from pykraft.protocol.records import Record, decode_records
+from pykraft.types import Buffer
+
+RECORDS_MAX: Final = 500_000
+"""Most records of one batch."""
+EXPANDED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Most bytes of the records of one batch after decompression."""
+
+
+def check_client_batch(records: Buffer | None, *, size_bytes_max: int, must_be_kraft: bool) -> BatchHeader:
+    """The header of the one batch in ``records``.
+
+    Errors: ProtocolError with CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE.
+    """
+    if not records:
+        raise _invalid("there are no records")
+    header = read_header(records)
+    if header.size_bytes < len(records):
+        raise _invalid("there is more than one batch")
+    if header.size_bytes > size_bytes_max:
+        text = f"the batch takes {header.size_bytes} bytes, a batch may take {size_bytes_max}"
+        raise ProtocolError(text, ErrorCode.MESSAGE_TOO_LARGE)
+    check_crc(records, 0, header)
+    _check_header(header)
+    if must_be_kraft and header.compression is not Compression.NONE:
+        raise _not_krafts(f"it is compressed with {header.compression.name.lower()}")
+    decoded = decode_records(records, verify_crc=False, size_bytes_max=EXPANDED_SIZE_BYTES_MAX)
+    if must_be_kraft:
+        _check_kraft(header, decoded)
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.is_control:
+        raise _invalid("a client writes no control records")
+    if header.is_transactional:
+        raise _invalid("transactions are not supported")
+    if not 0 < header.records_count <= RECORDS_MAX:
+        raise _invalid(f"the batch has {header.records_count} records, from 1 to {RECORDS_MAX} are accepted")
+    if header.records_count != header.last_offset_delta + 1:
+        raise _invalid(f"the batch has {header.records_count} records for {header.last_offset_delta + 1} offsets")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        found = f"epoch {header.producer_epoch} and sequence {header.base_sequence}"
+        raise _invalid(f"the batch of producer {header.producer_id} has {found}")
+
+
+def _check_kraft(header: BatchHeader, records: Sequence[Record]) -> None:
+    for record in records:
+        if record.key is not None:
+            raise _not_krafts("a record has a key")
+        if record.headers:
+            raise _not_krafts("a record has headers")
+        if not record.value:
+            raise _not_krafts("a record has no value")
+        if record.timestamp_ms != header.base_timestamp:
+            raise _not_krafts("its records have different timestamps")
+
+
+def _invalid(text: str) -> ProtocolError:
+    return ProtocolError(text, ErrorCode.INVALID_RECORD)
+
+
+def _not_krafts(rule: str) -> ProtocolError:
+    return _invalid(f"Kafka's own replicas are in this quorum, and they cannot read this batch: {rule}")

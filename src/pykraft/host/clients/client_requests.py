@@ -1,0 +1,124 @@
+"""Requests of Kafka's own clients: one object that answers them all, on the listeners that the properties name.
+
+It exists only on nodes that serve clients (``pykraft.client.listeners``); without it the host does nothing of this.
+Fetch is for replicas and for consumers: a consumer does not tell the epoch of its last record. Invariant: each request
+gets one answer, now or later, except Produce with acks 0.
+
+Source: Kafka's ``KafkaApis``; ours (ADR 065).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pykraft.core.status import Status
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.clients import metadata_answers
+from pykraft.host.clients.consumer_fetches import ConsumerFetches
+from pykraft.host.clients.offset_requests import OffsetRequests
+from pykraft.host.clients.produce_requests import ProduceRequests
+from pykraft.host.clients.producer_states import ProducerStates
+from pykraft.host.clients.topics import ClientTopics
+from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Epoch, Offset
+
+ClientAnswer: TypeAlias = Callable[[Body | None], None]
+"""Gets the body of the answer; None: there is none."""
+
+
+class ClientRequests:
+    """All that a node does for clients."""
+
+    def __init__(
+        self,
+        topics: ClientTopics,
+        states: ProducerStates,
+        *,
+        fetches: ConsumerFetches,
+        offsets: OffsetRequests,
+        produce: ProduceRequests,
+    ) -> None:
+        self.listeners = topics.config.client_listeners
+        """Names of the listeners that serve clients, in upper case."""
+        self._topics = topics
+        self._states = states
+        self._fetches = fetches
+        self._offsets = offsets
+        self._produce = produce
+
+    def serves(self, api_key: int, body: Body) -> bool:
+        """True for a request of a client, false for one of a replica."""
+        if api_key != ApiKey.FETCH:
+            return api_key in CLIENT_KEYS
+        # A replica, also one without an id, tells the epoch of its last record; the core refuses one that does not.
+        told = [part["last_fetched_epoch"] for topic in body["topics"] for part in topic["partitions"]]
+        is_replica = body["replica_id"] >= 0 or body["replica_state"]["replica_id"] >= 0
+        return not is_replica and all(epoch < 0 for epoch in told)
+
+    def handle(
+        self, api_key: int, version: int, body: Body, listener: str, is_wanted: Callable[[], bool], answer: ClientAnswer
+    ) -> None:
+        """Answer one request of a client."""
+        match api_key:
+            case ApiKey.FETCH:
+                self._fetches.handle(body, version, listener, is_wanted, answer)
+            case ApiKey.PRODUCE:
+                self._produce.handle(body, listener, answer)
+            case ApiKey.LIST_OFFSETS:
+                self._offsets.list_offsets(body, is_wanted, answer)
+            case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+                answer(self._offsets.ends_of_epochs(body))
+            case ApiKey.METADATA:
+                answer(metadata_answers.metadata(body, version, listener, self._topics))
+            case ApiKey.DESCRIBE_CONFIGS:
+                answer(metadata_answers.describe_configs(body, self._topics))
+            case ApiKey.FIND_COORDINATOR:
+                answer(metadata_answers.find_coordinator(body, version))
+            case ApiKey.LIST_GROUPS:
+                answer({})
+            case _:
+                assert api_key == ApiKey.INIT_PRODUCER_ID, f"`serves` passed API {api_key}"
+                answer(self._init_producer_id(body))
+
+    def describe_brokers(self, listener: str) -> Body:
+        """Answer DescribeCluster for a client."""
+        return metadata_answers.describe_brokers(listener, self._topics)
+
+    def appended(self, batches: Sequence[HeaderAndBytes]) -> None:
+        """The log grew by these batches."""
+        for header, _ in batches:
+            self._states.appended(header)
+
+    def truncated(self, end_offset: Offset) -> None:
+        """The log was truncated."""
+        self._states.truncate_to(end_offset)
+
+    def begun_anew(self, epoch: Epoch) -> None:
+        """A snapshot that ends in this epoch replaced the log."""
+        self._states.begin_anew(epoch)
+
+    def look(self, status: Status) -> None:
+        """After a step: answer what waited for it."""
+        self._produce.poll(status)
+        self._produce.committed()
+        self._fetches.look()
+
+    def poll(self, mono_ms: int) -> None:
+        """Advance to this time."""
+        self._fetches.poll(mono_ms)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms)."""
+        return self._fetches.next_deadline_ms
+
+    def _init_producer_id(self, body: Body) -> Body:
+        status = self._topics.status()
+        if body["transactional_id"] is not None:
+            return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        if not status.leads:
+            raise ProtocolError("only the leader issues producer ids: the client asks another node")
+        return {"producer_id": self._states.issue(status.epoch), "producer_epoch": 0}

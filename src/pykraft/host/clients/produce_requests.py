@@ -1,0 +1,208 @@
+"""Produce for Kafka's own producers: whole batches go into the log as the client encoded them.
+
+Only base offset and leader epoch of a batch change, which its CRC does not cover. It is checked first: CRC, sizes,
+every record, with bounded decompression. Two profiles: *client* takes any batch of a client; *raft* takes only what
+Java's replicas read: no keys, no headers, no compression, one timestamp, no empty values. The properties say
+which one holds: a quorum with Kafka's own replicas needs the second.
+
+A batch of an idempotent producer is appended once: one that repeats an earlier batch gets the answer of that batch when
+it is committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS mean that the
+batch is not in the log; after REQUEST_TIMED_OUT it may be, and a producer without an id may then write it twice.
+
+Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator``; KIP-98; ours (ADR 065).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pykraft.core.status import Status
+from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
+from pykraft.host.clients.client_batch import check_client_batch
+from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
+from pykraft.host.clients.topics import ClientTopics, committed_end
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import AT_ONCE_MS, Ports
+from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
+from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.schema import Body
+from pykraft.types import Buffer, Epoch, Offset
+
+CHECKED_AT_ONCE_SIZE_BYTES_MAX: Final = 4 * 1024
+"""A larger batch is checked on the bulk lane, so that many records do not hold up the loop."""
+ACKS: Final = (-1, 0, 1)
+
+
+class ProduceRequests:
+    """Checks batches, proposes them, and answers when they are committed."""
+
+    def __init__(
+        self,
+        *,
+        ports: Ports,
+        inbox: Inbox,
+        producers: Producers,
+        states: ProducerStates,
+        topics: ClientTopics,
+        must_be_kraft: bool,
+    ) -> None:
+        self._ports = ports
+        self._inbox = inbox
+        self._producers = producers
+        self._states = states
+        self._topics = topics
+        self._must_be_kraft = must_be_kraft
+        self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
+
+    def handle(self, body: Body, listener: str, answer: Callable[[Body | None], None]) -> None:
+        """Append the batch of one request; ``answer`` gets the answer later, and None with acks 0."""
+        topics: list[Any] = body["topic_data"]
+        parts: list[tuple[str, Body]] = [(topic["name"], part) for topic in topics for part in topic["partition_data"]]
+        if not parts:
+            answer({"responses": []})
+            return
+        [(name, part)] = parts
+
+        def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
+            told = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
+            if error == ErrorCode.NONE:
+                told["log_start_offset"] = self._topics.status().log_start_offset
+            leader, endpoints = self._topics.leader_bodies(listener)
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                told["current_leader"] = leader
+            else:
+                endpoints = []
+            responses = [{"name": name, "partition_responses": [told]}]
+            answer(None if body["acks"] == 0 else {"responses": responses, "node_endpoints": endpoints})
+
+        def decided(outcome: ProposalOutcome) -> None:
+            match outcome:
+                case Committed():
+                    reply(ErrorCode.NONE, base_offset=outcome.base_offset)
+                case OutcomeUnknown():
+                    text = f"the leader of epoch {outcome.epoch} lost its leadership after it had appended the batch"
+                    reply(ErrorCode.REQUEST_TIMED_OUT, text)
+                case _:
+                    reply(_code_of(outcome.error), str(outcome.error))
+
+        def checked(found: BatchHeader | ProtocolError) -> None:
+            try:
+                self._append(_or_raise(found), part["records"], self._topics.check(name, part["index"]), decided)
+            except ProtocolError as error:
+                reply(error.code, str(error))
+
+        try:
+            self._topics.check(name, part["index"])
+            _check_request(body)
+        except ProtocolError as error:
+            reply(error.code, str(error))
+            return
+        self._check(part["records"], checked)
+
+    def committed(self) -> None:
+        """The high watermark rose: answer the repeats of batches below it."""
+        end = committed_end(self._topics.status())
+        self._states.committed(end)
+        repeats, self._repeats = self._repeats, []
+        for batch, epoch, decided in repeats:
+            if batch.end_offset is not None and batch.end_offset <= end:
+                decided(_committed(batch, epoch))
+            else:
+                self._repeats.append((batch, epoch, decided))
+
+    def poll(self, status: Status) -> None:
+        """After a step: repeats at a leader of an epoch that is over have an unknown outcome."""
+        if self._repeats and not (status.leads and status.epoch == self._repeats[0][1]):
+            repeats, self._repeats = self._repeats, []
+            for batch, epoch, decided in repeats:
+                decided(OutcomeUnknown(base_offset=batch.base_offset or Offset(0), epoch=epoch))
+
+    def _check(self, records: Buffer | None, then: Callable[[BatchHeader | ProtocolError], None]) -> None:
+        is_kraft, size_bytes_max = self._must_be_kraft, self._topics.config.raft.batch_size_bytes_max
+
+        def check() -> BatchHeader | ProtocolError:
+            try:
+                return check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
+            except ProtocolError as error:
+                return error
+
+        def checked(found: BatchHeader | ProtocolError) -> None:
+            then(found)
+            # The proposal waits in the inbox: no frame brought it, so request a step.
+            self._ports.wake_at(AT_ONCE_MS)
+
+        if records is not None and len(records) > CHECKED_AT_ONCE_SIZE_BYTES_MAX:
+            self._ports.submit_read(check, checked)
+        else:
+            then(check())
+
+    def _append(
+        self, header: BatchHeader, data: Buffer, status: Status, decided: Callable[[ProposalOutcome], None]
+    ) -> None:
+        """Propose a checked batch, or wait for the one that it repeats. Errors: ProtocolError."""
+        known: KnownBatch | None = None
+        if header.producer_id >= 0:
+            repeated = self._states.check(header, status.epoch)
+            if repeated is not None:
+                end = repeated.end_offset
+                if end is not None and end <= committed_end(status):
+                    decided(_committed(repeated, status.epoch))
+                else:
+                    self._repeats.append((repeated, status.epoch, decided))
+                return
+            known = self._states.propose(header)
+        self._propose((header, data), known, status.epoch, decided)
+
+    def _propose(
+        self,
+        batch: HeaderAndBytes,
+        known: KnownBatch | None,
+        epoch: Epoch,
+        decided: Callable[[ProposalOutcome], None],
+    ) -> None:
+        def accepted(base_offset: Offset) -> None:
+            if known is not None:
+                known.base_offset = base_offset
+
+        def has_outcome(outcome: ProposalOutcome) -> None:
+            if known is not None and isinstance(outcome, Rejected):
+                self._states.withdraw(batch[0].producer_id, known)
+            decided(outcome)
+
+        proposed = self._producers.propose_batch(batch, epoch=epoch, on_outcome=has_outcome, on_accepted=accepted)
+        if self._producers.is_overfull:
+            full = ProtocolError("too many proposals wait for their outcome", ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._producers.reject(proposed.handle, full)
+        else:
+            self._inbox.put(proposed)
+
+
+def _check_request(body: Body) -> None:
+    if body["acks"] not in ACKS:
+        raise ProtocolError(f"acks {body['acks']}: give 0, 1 or -1", ErrorCode.INVALID_REQUIRED_ACKS)
+    if body["transactional_id"] is not None:
+        raise ProtocolError("transactions are not supported", ErrorCode.INVALID_REQUEST)
+
+
+def _or_raise(found: BatchHeader | ProtocolError) -> BatchHeader:
+    if isinstance(found, ProtocolError):
+        raise found
+    return found
+
+
+def _committed(batch: KnownBatch, epoch: Epoch) -> Committed:
+    assert batch.base_offset is not None, "it is in the log"
+    return Committed(base_offset=batch.base_offset, epoch=epoch, count=batch.count)
+
+
+def _code_of(error: Exception) -> ErrorCode:
+    """Kafka's code for a batch that is not in the log and never will be; clients try again after all but the third."""
+    match error:
+        case NotLeaderError() | NotRunningError():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        case RecordBatchTooLargeError():
+            return ErrorCode.MESSAGE_TOO_LARGE
+        case _:
+            return ErrorCode.NOT_ENOUGH_REPLICAS

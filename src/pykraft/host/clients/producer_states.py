@@ -1,0 +1,171 @@
+"""What is known of idempotent producers: their newest batches, so that a repeated one is not appended twice.
+
+The state follows the log: every append on a leader and on a follower feeds it, a truncation takes it back, and a start
+rebuilds it from the log's batch headers. So a new leader has it without further messages. A leader also notes a batch
+that it has proposed, before that is in the log. Invariant: of each producer at least the newest five batches are known,
+and all that are not committed; clients have at most five in flight.
+
+A producer id is (leader epoch << 31) | counter, so ids ascend in the order in which they were issued, and nobody has to
+store them. At most PRODUCERS_MAX producers are known. An id that is unknown and older than what is known may have
+batches in the log that nobody remembers: it is refused with UNKNOWN_PRODUCER_ID, whatever its sequence.
+
+Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import BatchHeader
+from pykraft.types import Epoch, Offset
+
+PRODUCERS_MAX: Final = 10_000
+"""Producers that are remembered; one more evicts the one that wrote longest ago."""
+BATCHES_KEPT: Final = 5
+"""Committed batches that are remembered of a producer: as many as clients may have in flight."""
+COUNTER_BITS: Final = 31
+_SEQUENCES: Final = 2**31
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class KnownBatch:
+    """One batch of a producer, with its first and last sequence; ``base_offset`` is None until the core accepts it."""
+
+    producer_epoch: int
+    first_sequence: int
+    last_sequence: int
+    count: int
+    base_offset: Offset | None
+
+    @property
+    def end_offset(self) -> Offset | None:
+        """End of its records (exclusive)."""
+        return None if self.base_offset is None else Offset(self.base_offset + self.count)
+
+
+class ProducerStates:
+    """The producers of one log."""
+
+    def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
+        self._producers: OrderedDict[int, deque[KnownBatch]] = OrderedDict()
+        self._producers_max = producers_max
+        self._known_from = 0
+        self._issued = 0
+        self._issued_epoch = Epoch(-1)
+        self._committed_end = Offset(0)
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def issue(self, epoch: Epoch) -> int:
+        """A new producer id, from the leader of this epoch."""
+        if epoch != self._issued_epoch:
+            self._issued_epoch, self._issued = epoch, 0
+        self._issued += 1
+        return epoch << COUNTER_BITS | self._issued
+
+    def check(self, header: BatchHeader, epoch: Epoch) -> KnownBatch | None:
+        """The earlier batch that this one repeats, or None for the next batch of its producer.
+
+        ``epoch`` is the leader's. Errors: ProtocolError with OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        UNKNOWN_PRODUCER_ID.
+        """
+        batches = self._producers.get(header.producer_id)
+        if batches is None:
+            self._check_unknown(header, epoch)
+            expected = 0
+        elif header.producer_epoch < (known_epoch := batches[-1].producer_epoch):
+            text = f"producer {header.producer_id} is at epoch {known_epoch}, the batch at {header.producer_epoch}"
+            raise ProtocolError(text, ErrorCode.INVALID_PRODUCER_EPOCH)
+        elif header.producer_epoch > known_epoch:
+            expected = 0
+        else:
+            asked = (header.producer_epoch, header.base_sequence, _last_sequence(header))
+            for known in batches:
+                if (known.producer_epoch, known.first_sequence, known.last_sequence) == asked:
+                    return known
+            expected = (batches[-1].last_sequence + 1) % _SEQUENCES
+        if header.base_sequence != expected:
+            text = (
+                f"producer {header.producer_id}: the next sequence is {expected}, the batch has {header.base_sequence}"
+            )
+            raise ProtocolError(text, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        return None
+
+    def propose(self, header: BatchHeader) -> KnownBatch:
+        """The leader proposes this batch, which `check` has passed."""
+        return self._note(header, None)
+
+    def withdraw(self, producer_id: int, batch: KnownBatch) -> None:
+        """The batch never reached the log."""
+        batches = self._producers.get(producer_id)
+        if batches is not None and batch in batches:
+            batches.remove(batch)
+            self._forget_empty(producer_id)
+
+    def appended(self, header: BatchHeader) -> None:
+        """A batch is in the log; the leader noted its own when it proposed it."""
+        if header.producer_id < 0:
+            return
+        known = self._producers.get(header.producer_id, ())
+        if not any(each.base_offset == header.base_offset for each in known):
+            self._note(header, header.base_offset)
+
+    def committed(self, end_offset: Offset) -> None:
+        """Everything below is committed."""
+        self._committed_end = end_offset
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """The log was truncated: its records from here on were never written."""
+        for producer_id, batches in list(self._producers.items()):
+            kept = [each for each in batches if each.end_offset is not None and each.end_offset <= end_offset]
+            self._producers[producer_id] = deque(kept)
+            self._forget_empty(producer_id)
+
+    def begin_anew(self, epoch: Epoch) -> None:
+        """The log begins after records of this epoch that this node does not have: their producers are unknown."""
+        self._producers.clear()
+        self._known_from = (epoch + 1) << COUNTER_BITS
+
+    def _check_unknown(self, header: BatchHeader, epoch: Epoch) -> None:
+        producer_id = header.producer_id
+        if producer_id < self._known_from:
+            text = f"producer {producer_id} is older than what is known of producers here"
+        elif producer_id >> COUNTER_BITS > epoch:
+            text = f"producer id {producer_id} was not issued by this quorum"
+        else:
+            return
+        raise ProtocolError(text, ErrorCode.UNKNOWN_PRODUCER_ID)
+
+    def _note(self, header: BatchHeader, base_offset: Offset | None) -> KnownBatch:
+        batches = self._producers.setdefault(header.producer_id, deque())
+        self._producers.move_to_end(header.producer_id)
+        batch = KnownBatch(
+            producer_epoch=header.producer_epoch,
+            first_sequence=header.base_sequence,
+            last_sequence=_last_sequence(header),
+            count=header.last_offset_delta + 1,
+            base_offset=base_offset,
+        )
+        batches.append(batch)
+        # What is not committed may be truncated, and then the batches before it count again.
+        while len(batches) > BATCHES_KEPT and self._is_committed(batches[0]):
+            batches.popleft()
+        if len(self._producers) > self._producers_max:
+            evicted_id, _ = self._producers.popitem(last=False)
+            self._known_from = max(self._known_from, evicted_id + 1)
+        return batch
+
+    def _is_committed(self, batch: KnownBatch) -> bool:
+        return batch.end_offset is not None and batch.end_offset <= self._committed_end
+
+    def _forget_empty(self, producer_id: int) -> None:
+        if not self._producers[producer_id]:
+            del self._producers[producer_id]
+
+
+def _last_sequence(header: BatchHeader) -> int:
+    return (header.base_sequence + header.last_offset_delta) % _SEQUENCES

@@ -1,0 +1,66 @@
+"""Requests of clients: which are theirs, and which listener serves them; producer ids.
+
+Source: Kafka's ``KafkaApis``; KIP-98; ours (ADR 065).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.clients.producer_states import COUNTER_BITS
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import Epoch, Offset
+from tests.host.clients.world import FOLLOWS, Leader, batch_of, fetch, produce
+
+ID = (4 << COUNTER_BITS) + 1
+
+
+def asked_epoch(epoch: int) -> Any:
+    body = fetch(0)
+    body["topics"][0]["partitions"][0]["last_fetched_epoch"] = epoch
+    return body
+
+
+def test_a_fetch_of_a_replica_is_not_a_clients() -> None:
+    clients = Leader().clients
+    assert clients.serves(ApiKey.FETCH, fetch(0))
+    assert not clients.serves(ApiKey.FETCH, asked_epoch(0)), "an observer without an id"
+    assert not clients.serves(ApiKey.FETCH, fetch(0, replica_id=2))
+    assert not clients.serves(ApiKey.FETCH, fetch(0, replica_state={"replica_id": 2, "replica_epoch": -1}))
+    assert clients.serves(ApiKey.METADATA, {})
+    assert not clients.serves(ApiKey.VOTE, {})
+
+
+def init(leader: Leader, transactional_id: str | None = None) -> Any:
+    leader.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": transactional_id, "transaction_timeout_ms": 1})
+    return leader.answer()
+
+
+def test_the_leader_issues_producer_ids() -> None:
+    leader = Leader()
+    first, second = init(leader), init(leader)
+    assert (first["producer_id"], first["producer_epoch"], first["error_code"]) == (ID, 0, 0)
+    assert second["producer_id"] == ID + 1
+    assert init(leader, "t")["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with pytest.raises(ProtocolError, match="only the leader"):
+        init(Leader(FOLLOWS))
+
+
+def test_producers_follow_the_log() -> None:
+    leader = Leader()
+    leader.append(batch_of([b"a"], producer_id=ID), is_committed=False)
+
+    def answer(sequence: int) -> Any:
+        leader.ask(ApiKey.PRODUCE, 11, produce(batch_of([b"b"], producer_id=ID, sequence=sequence)[1]))
+        if leader.answers:
+            return leader.answer()["responses"][0]["partition_responses"][0]["error_code"]
+        return leader.inbox.take()
+
+    assert answer(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leader.clients.truncated(Offset(0))
+    assert answer(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leader.clients.begun_anew(Epoch(4))
+    assert answer(0) == ErrorCode.UNKNOWN_PRODUCER_ID

@@ -1,0 +1,136 @@
+"""Fetch of consumers: what is committed, a wait for more, and every error.
+
+Source: Kafka's ``ReplicaManager.fetchMessages``; KIP-320.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.errors import ErrorCode
+from pykraft.host.clients import consumer_fetches
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import decode_records, scan
+from pykraft.types import Offset, Uuid
+from tests.host.clients.world import LEADS, Leader, batch_of, fetch
+from tests.host.fakes import TOPIC_ID
+
+
+def told(leader: Leader) -> Any:
+    [topic] = leader.answer()["responses"]
+    [part] = topic["partitions"]
+    return part
+
+
+def values(part: Any) -> list[bytes | None]:
+    data = bytes(part["records"])
+    return [one.value for at, header in scan(data) for one in decode_records(data[at : at + header.size_bytes])]
+
+
+def test_committed_records_are_told_and_no_others() -> None:
+    leader = Leader()
+    leader.append(batch_of([b"a", b"b"]))
+    leader.append(batch_of([b"c"]), is_committed=False)
+    leader.ask(ApiKey.FETCH, 12, fetch(1))
+    part = told(leader)
+    assert (part["high_watermark"], part["last_stable_offset"], part["error_code"]) == (2, 2, 0)
+    assert values(part) == [b"a", b"b"], "whole batches; the client skips"
+
+
+def test_a_fetch_waits_for_a_record() -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.clients.poll(1_000)
+    assert leader.clients.next_deadline_ms == 1_500
+    leader.clients.poll(1_400)
+    assert leader.answers == []
+    leader.append(batch_of([b"a"]))
+    assert values(told(leader)) == [b"a"]
+    assert leader.clients.next_deadline_ms is None
+
+
+def test_a_wait_ends_with_an_empty_answer() -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.clients.poll(1_000)
+    leader.clients.poll(1_500)
+    assert values(told(leader)) == []
+
+
+def test_a_client_that_is_gone_is_forgotten() -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.is_there = False
+    leader.clients.look(leader.status)
+    assert leader.clients.next_deadline_ms is None
+    assert leader.answers == []
+
+
+def test_one_more_than_may_wait_answers_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_fetches, "FETCHES_MAX", 1)
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    leader.ask(ApiKey.FETCH, 12, fetch(0, max_wait_ms=500))
+    assert values(told(leader)) == []
+
+
+def test_a_lost_leadership_ends_the_wait_with_the_new_leader() -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 16, fetch(0, max_wait_ms=500) | {"topics": topics_by_id(TOPIC_ID)})
+    leader.lose()
+    answer = leader.answer()
+    part = answer["responses"][0]["partitions"][0]
+    assert part["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert part["current_leader"] == {"leader_id": 2, "leader_epoch": 5}
+    assert [each["node_id"] for each in answer["node_endpoints"]] == [2]
+
+
+def topics_by_id(topic_id: Uuid) -> Any:
+    [topic] = fetch(0)["topics"]
+    return [topic | {"topic_id": topic_id}]
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "code"),
+    [
+        (fetch(0, topic="other"), 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch(0, partition=1), 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch(0), 13, ErrorCode.UNKNOWN_TOPIC_ID),
+        (fetch(0, epoch=3), 12, ErrorCode.FENCED_LEADER_EPOCH),
+        (fetch(0, epoch=5), 12, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (fetch(7), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (fetch(-1), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_errors(body: Any, version: int, code: ErrorCode) -> None:
+    leader = Leader()
+    leader.append(batch_of())
+    leader.ask(ApiKey.FETCH, version, body)
+    assert told(leader)["error_code"] == code
+
+
+def test_a_new_leader_that_knows_no_high_watermark_yet_lets_the_consumer_wait() -> None:
+    leader = Leader(LEADS._replace(high_watermark=None, committed_end_offset=Offset(0)))
+    leader.append(batch_of([b"a", b"b"]), is_committed=False)
+    leader.ask(ApiKey.FETCH, 12, fetch(2))
+    assert told(leader)["error_code"] == ErrorCode.NONE
+
+
+def test_there_are_no_sessions() -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FETCH, 12, fetch(0, session_id=9))
+    assert leader.answer()["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    leader.ask(ApiKey.FETCH, 12, fetch(0, topics=[]))
+    assert leader.answer()["responses"] == []
+
+
+def test_a_record_that_is_truncated_during_the_read_is_not_told() -> None:
+    leader = Leader(LEADS._replace(high_watermark=Offset(1), log_end_offset=Offset(1)))
+    leader.recent.begin_anew_at(Offset(1))
+    leader.ask(ApiKey.FETCH, 12, fetch(0))
+    [(_, then)] = leader.ports.reads
+    leader.reads.truncated()
+    then(b"")
+    assert told(leader)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER

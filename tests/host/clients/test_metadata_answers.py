@@ -1,0 +1,101 @@
+"""Answers about the cluster: nodes, topics, settings, and that nobody keeps groups.
+
+Source: Kafka's ``KafkaApis``; KIP-700.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from pykraft.errors import ErrorCode
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import Uuid
+from tests.host.clients.world import FOLLOWS, Leader
+from tests.host.fakes import CLUSTER_ID, LISTENER, TOPIC_ID, TOPIC_NAME, endpoint
+
+NO_ID = Uuid(bytes(16))
+NODES = [(each, endpoint(each).host, endpoint(each).port) for each in (1, 2, 3)]
+
+
+def metadata(leader: Leader, topics: Any, version: int = 12) -> Any:
+    leader.ask(ApiKey.METADATA, version, {"topics": topics})
+    return leader.answer()
+
+
+def named(*names: str) -> Any:
+    return [{"topic_id": NO_ID, "name": name} for name in names]
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
+def test_all_topics_are_the_one(version: int, topics: Any) -> None:
+    told = metadata(Leader(FOLLOWS), topics, version)
+    assert [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]] == NODES
+    [topic] = told["topics"]
+    assert (topic["name"], topic["error_code"]) == (TOPIC_NAME, 0)
+    [partition] = topic["partitions"]
+    assert (partition["leader_id"], partition["replica_nodes"], partition["isr_nodes"]) == (2, [1, 2, 3], [1, 2, 3])
+    if version == 12:
+        assert (told["cluster_id"], told["controller_id"], partition["leader_epoch"]) == (CLUSTER_ID, 2, 4)
+        assert topic["topic_id"] == TOPIC_ID
+
+
+def test_topics_by_name_and_by_id() -> None:
+    told = metadata(Leader(), [*named(METADATA_TOPIC_NAME, "other"), {"topic_id": TOPIC_ID, "name": None}])
+    rows = [(each["name"], each["topic_id"], each["error_code"]) for each in told["topics"]]
+    assert rows == [
+        (METADATA_TOPIC_NAME, METADATA_TOPIC_ID, 0),
+        ("other", NO_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC_NAME, TOPIC_ID, 0),
+    ]
+    other = Uuid(b"x" * 16)
+    [row] = metadata(Leader(), [{"topic_id": other, "name": None}])["topics"]
+    assert (row["name"], row["topic_id"], row["error_code"]) == (None, other, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def test_no_leader() -> None:
+    told = metadata(Leader(FOLLOWS._replace(leader_id=None)), named(TOPIC_NAME))
+    [partition] = told["topics"][0]["partitions"]
+    assert (partition["leader_id"], partition["error_code"]) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def test_every_node_is_a_broker_to_a_client() -> None:
+    told = Leader(FOLLOWS).clients.describe_brokers(LISTENER)
+    assert (told["cluster_id"], told["controller_id"], told["endpoint_type"]) == (CLUSTER_ID, 2, 1)
+    assert [(each["broker_id"], each["host"], each["port"]) for each in told["brokers"]] == NODES
+
+
+def configs(kind: int, name: str, keys: list[str] | None = None) -> Any:
+    leader = Leader()
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    leader.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})
+    [told] = leader.answer()["results"]
+    return told
+
+
+def test_settings() -> None:
+    assert [each["name"] for each in configs(2, TOPIC_NAME)["configs"]] == [
+        "cleanup.policy",
+        "max.message.bytes",
+        "message.timestamp.type",
+    ]
+    [one] = configs(2, TOPIC_NAME, ["cleanup.policy", "unknown"])["configs"]
+    assert (one["name"], one["value"]) == ("cleanup.policy", "delete")
+    assert configs(2, "other")["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (configs(4, "1")["error_code"], configs(4, "1")["configs"]) == (0, [])
+    assert configs(9, "x")["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("version", "asked"), [(3, {"key": "g"}), (4, {"coordinator_keys": ["g"]})])
+def test_nobody_keeps_groups(version: int, asked: Any) -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FIND_COORDINATOR, version, asked)
+    told = leader.answer()
+    told = told if version == 3 else told["coordinators"][0]
+    assert told["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert "no consumer groups" in told["error_message"]
+    leader.ask(ApiKey.LIST_GROUPS, 4, {})
+    told = leader.answer()
+    assert (told["groups"], told["error_code"]) == ([], 0)

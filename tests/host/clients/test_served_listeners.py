@@ -1,0 +1,86 @@
+"""Where Kafka's clients are served, and that replicas and operators still are.
+
+Source: Kafka's ``RequestChannel``; ours (ADR 065).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import ApiKey
+from pykraft.protocol.schema import Body
+from tests.host.fakes import LISTENER
+from tests.host.test_inbound import ONE, Desk, fetch_body
+
+
+class Broker:
+    """Clients' requests as they come; each is answered by calling what is noted."""
+
+    listeners = (LISTENER,)
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Callable[[], bool], Callable[[Body | None], None]]] = []
+
+    def serves(self, api_key: int, body: Body) -> bool:
+        return api_key != ApiKey.FETCH or body["topics"] == []
+
+    def handle(
+        self,
+        api_key: int,
+        version: int,
+        body: Body,
+        listener: str,
+        is_wanted: Callable[[], bool],
+        answer: Callable[[Body | None], None],
+    ) -> None:
+        del version, body, listener
+        self.asked.append((api_key, is_wanted, answer))
+
+    def describe_brokers(self, listener: str) -> Body:
+        return {"cluster_id": listener}
+
+
+def test_requests_of_clients_are_served_on_their_listeners() -> None:
+    broker = Broker()
+    desk = Desk(clients=broker)
+    desk.ask(ApiKey.METADATA, 12, {"topics": None})
+    desk.ask(ApiKey.PRODUCE, 9, {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []}, wire_id=6)
+    [(_, _, answer), (_, is_wanted, answer_none)] = broker.asked
+    answer({"cluster_id": "x", "brokers": [], "topics": []})
+    assert is_wanted()
+    [(wire_id, body)] = desk.answers(ApiKey.METADATA, 12)
+    assert (wire_id, body["cluster_id"]) == (5, "x")
+    answer_none(None)
+    assert not is_wanted()
+    # Nothing is sent, but the link hears that the next request may come.
+    assert desk.ports.sent == [(ONE, b"")]
+
+
+def test_brokers_and_controllers_are_described_to_whoever_asks() -> None:
+    desk = Desk(clients=Broker())
+    for endpoint_type, told in ((1, LISTENER), (2, "described")):
+        desk.ask(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": endpoint_type})
+        [(_, body)] = desk.answers(ApiKey.DESCRIBE_CLUSTER, 1)
+        assert body["cluster_id"] == told
+
+
+def test_a_replicas_fetch_reaches_the_core_also_where_clients_are_served() -> None:
+    desk = Desk(clients=Broker())
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    assert len(desk.received()) == 1
+
+
+def test_apis_of_clients_are_listed_only_where_they_are_served() -> None:
+    desk = Desk(clients=Broker())
+    for clients in (None, Broker()):
+        desk = Desk(clients=clients)
+        desk.inbound.on_accepted(ConnectionId(2), "OTHER")
+        listed: list[set[int]] = []
+        for connection in (ONE, ConnectionId(2)):
+            desk.ask(ApiKey.API_VERSIONS, 0, {}, connection=connection)
+            [(_, body)] = desk.answers(ApiKey.API_VERSIONS, 0)
+            listed.append({each["api_key"] for each in body["api_keys"]})
+        assert (ApiKey.METADATA in listed[0], ApiKey.METADATA in listed[1]) == (clients is not None, False)
+    desk.ask(ApiKey.METADATA, 12, {"topics": None}, connection=ConnectionId(2))
+    assert desk.ports.closed == [ConnectionId(2)]
