@@ -377,20 +377,6 @@ def test_kafkas_stock_protocol_map_protects_nobody_by_itself() -> None:
     assert isinstance(parsed.config, NodeConfig)
 
 
-def test_kafkas_clients_are_served_where_and_as_the_properties_say() -> None:
-    assert (read().config.client_listeners, read().config.client_topic, read().config.client_records) == ((), "", "any")
-    listeners = "CONTROLLER://:9093,CLIENTS://:9094"
-    config = read(
-        listeners=listeners,
-        controller__listener__names="CONTROLLER",
-        pykraft__client__listeners="clients",
-        pykraft__client__topic="orders.v1",
-        pykraft__client__records="kraft",
-    ).config
-    assert (config.client_listeners, config.client_topic, config.client_records) == (("CLIENTS",), "orders.v1", "kraft")
-    assert refused(pykraft__client__topic="..").value == ".."
-
-
 def test_what_a_leader_sends_is_one_of_two() -> None:
     assert read(pykraft__leader__send="written").config.raft == KAFKAS_RAFT
     assert refused(pykraft__leader__send="all").allowed == "one of written, flushed"

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pykraft.client_properties import client_settings
 from pykraft.config import (
-    CLIENT_RECORDS,
     INT32_MAX,
     KAFKAS_RAFT,
-    KRAFT_RECORDS,
     LOG_NUMBERS,
     NODE_NUMBERS,
     RAFT_NUMBERS,
@@ -116,13 +115,10 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         prometheus_listener=reader.prometheus_listener(),
         operator_listeners=reader.listener_names("pykraft.operator.listeners", listeners),
         append_listeners=reader.listener_names("pykraft.append.listeners", listeners) or (),
-        client_listeners=reader.listener_names("pykraft.client.listeners", listeners) or (),
-        client_topic=reader.client_topic(),
-        client_records=reader.one_of("pykraft.client.records", (CLIENT_RECORDS, KRAFT_RECORDS), CLIENT_RECORDS),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
-    config = replace(config, **reader.numbers(NODE_NUMBERS, config))
+    config = replace(config, **client_settings(reader, listeners), **reader.numbers(NODE_NUMBERS, config))
     return ParsedConfig(config=config, warnings=tuple(reader.finish()))
 
 
@@ -169,14 +165,14 @@ class _Reader:
 
     def one_of(self, key: str, allowed: Sequence[str], default: str) -> str:
         """One of these words, in any case."""
-        word = self._text(key).lower() or default
+        word = self.text(key).lower() or default
         if word not in allowed:
             raise ConfigError(key, word, f"one of {', '.join(allowed)}")
         return word
 
     def number(self, number: Number, default: int | None) -> int:
         """A whole number within its bounds; required if there is no default."""
-        text = self._text(number.key)
+        text = self.text(number.key)
         if not text:
             if default is None:
                 raise ConfigError(number.key, text, f"is required: {number.allowed}")
@@ -188,14 +184,6 @@ class _Reader:
     def numbers(self, numbers: Sequence[Number], defaults: object) -> dict[str, Any]:
         """Several numbers by field; the defaults are the fields of a configuration."""
         return {number.field: self.number(number, getattr(defaults, number.field)) for number in numbers}
-
-    def client_topic(self) -> str:
-        """A further name of the topic, for Kafka's clients; empty without one."""
-        key = "pykraft.client.topic"
-        name = self._text(key)
-        if name and (not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", "..")):
-            raise ConfigError(key, name, "a topic's name has at most 249 of the characters a-z A-Z 0-9 . _ -")
-        return name or ""
 
     def raft_config(self) -> RaftConfig:
         """``controller.quorum.*``, and whether a leader sends records before it has flushed them."""
@@ -215,7 +203,7 @@ class _Reader:
         """``metadata.log.dir``, else the first of ``log.dirs``, else ``log.dir``."""
         found: list[Path] = []
         for key in ("metadata.log.dir", "log.dirs", "log.dir"):
-            dirs = [self._text(key)] if key == "metadata.log.dir" else self._items(key)
+            dirs = [self.text(key)] if key == "metadata.log.dir" else self._items(key)
             if any("\0" in text for text in dirs):
                 raise ConfigError(key, ",".join(dirs), "a directory")
             if len(dirs) > 1 and not found:
@@ -228,7 +216,7 @@ class _Reader:
     def prometheus_listener(self) -> Endpoint | None:
         """Where the metrics are served; its port may be 0, since no other node needs to know it."""
         key = "pykraft.prometheus.listener"
-        text = self._text(key)
+        text = self.text(key)
         return _endpoint(key, text, text, port_least=0) if text else None
 
     def listener_names(self, key: str, listeners: Listeners) -> tuple[str, ...] | None:
@@ -359,16 +347,16 @@ class _Reader:
                 key = map_key if name in mapped else "listeners"
                 raise ConfigError(key, f"{name}:{protocol}" if name in mapped else name, _NOT_YET)
         between_key = "security.inter.broker.protocol"
-        between = self._text(between_key)
+        between = self.text(between_key)
         if between.upper() not in ("", _UNPROTECTED):
             raise ConfigError(between_key, between, _NOT_YET)
 
-    def _text(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """The value without surrounding blanks; empty if absent."""
         return self._left.pop(key, "").strip()
 
     def _items(self, key: str) -> list[str]:
-        return [item.strip() for item in self._text(key).split(",") if item.strip()]
+        return [item.strip() for item in self.text(key).split(",") if item.strip()]
 
 
 def _origin(properties: Mapping[str, str], key: str) -> str:
