@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.durations import in_ms, in_seconds, ms_number
+from pykraft.durations import about, in_ms, in_seconds, ms_number
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,7 @@ def test_a_limit_is_told_in_seconds_as_it_was_typed(duration_ms: int, told: str)
 def test_a_measurement_has_as_many_digits_as_say_something(duration_ms: float, told: str) -> None:
     assert ms_number(duration_ms) == told
     assert in_ms(duration_ms) == f"{told} ms"
+
+
+def test_a_rough_duration_is_in_seconds_or_minutes() -> None:
+    assert (about(99.4), about(150)) == ("about 99 s", "about 2 minutes")

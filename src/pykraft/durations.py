@@ -10,11 +10,17 @@ from typing import Final
 
 EXACT_MS_MIN: Final = 100
 """From here on, fractions of a millisecond say nothing."""
+MINUTES_S_MIN: Final = 100.0
 
 
 def in_seconds(duration_ms: float) -> str:
     """A time limit, as a person typed it: ``15 s``, ``1.5 s``."""
     return f"{duration_ms / 1_000:,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def about(duration_s: float) -> str:
+    """A rough duration for a person who waits: ``about 20 s``, ``about 3 minutes``."""
+    return f"about {duration_s:.0f} s" if duration_s < MINUTES_S_MIN else f"about {duration_s / 60:.0f} minutes"
 
 
 def ms_number(duration_ms: float) -> str:

@@ -43,7 +43,7 @@ def test_the_file_is_named_when_it_cannot_be_read(tmp_path: Path) -> None:
         UsageError, match=f"^--config {tmp_path}/absent: No such file or directory: give the path of a properties file$"
     ):
         read_config(tmp_path / "absent")
-    with pytest.raises(UsageError, match=f"^--config {tmp_path}: Is a directory$"):
+    with pytest.raises(UsageError, match=f"^--config {tmp_path}: Is a directory: give the path of a properties file$"):
         read_config(tmp_path)
 
 
@@ -92,8 +92,8 @@ ALONE = "node.id 2 is not one of controller.quorum.voters: this node only observ
         ),
         (
             "",
-            ["listeners=PLAINTEXT://:9092"],
-            f"--override: other nodes will dial localhost:9092 for PLAINTEXT; {REMEDY}",
+            ["listeners=PLAINTEXT://:9092,B://:9099", "controller.listener.names=PLAINTEXT"],
+            f"--override: other nodes will dial localhost:9099 for B; {REMEDY}",
         ),
     ],
 )

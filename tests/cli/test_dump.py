@@ -259,7 +259,10 @@ def test_a_cut_tail_is_told_with_position_expected_and_found(tmp_path: Path) -> 
 
 def test_a_file_that_is_missing_is_refused_before_anything_is_printed(tmp_path: Path) -> None:
     missing = tmp_path / "00000000000000000000.log"
-    for wrong, told in ((missing, "No such file or directory"), (tmp_path, "Is a directory; name the files in it")):
+    for wrong, told in (
+        (missing, "No such file or directory: name files of a partition directory, such as *.log"),
+        (tmp_path, "Is a directory: name files of a partition directory, such as *.log"),
+    ):
         result = run(LOG, wrong)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.splitlines()[-1] == f"Error: {wrong}: {told}"

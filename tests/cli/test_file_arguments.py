@@ -41,6 +41,7 @@ REFUSED: dict[str, str] = {
     "quorum upgrade command_config": f"{BOOTSTRAP} --command-config {ABSENT} --feature kraft.version=1",
     "server file": ABSENT,
     "server config_path": f"--config {ABSENT}",
+    "server log_file": f"--log-file {ABSENT}",
     "sim replay files": f"--seed 1 --scenario {ABSENT}",
     "sim replay page": f"--seed 1 --html {ABSENT}",
     "sim report files": ABSENT,

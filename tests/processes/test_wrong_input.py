@@ -99,7 +99,7 @@ CASES: list[tuple[str, int, str]] = [
     ("dump", 2, "FILE"),
     ("dump absent", 2, "absent: No such file"),
     (f"dump absent/{FIRST}.log", 2, "No such file"),
-    ("dump directory", 2, "directory: Is a directory; name the files in it"),
+    ("dump directory", 2, "directory: Is a directory: name files of a partition"),
     ("dump text", 2, "text: dump does not know this kind of file"),
     (f"dump logs/{FIRST}.log", 1, "1 problem found"),
     (f"dump logs/{FIRST}.index", 1, "problem"),

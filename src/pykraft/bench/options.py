@@ -6,13 +6,20 @@ Source of the record sizes: `pykraft.server.workload`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pykraft.durations import about
 from pykraft.errors import UsageError
+from pykraft.plural import counted
 from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN, Load
 
+START_S: Final = 5.0
+"""What it takes to start and stop the nodes of a run, roughly."""
+SEARCH_TRIES: Final = 5
+"""Runs of a search for the highest rate, usually."""
 NODES_MAX: Final = 9
 RUNS_MAX: Final = 100
 SECONDS_MAX: Final = 3_600.0
@@ -51,6 +58,16 @@ class BenchOptions:
             Load(record_size_bytes=size_bytes)
         for folder in self.folders:
             require_folder(folder)
+
+    def plan(self, *, contenders: int, searched: Sequence[str]) -> str:
+        """How many runs there will be, and how long they take; the highest rates of ``searched`` are found first."""
+        turns = len(self.folders) * len(self.record_sizes_bytes)
+        runs, run_s = turns * self.runs * contenders, self.warm_up_s + self.seconds + START_S
+        told = f"{counted(runs, 'run')} of about {run_s:.0f} s: {about(runs * run_s)}"
+        if not searched or self.records_per_s is not None:
+            return told
+        tries = counted(turns * len(searched) * SEARCH_TRIES, "run")
+        return f"{told}; before them about {tries} to find the highest rate of {' and '.join(searched)}"
 
 
 def run_size_bytes(folder: Path) -> int:

@@ -77,7 +77,8 @@ def read_text(path: Path, option: str = "--config") -> str:
         with path.open("rb") as file:
             content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
     except OSError as error:
-        remedy = ": give the path of a properties file" if isinstance(error, FileNotFoundError) else ""
+        is_another = isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError)
+        remedy = ": give the path of a properties file" if is_another else ""
         raise UsageError(f"{option} {path}: {error.strerror}{remedy}") from error
     if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
         raise UsageError(f"{option} {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")

@@ -43,7 +43,13 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 @click.command(short_help="Print log, index, snapshot and metadata files.")
-@click.argument("files", nargs=-1, required=True, type=ExistingPath(remedy="; name the files in it"), metavar="FILE...")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=ExistingPath("name files of a partition directory, such as *.log"),
+    metavar="FILE...",
+)
 @json_lines_option("for each batch or entry")
 @click.option("--deep-iteration", is_flag=True, help="Also print the records of each batch.")
 @click.option(

@@ -151,7 +151,7 @@ def status(*, root: Path, as_json: bool) -> None:
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
 @click.option(
     "--journal",
-    type=ExistingPath(),
+    type=ExistingPath("give the file journal.jsonl that `pykraft demo --data` keeps"),
     help="Journal of acknowledgements; its rows are kept in a table.",
 )
 @click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")

@@ -30,7 +30,7 @@ PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 
 
 @click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
-@click.argument("directory", type=ExistingPath(is_folder=True))
+@click.argument("directory", type=ExistingPath("give a directory of log.dirs, or a partition in it", is_folder=True))
 @json_option
 @click.option(
     "--progress",

@@ -119,10 +119,9 @@ def own_problem(
         what = f"in quarantine, since its log is damaged{where}{more}"
         if is_voter and len(status.voters) == 1:
             return f"{it} is the only voter, and {what}: stop it, and see what pykraft verify advises"
-        # A leader supplies what is missing, so there is nothing to do for the log.
-        if status.serving_leader is not None:
-            return f"{it} is {what}, and does not vote until it has fetched the log again: check its disk"
-        return f"{it} is {what}, and waits for another voter to lead: start the voters that are down"
+        # It goes on to name a leader that is long gone, since it does not campaign itself.
+        until = "does not vote until it has fetched the log again from a leader"
+        return f"{it} is {what}, and {until}: check the disk, and start the voters that are down"
     if not status.is_proven and is_voter:
         unproven = f"{its} directory is unproven, so it does not vote until the other voters have answered"
         return f"{unproven}: start those that are down"

@@ -194,4 +194,4 @@ def test_other_errors_say_what_was_committed_before(run: Callable[..., Any], log
 
 def test_a_file_that_is_not_there_is_named(log: Log) -> None:
     done = CliRunner().invoke(append, ["absent", "--bootstrap-controller", "localhost:1"])
-    assert str(done.exception) == "absent: No such file or directory"
+    assert str(done.exception) == "absent: No such file or directory: give a file of lines, or - for standard input"

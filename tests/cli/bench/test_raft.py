@@ -93,6 +93,7 @@ def test_the_result_is_printed_as_text_or_json(
     said = capsys.readouterr()
     assert said.out.count("pykraft / kafka: 2.00 × the records") == 2
     assert said.err.count("records/s committed") == 8
+    assert said.err.startswith("8 runs of about 23 s: about 3 minutes")
     assert run(monkeypatch, *arguments, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert [comparison["rate_ratio"]["median"] for comparison in result["comparisons"]] == [pytest.approx(2)] * 2

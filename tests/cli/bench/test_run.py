@@ -50,7 +50,9 @@ def test_the_logs_of_a_quorum_that_failed_are_shown_and_its_processes_ended(
         raise LocalQuorumError("no leader")
 
     with pytest.raises(LocalQuorumError, match="no leader"):
-        run_in(tmp_path, measure)
-    assert "it hurts" in capsys.readouterr().err
+        run_in(tmp_path, measure, plan="about a minute")
+    said = capsys.readouterr().err
+    assert said.startswith("about a minute\n")
+    assert "it hurts" in said
     assert started[0].status is not None
     assert list(tmp_path.iterdir()) == []

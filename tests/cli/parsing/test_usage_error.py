@@ -20,7 +20,7 @@ LINES = [
     ("completion bsh", "bsh: give one of bash, zsh, fish; did you mean bash?"),
     ("server --log-level inf", "--log-level inf: give one of debug, info, warning, error; did you mean info?"),
     ("chaos --episodes 0", "--episodes 0: give a whole number of at least 1"),
-    ("dump absent", "absent: No such file or directory"),
+    ("dump absent", "absent: No such file or directory: name files of a partition directory, such as *.log"),
     ("version extra", "got unexpected extra argument (extra); see pykraft version --help"),
     ("xyzzy", "no such command xyzzy; see pykraft --help"),
     ("quorum decribe", "no such command decribe; did you mean pykraft quorum describe?"),

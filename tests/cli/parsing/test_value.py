@@ -41,12 +41,11 @@ def test_numbers_on_the_bounds_are_taken() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "told"),
     [
-        (ExistingPath(), "absent", "No such file or directory"),
-        (ExistingPath(), "folder", "Is a directory"),
-        (ExistingPath(remedy="; name a file"), "folder", "Is a directory; name a file"),
-        (ExistingPath(), "file/below", "Not a directory"),
-        (ExistingPath(is_folder=True), "file", "Not a directory"),
-        (ExistingPath(is_folder=True), "absent", "No such file or directory"),
+        (ExistingPath("give it"), "absent", "No such file or directory: give it"),
+        (ExistingPath("give it"), "folder", "Is a directory: give it"),
+        (ExistingPath("give it"), "file/below", "Not a directory: give it"),
+        (ExistingPath("give it", is_folder=True), "file", "Not a directory: give it"),
+        (ExistingPath("give it", is_folder=True), "absent", "No such file or directory: give it"),
     ],
 )
 def test_a_path_exists_and_is_of_the_right_kind(tmp_path: Path, kind: ExistingPath, name: str, told: str) -> None:
@@ -60,10 +59,10 @@ def test_a_path_exists_and_is_of_the_right_kind(tmp_path: Path, kind: ExistingPa
 
 
 def test_a_path_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ExistingPath(is_folder=True).convert(str(tmp_path), None, None) == tmp_path
+    assert ExistingPath("give it", is_folder=True).convert(str(tmp_path), None, None) == tmp_path
     monkeypatch.setattr(os, "access", lambda *_: False)  # whoever runs the tests may be allowed everything
     with pytest.raises(WrongValueError, match="Permission denied"):
-        ExistingPath(is_folder=True).convert(str(tmp_path), None, None)
+        ExistingPath("give it", is_folder=True).convert(str(tmp_path), None, None)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +95,6 @@ def test_a_folder_may_be_new_but_is_no_file(tmp_path: Path) -> None:
 
 def test_the_shell_completes_files_and_folders() -> None:
     context = click.Context(click.Command("x"))
-    kinds = [ExistingPath(), NewFile(), ExistingPath(is_folder=True), NewFolder()]
+    kinds = [ExistingPath("give it"), NewFile(), ExistingPath("give it", is_folder=True), NewFolder()]
     offered = [item.type for kind in kinds for item in kind.shell_complete(context, OPTION, "a")]
     assert offered == ["file", "file", "dir", "dir"]

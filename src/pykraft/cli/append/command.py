@@ -103,7 +103,7 @@ def append(
             try:
                 descriptor = stack.enter_context(file.open("rb")).fileno()
             except OSError as error:
-                raise UsageError(f"{file}: {error.strerror}") from error
+                raise UsageError(f"{file}: {error.strerror}: give a file of lines, or - for standard input") from error
         elif sys.stdin.isatty():
             click.echo("Type a record and press Enter to append it; Ctrl-D ends.", err=True)
         try:

@@ -52,7 +52,8 @@ def bench_join(
         folder=folder,
     )
     require_proc()
-    joined = run_in(folder, lambda children, home: join(children, home, options))
+    plan = f"{seconds:g} s of load, then a node joins with a snapshot of {snapshot_mib:,} MiB: a minute or a few in all"
+    joined = run_in(folder, lambda children, home: join(children, home, options), plan=plan)
     document = {**asdict(joined), "slowdown": round(joined.slowdown, 3)}
     tell(document, _lines(joined), failures(joined), as_json=as_json)
 

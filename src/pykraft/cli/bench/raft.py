@@ -121,6 +121,8 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     last = contenders[-1]
     measure_run = last.run_in_same_groups() if isinstance(last, Appenders) else None
     console = Console(stderr=True, highlight=False)
+    searched = [each.name for each in contenders if each.breaks_when_overloaded]
+    console.print(options.plan(contenders=len(contenders), searched=searched), soft_wrap=True)
     with console.status("") as status:
         laps = Race(options, contenders, _Lines(console, status), measure_run).laps()
     comparisons = compare(laps)

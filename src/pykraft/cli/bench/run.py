@@ -38,14 +38,17 @@ folder_option = click.option(
 )
 
 
-def run_in(folder: Path, measure: Callable[[Children, Path], T]) -> T:
+def run_in(folder: Path, measure: Callable[[Children, Path], T], *, plan: str) -> T:
     """Call ``measure`` with a new folder below ``folder``, remove that folder, and return the result.
+
+    ``plan`` says beforehand what happens, and for how long.
 
     Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
     """
     from pykraft.local.child import Children
     from pykraft.local.keeper import temporary_folder
 
+    click.echo(plan, err=True)
     with temporary_folder("pykraft-bench-", folder) as home, Children() as children:
         try:
             return measure(children, home)

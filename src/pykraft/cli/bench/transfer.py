@@ -9,17 +9,22 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import WHOLE
+from pykraft.durations import about
 from pykraft.plural import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.transfer import Transferred
+
+START_S: Final = 10.0
+TRANSFER_S: Final = 1.5
+"""A transfer with the load before it."""
 
 
 @click.command("transfer")
@@ -39,7 +44,8 @@ def bench_transfer(*, nodes: int, runs: int, throughput: int, record_size: int, 
     options = TransferOptions(
         nodes=nodes, runs=runs, records_per_s=throughput, record_size_bytes=record_size, folder=folder
     )
-    transferred = run_in(folder, lambda children, home: transfer(children, home, options))
+    plan = f"{counted(runs, 'transfer')} on a quorum of {counted(nodes, 'node')}: {about(runs * TRANSFER_S + START_S)}"
+    transferred = run_in(folder, lambda children, home: transfer(children, home, options), plan=plan)
     tell(asdict(transferred), _lines(transferred), failures(transferred), as_json=as_json)
 
 

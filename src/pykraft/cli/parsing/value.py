@@ -68,10 +68,10 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
 
     name = "path"
 
-    def __init__(self, *, is_folder: bool = False, remedy: str = "") -> None:
-        """``remedy`` follows the message about a folder in place of a file."""
+    def __init__(self, wanted: str, *, is_folder: bool = False) -> None:
+        """``wanted`` says what to give; it follows the message about a path that is missing or of the other kind."""
+        self._wanted = wanted
         self._is_folder = is_folder
-        self._remedy = remedy
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
@@ -79,10 +79,10 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
         try:
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
-            raise WrongValueError(value, error.strerror or str(error), param, ctx) from error
+            raise WrongValueError(value, f"{error.strerror or error}: {self._wanted}", param, ctx) from error
         if is_folder != self._is_folder:
-            problem = "Not a directory" if self._is_folder else f"Is a directory{self._remedy}"
-            raise WrongValueError(value, problem, param, ctx)
+            problem = "Not a directory" if self._is_folder else "Is a directory"
+            raise WrongValueError(value, f"{problem}: {self._wanted}", param, ctx)
         if not os.access(path, os.R_OK):
             raise WrongValueError(value, "Permission denied", param, ctx)
         return path

@@ -22,7 +22,7 @@ FAILURES_SHOWN = 20
 
 
 @click.command(short_help="Add up the files of `sim run --out`.")
-@click.argument("files", nargs=-1, required=True, type=ExistingPath())
+@click.argument("files", nargs=-1, required=True, type=ExistingPath("give files that `pykraft sim run --out` wrote"))
 @coverage_option
 @json_option
 def report(files: tuple[Path, ...], *, with_coverage: bool, as_json: bool) -> None:

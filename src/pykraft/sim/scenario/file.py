@@ -65,7 +65,9 @@ def _file(path: Path) -> tuple[str, str]:
         with path.open("rb") as file:
             content = file.read(FILE_SIZE_BYTES_MAX + 1)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}: give one of {', '.join(shipped_names())}, or a file like those"
+        ) from error
     if len(content) > FILE_SIZE_BYTES_MAX:
         raise UsageError(f"{path}: a scenario has at most {FILE_SIZE_BYTES_MAX} bytes")
     try:
