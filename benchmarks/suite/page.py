@@ -40,12 +40,12 @@ class Plot:
 
 
 def _rate(*, is_log: bool) -> Draw:
-    return partial(draw_bars, unit="operations per second" + ", log scale" * is_log, form="{:,.0f}/s", is_log=is_log)
+    return partial(draw_bars, unit="operations per second" + ", log scale" * is_log, suffix="/s", is_log=is_log)
 
 
-PERCENTILES: Final = partial(draw_percentiles, unit="ms, log scale", names=("p50", "p99"), form="{:.3g} ms")
-CPU: Final = partial(draw_bars, unit="µs of processor time an operation, log scale", form="{:,.3g} µs", is_log=True)
-MEMORY: Final = partial(draw_bars, unit="MiB, largest process, log scale", form="{:,.0f} MiB", is_log=True)
+PERCENTILES: Final = partial(draw_percentiles, unit="ms, log scale", names=("p50", "p99"), suffix=" ms")
+CPU: Final = partial(draw_bars, unit="µs of processor time an operation, log scale", suffix=" µs", is_log=True)
+MEMORY: Final = partial(draw_bars, unit="MiB, largest process, log scale", suffix=" MiB", is_log=True)
 SPREAD: Final = "A bar is the median of the runs, the thin line goes from the least to the most."
 FIXED: Final = "Dots are medians of p50, strokes of p99."
 PLOTS: Final = (
@@ -85,21 +85,21 @@ PLOTS: Final = (
         what="",
         figures=("p50_ms", "worst_ms"),
         reading="From the signal to the next acknowledged record; dots are medians, strokes the worst.",
-        draw=partial(draw_percentiles, unit="ms, log scale", names=("median", "worst"), form="{:,.0f} ms"),
+        draw=partial(draw_percentiles, unit="ms, log scale", names=("median", "worst"), suffix=" ms"),
     ),
     Plot(
         group="start",
         what="",
         figures=("start_ms",),
         reading=SPREAD,
-        draw=partial(draw_bars, unit="ms", form="{:,.0f} ms", is_log=False),
+        draw=partial(draw_bars, unit="ms", suffix=" ms", is_log=False),
     ),
     Plot(
         group="recovery",
         what="",
         figures=("mb_per_s",),
         reading=f"Crc only reads and sums. {SPREAD}",
-        draw=partial(draw_bars, unit="MB/s, log scale", form="{:,.0f} MB/s", is_log=True),
+        draw=partial(draw_bars, unit="MB/s, log scale", suffix=" MB/s", is_log=True),
     ),
 )
 

@@ -18,7 +18,6 @@ from pykraft.bench.comparison import Spread
 from pykraft.page.plot_theme import color
 
 SPACE: Final = "\u00a0"
-PLAIN: Final = FuncFormatter(lambda value, _: f"{value:,g}")
 COLORS: Final = {
     "pykraft": "node-0",
     "kafka": "node-1",
@@ -36,6 +35,12 @@ FRAME_INCHES: Final = 0.85
 SMALL: Final = 9.0
 ROOM: Final = 0.42
 """Share of the width to the right of the longest bar, for its value in words."""
+
+
+def words_of(value: float) -> str:
+    """Three digits, or all of a larger number."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}" if value >= 1 else f"{value:.3g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ def height_inches(rows: Sequence[Row]) -> float:
     return FRAME_INCHES + ROW_INCHES * len(rows)
 
 
-def draw_bars(figure: Figure, rows: Sequence[Row], *, unit: str, form: str, is_log: bool) -> None:
+def draw_bars(figure: Figure, rows: Sequence[Row], *, unit: str, suffix: str, is_log: bool) -> None:
     """A bar for the median, a line from least to most."""
     axes = figure.subplots()
     spreads = [row.spreads[0] for row in rows if row.spreads and row.spreads[0] is not None]
@@ -84,10 +89,10 @@ def draw_bars(figure: Figure, rows: Sequence[Row], *, unit: str, form: str, is_l
             continue
         axes.barh(place, spread.median - left, left=left, height=0.62, color=color(COLORS[row.contender]), alpha=0.85)
         axes.plot([spread.low, spread.high], [place, place], color=color("ink"), linewidth=1)
-        _say(axes, spread.high, place, form.format(spread.median))
+        _say(axes, spread.high, place, words_of(spread.median) + suffix)
 
 
-def draw_percentiles(figure: Figure, rows: Sequence[Row], *, unit: str, names: tuple[str, str], form: str) -> None:
+def draw_percentiles(figure: Figure, rows: Sequence[Row], *, unit: str, names: tuple[str, str], suffix: str) -> None:
     """A dot for the first figure and a bar-like mark for the second, on a scale of powers of ten."""
     axes = figure.subplots()
     medians = [[spread.median for spread in row.spreads if spread is not None] for row in rows]
@@ -101,7 +106,7 @@ def draw_percentiles(figure: Figure, rows: Sequence[Row], *, unit: str, names: t
         if len(values) == len(names):  # Kafka reports no median
             axes.plot(values[0], place, "o", ms=6, color=shade)
         axes.plot(values[-1], place, "|", ms=11, markeredgewidth=2.4, color=shade)
-        _say(axes, values[-1], place, " / ".join(form.format(value) for value in values))
+        _say(axes, values[-1], place, " / ".join(map(words_of, values)) + suffix)
     axes.set_xlabel(f"{unit}: ● {names[0]}, ┃ {names[1]}")
 
 
@@ -120,7 +125,7 @@ def _frame(
         left = 0.0
         axes.set_xlim(0, most / (1 - ROOM))
         axes.locator_params(axis="x", nbins=5)
-    axes.xaxis.set_major_formatter(PLAIN)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(
         [place for place, row in enumerate(rows) if row.contender], [row.name for row in rows if row.contender]

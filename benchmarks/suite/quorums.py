@@ -23,6 +23,7 @@ from pykraft.types import Election, Epoch, NodeId
 OBSERVERS_PER_PROCESS: Final = 25
 """A process of its own takes 40 MiB, an observer in one of them a few."""
 LONG_BATCH_SIZE_BYTES: Final = 1_000_000
+READING_TIMEOUT_S: Final = 300.0
 
 
 class WatchedQuorum(PykraftQuorum):
@@ -73,6 +74,15 @@ class Watched:
         return WatchedQuorum(children, folder, task, self._observers)
 
 
+class QuorumWithLongLog(PykraftQuorum):
+    """A quorum whose leader reads its log before it writes: a listener gets all that was committed before it leads."""
+
+    def start(self) -> None:
+        """Start the nodes, and wait for the first acknowledged record."""
+        super().start()
+        self.cluster.journal.wait_for_acknowledged(1, since=0, timeout_s=READING_TIMEOUT_S)
+
+
 class WithLongLog:
     """See `pykraft.bench.contender.Contender`; the first quorum writes the log, and the others get links to it."""
 
@@ -85,7 +95,7 @@ class WithLongLog:
 
     def quorum(self, children: Children, folder: Path, task: Task) -> LoadedQuorum:
         """See `Contender`."""
-        quorum = PykraftQuorum(children, folder, task)
+        quorum = QuorumWithLongLog(children, folder, task)
         if not self._template.exists():
             write_log(self._template, [bytes(LONG_BATCH_SIZE_BYTES)], self._size_bytes)
         for node in quorum.cluster.nodes.values():
