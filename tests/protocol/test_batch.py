@@ -93,7 +93,7 @@ def test_a_cut_header_is_refused(size_bytes: int) -> None:
     ("position", "layout", "value", "problem"),
     [
         (8, ">i", 48, "at byte 5 says that 48 bytes follow its length, but its header alone has 49"),
-        (8, ">i", -1, "has length -1"),
+        (8, ">i", -1, "says that -1 bytes follow its length"),
         (16, ">b", 1, "has magic 1; only 2 is read"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_hides_the_next_batch_is_corrupt(position: int, layout: str, value:
 @pytest.mark.parametrize(
     ("position", "layout", "value", "problem"),
     [
-        (0, ">q", -1, "base offset -1"),
+        (0, ">q", -1, "has the offsets -1 to "),
         (0, ">q", 2**63 - 1, "which no batch can have"),
         (12, ">i", -2, "epoch -2"),
         (21, ">h", 5, "codec 5"),

@@ -256,7 +256,9 @@ def open_batch(
         body = bytes(decompress(header.compression, view[HEADER_SIZE_BYTES:], size_bytes_max=size_bytes_max))
     if header.records_count * RECORD_SIZE_BYTES_MIN > len(body):
         raise ProtocolError(
-            f"the batch has {header.records_count} records in {len(body)} bytes", ErrorCode.INVALID_RECORD
+            f"the batch claims {counted(header.records_count, 'record')} in {len(body)} bytes; "
+            f"one takes at least {RECORD_SIZE_BYTES_MIN}",
+            ErrorCode.INVALID_RECORD,
         )
     return header, body
 
