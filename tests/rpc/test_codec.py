@@ -29,7 +29,7 @@ from pykraft.protocol.api import (
 )
 from pykraft.protocol.messages import APIS
 from pykraft.protocol.primitives import UNKNOWN_TAGS, encode_compact_size
-from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of, tagged_fields_of
+from pykraft.protocol.schema import ARRAY_COUNT_MAX, Array, Body, Kind, Struct, fields_of, tagged_fields_of
 from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetched import read_batches
@@ -204,7 +204,7 @@ def most_of(kind: Kind | Struct | Array, version: int, text: str) -> Any:
             body: Body = {one.name: most_of(one.kind, version, text) for one in fields}
             return {**body, UNKNOWN_TAGS: {1_000 + number: b"" for number in range(100)}}
         case Array():
-            assert kind.count_max is not None, "what whoever connects can send is bounded"
+            assert kind.count_max < ARRAY_COUNT_MAX, "what whoever connects can send is bounded"
             return [most_of(kind.of, version, text)] * kind.count_max
         case Kind.STRING:
             return text

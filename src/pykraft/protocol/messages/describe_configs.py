@@ -5,8 +5,10 @@ Source: Kafka's DescribeConfigsRequest and DescribeConfigsResponse definitions.
 
 from pykraft.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Array, Field, Message, array_of
 
-RESOURCES_MAX = 100
-"""Most resources in a request, and most settings of one."""
+RESOURCES_MAX = 16
+"""Most resources in a request."""
+SETTINGS_MAX = 100
+"""Most settings of one resource."""
 
 REQUEST = Message.of(
     "DescribeConfigsRequest",
@@ -16,7 +18,7 @@ REQUEST = Message.of(
         "resources",
         Field("resource_type", INT8),
         Field("resource_name", STRING),
-        Field("configuration_keys", Array(STRING, RESOURCES_MAX), nullable=True),
+        Field("configuration_keys", Array(STRING, SETTINGS_MAX), nullable=True),
         count_max=RESOURCES_MAX,
     ),
     Field("include_synonyms", BOOL),
@@ -47,11 +49,11 @@ RESPONSE = Message.of(
                 Field("value", STRING, nullable=True),
                 Field("source", INT8),
                 ignorable=True,
-                count_max=RESOURCES_MAX,
+                count_max=SETTINGS_MAX,
             ),
             Field("config_type", INT8, "3+", ignorable=True),
             Field("documentation", STRING, "3+", nullable=True, ignorable=True),
-            count_max=RESOURCES_MAX,
+            count_max=SETTINGS_MAX,
         ),
         count_max=RESOURCES_MAX,
     ),

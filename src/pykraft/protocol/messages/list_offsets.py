@@ -9,7 +9,7 @@ Source: Kafka's ListOffsetsRequest and ListOffsetsResponse definitions.
 
 from pykraft.protocol.schema import INT8, INT16, INT32, INT64, STRING, Field, Message, array_of
 
-TOPICS_MAX = 100
+TOPICS_MAX = 16
 """Most topics, and partitions of each, in a request."""
 
 REQUEST = Message.of(

@@ -9,7 +9,7 @@ Source: Kafka's MetadataRequest and MetadataResponse definitions.
 from pykraft.protocol.messages.common import REPLICAS_MAX
 from pykraft.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Array, Field, Message, array_of
 
-TOPICS_MAX = 1_000
+TOPICS_MAX = 100
 """Most topics in a request."""
 OPERATIONS_NOT_TOLD = -(2**31)
 """Authorized operations when nobody asked for them."""

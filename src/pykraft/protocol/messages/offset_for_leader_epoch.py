@@ -5,7 +5,7 @@ Source: KIP-101, KIP-320; Kafka's OffsetForLeaderEpochRequest and OffsetForLeade
 
 from pykraft.protocol.schema import INT16, INT32, INT64, STRING, Field, Message, array_of
 
-TOPICS_MAX = 100
+TOPICS_MAX = 16
 """Most topics, and partitions of each, in a request."""
 
 REQUEST = Message.of(
