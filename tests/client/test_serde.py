@@ -109,7 +109,7 @@ class Careless:
         (text_serde, [], UsageError, "at least one record"),
         (text_serde, ["a", ""], UsageError, "at least one byte"),
         (Careless(), ["a"], TypeError, "serialized a record as str"),
-        (text_serde, 5, TypeError, "not iterable"),
+        (text_serde, 5, UsageError, "give a list of records"),
     ],
 )
 def test_what_is_no_list_of_records_is_refused(

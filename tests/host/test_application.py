@@ -188,7 +188,7 @@ def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None
         )
         return told.pop()
 
-    assert "has not reported its directory id yet" in str(upgrade(1))
+    assert "has not reported its directory id to this leader yet" in str(upgrade(1))
     cluster.run_until(lambda: upgrade(1, validate_only=True) is None)
     assert (host.status.kraft_version, host.status.voters.ids) == (0, (1, 2, 3))
     assert upgrade(1) is None
