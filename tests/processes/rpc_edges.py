@@ -82,7 +82,12 @@ def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
     match kind:
         case Struct():
             fields = [*fields_of(kind, version), *tagged_fields_of(kind, version)]
-            body = {one.name: None if one.nullable else plain(one.kind, version, one.name) for one in fields}
+            body = {
+                one.name: None
+                if one.may_be_null(version) and isinstance(one.kind, Kind)
+                else plain(one.kind, version, one.name)
+                for one in fields
+            }
             return {**body, "name": LISTENER} if "host" in body and "name" in body else body
         case Array():
             return [plain(kind.of, version)]
@@ -92,7 +97,7 @@ def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
             return TEST_TOPIC_ID if name == "topic_id" else bytes(15) + b"\7"
         case Kind.BOOL:
             return False
-        case Kind.RECORDS:
+        case Kind.RECORDS | Kind.BYTES:
             return BATCH
         case _:
             return NUMBERS_OF_OURS.get(name, 0)
@@ -114,13 +119,13 @@ def places(kind: Kind | Struct | Array, version: int, path: Place = ()) -> Itera
 def edges(kind: Kind | Array, value: Any) -> tuple[Any, ...]:
     """What a place may be, at its edges."""
     if isinstance(kind, Array):
-        counts = (0, 2, kind.count_max or 100, (kind.count_max or 100) + 1, 3_000)
+        counts = (0, 2, kind.count_max, kind.count_max + 1, 3_000)
         return tuple(value * count for count in counts)
     if kind is Kind.BOOL:
         return (True,)
     if kind is Kind.UUID:
         return (bytes(16), b"\xff" * 16)
-    if kind is Kind.RECORDS:
+    if kind in (Kind.RECORDS, Kind.BYTES):
         return (*(BATCH[:size] for size in (0, 1, 12, 61, -1)), BATCH * 2, bytes(61), b"\xff" * 100)
     return TEXTS if kind is Kind.STRING else NUMBERS[kind]
 
