@@ -104,9 +104,8 @@ def as_page(proofs: Sequence[Proof]) -> str:
     page = HEAD + f"{len(proofs) - history} lines and {history} rows of the history: {len(required)} are required, "
     page += f"{proven} of them are proven, and {len(not_ours)} do not apply.\n"
     for title, why, chosen in (("Open", "Why it is open", waiting), ("Does not apply", "Why not", not_ours)):
-        page += f"\n## {title}\n\n" + _table(
-            ("Line", "What it says", why), [(str(one.line.number), _says(one), _why(one)) for one in chosen]
-        )
+        rows = [(str(one.line.number), _says(one), _why(one)) for one in chosen]
+        page += f"\n## {title}\n\n" + (_table(("Line", "What it says", why), rows) if rows else "Nothing.\n")
     for section in dict.fromkeys(proof.line.section for proof in proofs):
         rows = [
             (str(proof.line.number), _says(proof), "<br>".join(_names(proof)) or _why(proof))

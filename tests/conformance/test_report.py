@@ -73,6 +73,7 @@ def test_what_does_not_apply_stands_apart_with_its_argument() -> None:
     argued = page.partition("## Does not apply")[2]
     assert "| 1 | It holds. | there is none here |" in argued
     assert "It holds" not in page.partition("## Does not apply")[0]
+    assert "## Open\n\nNothing.\n\n## Does" in page
 
 
 def test_a_row_of_the_history_names_its_source() -> None:

@@ -37,6 +37,7 @@ def run(script: str, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.conformance("H67", "H68")
 def test_kafkas_producers_consumers_and_tools_use_our_quorum(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     assert kafka.jars.is_dir()
     cluster = Cluster(children, tmp_path, throughput=0, properties={"pykraft.client.listeners": "PLAINTEXT"})
