@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -18,6 +19,7 @@ from pykraft.cli.errors import run_with_exit_codes
 from pykraft.cli.interrupt import EXIT_SIGNAL, CommandInterrupted, hang_up, interruptible, signals_to
 from pykraft.ending_signals import ENDING
 from pykraft.local.cluster import SOURCES
+from pykraft.local.waiting import wait_until
 
 STUBBORN = """
 import signal, sys, time
@@ -40,6 +42,11 @@ except CommandInterrupted as interrupted:
 FULL = STUBBORN.replace('print("ready", flush=True)', 'print("ready", flush=True); sys.stdout.write("x" * (1 << 20))')
 FULL = FULL.replace("except SystemExit:\n            pass", "finally:\n            pass")
 """A command whose output nobody reads."""
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether the kernel has the process wait in a system call."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def get(number: int) -> None:
@@ -206,6 +213,8 @@ def test_what_cannot_be_interrupted_does_not_delay_the_end(program: str) -> None
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "ready\n"
+        # A signal that comes just before a call that blocks is handled by Python only after that call.
+        wait_until(lambda: is_asleep(process.pid), "the command to block")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in {-signal.SIGTERM, EXIT_SIGNAL + signal.SIGTERM}
         assert process.stderr.read() == "pykraft: ended by SIGTERM\n"
