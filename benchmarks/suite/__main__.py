@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
 
 from benchmarks.suite.cases import SHORT, all_cases, chosen_cases
 from benchmarks.suite.results import ROOT, Results
@@ -20,25 +18,12 @@ from benchmarks.suite.summary import summaries
 from benchmarks.suite.tables import fill_document, text_tables
 from pykraft.bench.options import RUNS_MAX, SECONDS_MAX, require, require_folder
 from pykraft.bench.usage import require_proc
+from pykraft.cli.bench.raft import ProgressLines
 from pykraft.errors import PykraftError
 from pykraft.text_table import table_lines, terminal_width
 
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - each run makes a folder of its own below it
 DOCUMENT = ROOT / "docs" / "performance.md"
-
-
-class Lines:
-    """Prints each result on a line, and what is running on a terminal's last one."""
-
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console = console
-        self._status = status
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.local.progress.ReportProgress`."""
-        self._status.update(escape(text))
-        if not is_passing:
-            self._console.print(escape(text), soft_wrap=True)
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -64,7 +49,7 @@ def run(chosen: argparse.Namespace) -> None:
     console = Console(stderr=True, highlight=False)
     console.print(f"results go to {chosen.results}; if this is stopped, the same command goes on", soft_wrap=True)
     with console.status("") as status:
-        run_suite(cases, options, results, Lines(console, status))
+        run_suite(cases, options, results, ProgressLines(console, status))
     if chosen.json:
         print(json.dumps(results.document(), indent=2))
     else:

@@ -124,7 +124,7 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     searched = [each.name for each in contenders if each.breaks_when_overloaded]
     console.print(options.plan(contenders=len(contenders), searched=searched), soft_wrap=True)
     with console.status("") as status:
-        laps = Race(options, contenders, _Lines(console, status), measure_run).laps()
+        laps = Race(options, contenders, ProgressLines(console, status), measure_run).laps()
     comparisons = compare(laps)
     if as_json:
         click.echo(json.dumps(document_of(options, comparisons, laps), indent=2, default=str))
@@ -137,8 +137,8 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
         raise SystemExit(1)
 
 
-class _Lines:
-    """Prints what is running and each result."""
+class ProgressLines:
+    """Prints each result on a line, and what is running on a terminal's last one."""
 
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
