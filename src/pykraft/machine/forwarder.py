@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from pykraft.client.node import Node
-from pykraft.client.remote.connection import Caller, Connection, connect
 from pykraft.errors import (
     BufferFullError,
     ErrorCode,
@@ -26,10 +25,10 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.machine.records import pack_records
+from pykraft.machine.runtime import ConnectForward, ForwardLink
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
 from pykraft.types import Endpoint, Offset
 
 BATCH_SIZE_BYTES_MAX: Final = 61_000
@@ -45,11 +44,11 @@ UNSUPPORTED_MAX: Final = 3
 class ForwardConnection:
     """A connection to the leader, for one request at a time."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext) -> None:
+    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
         self._node = node
         self._context = context
-        self._connection: Connection | None = None
-        self._names: Names | None = None
+        self._connect = connect
+        self._connection: ForwardLink | None = None
         self._unsupported = 0
 
     async def ask(self, records: Sequence[bytes]) -> Offset:
@@ -98,17 +97,14 @@ class ForwardConnection:
             raise OutcomeUnknownError(f"the leader: {text}")
         raise RefusedError("the forwarded request", code, text)
 
-    async def _connected(self, leader: Endpoint) -> Connection:
+    async def _connected(self, leader: Endpoint) -> ForwardLink:
         """The open connection if it goes to the leader, or a new one. Errors: UnreachableError, RefusedError."""
         connection, self._connection = self._connection, None
         if connection is not None and (connection.endpoint != leader or not connection.is_open):
             await connection.close()
             connection = None
         if connection is None:
-            if self._names is None:
-                self._names = Names(asyncio.get_running_loop())
-            caller = Caller(client_id="pykraft-forward", context=self._context, names=self._names)
-            connection = await connect(leader, caller, timeout_ms=TIMEOUT_MS)
+            connection = await self._connect(leader, self._context, TIMEOUT_MS)
         if connection.offers_key(ApiKey.FORWARD):
             self._unsupported = 0
             return connection
@@ -123,10 +119,10 @@ class ForwardConnection:
 class Forwarder:
     """Passes what callers of this node execute on to the leader."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext) -> None:
+    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
         self._node = node
-        self._appends = ForwardConnection(node, context)
-        self._reads = ForwardConnection(node, context)
+        self._appends = ForwardConnection(node, context, connect)
+        self._reads = ForwardConnection(node, context, connect)
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 

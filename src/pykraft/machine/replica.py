@@ -104,8 +104,9 @@ class _Session:
 class MachineReplica(Generic[C, R]):
     """A state machine with its sessions."""
 
-    def __init__(self, machine: StateMachine[C, R]) -> None:
+    def __init__(self, machine: StateMachine[C, R], *, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         self.machine = machine
+        self._session_timeout_ms = session_timeout_ms
         self.time_ms = 0
         """The log time of the last record."""
         self._swept_ms = 0
@@ -228,7 +229,7 @@ class MachineReplica(Generic[C, R]):
         session.acknowledged = acknowledged
 
     def _is_over(self, session: _Session) -> bool:
-        return self.time_ms - session.used_ms > SESSION_TIMEOUT_MS
+        return self.time_ms - session.used_ms > self._session_timeout_ms
 
     def _sweep(self) -> None:
         """Forget sessions that have ended; only memory depends on it, and whether there are too many."""

@@ -27,6 +27,7 @@ from pykraft.machine.forwarder import Forwarder
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import TickRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
+from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
 from pykraft.rpc.context import RpcContext
@@ -43,8 +44,8 @@ COMMAND_SIZE_BYTES_MAX: Final = 60_000
 """A command that is forwarded fits into a request of 64 KiB; the same limit holds on every node."""
 
 
-TICK_INTERVAL_S: Final = 15.0
-"""A quarter of a session's timeout."""
+TICKS_OF_A_SESSION: Final = 4
+"""While nothing else is written, the leader writes the time so often in a session's timeout."""
 
 
 class Replicated(Generic[M_co]):
@@ -53,14 +54,20 @@ class Replicated(Generic[M_co]):
     With ``own_thread`` the node has its own loop, see `pykraft.client.Node`; the state machine stays on the program's.
     """
 
-    def __init__(self, config: NodeConfig, machine: M_co, *, own_thread: bool = False) -> None:
-        """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
+    def __init__(
+        self, config: NodeConfig, machine: M_co, *, own_thread: bool = False, runtime: MachineRuntime = PROGRAM
+    ) -> None:
+        """Open nothing yet. The simulator passes a ``runtime``.
+
+        Errors: UsageError for an invalid configuration or machine.
+        """
         if not isinstance(machine, StateMachine):
             raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
         self._machine = machine
-        self.node: Node[bytes] = Node(config, own_thread=own_thread)
+        self.node: Node[bytes] = runtime.make_node(config, own_thread)
         """The node, for its address, its leader and its metrics."""
-        self._replica: MachineReplica[Any, Any] = MachineReplica(machine)
+        self._replica: MachineReplica[Any, Any] = MachineReplica(machine, session_timeout_ms=runtime.session_timeout_ms)
+        self._tick_interval_s = runtime.session_timeout_ms / 1_000 / TICKS_OF_A_SESSION
         self._applier = Applier(self.node, self._replica)
         context = RpcContext(
             cluster_id=config.cluster_id,
@@ -69,8 +76,8 @@ class Replicated(Generic[M_co]):
             default_listener=config.default_listener.upper(),
         )
         self._server = ForwardServer(self.node, self._applier, config.cluster_id)
-        self._forwarder = Forwarder(self.node, context)
-        self._submission = Submission(self.node, self._applier, self._forwarder)
+        self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
+        self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
@@ -163,7 +170,7 @@ class Replicated(Generic[M_co]):
     async def _tick(self) -> None:
         """While this node leads and sessions are open, write the time now and then, so that unused sessions end."""
         while True:
-            await asyncio.sleep(TICK_INTERVAL_S)
+            await asyncio.sleep(self._tick_interval_s)
             if self._applier.clock.is_running and self._replica.sessions_count:
                 with suppress(PykraftError):  # another node leads by now, or this one has ended
                     await self.node.propose([encode_log_record(TickRecord(self._applier.time_ms()))])

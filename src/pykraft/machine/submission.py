@@ -15,7 +15,6 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -46,9 +45,16 @@ PAUSE_S_MAX: Final = 0.25
 class Submission(Generic[C, R]):
     """The commands of one node."""
 
-    def __init__(self, node: Node[bytes], applier: Applier[C, R], forwarder: Forwarder) -> None:
+    def __init__(
+        self,
+        node: Node[bytes],
+        applier: Applier[C, R],
+        forwarder: Forwarder,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
         self._node = node
         self._forwarder = forwarder
+        self._random_bytes = random_bytes
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
@@ -123,7 +129,7 @@ class Submission(Generic[C, R]):
             opening.exception()  # its callers got it, unless their time was over
 
     async def _open(self) -> ClientSession:
-        nonce = secrets.token_bytes(NONCE_SIZE_BYTES)
+        nonce = self._random_bytes(NONCE_SIZE_BYTES)
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
         try:

@@ -1,0 +1,92 @@
+"""What a replicated state machine gets from outside: its node, connections, random bytes and session times.
+
+A program never passes one; `pykraft.machine.testing` does, so that the same code runs in simulated worlds.
+
+Invariant: all replicas of a state machine have the same session timeout, since it is part of the log's format.
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from pykraft.client.node import Node
+from pykraft.client.remote.connection import Caller, connect
+from pykraft.config import NodeConfig
+from pykraft.machine.replica import SESSION_TIMEOUT_MS
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Endpoint
+
+
+class ForwardLink(Protocol):
+    """An open connection to another node; see `pykraft.client.remote.connection.Connection`."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it goes."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """False once either end has closed it."""
+        ...
+
+    def offers_key(self, key: ApiKey) -> bool:
+        """True when the other end supports this API."""
+        ...
+
+    async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
+        """Send a request and wait for its answer. Errors: UnreachableError."""
+        ...
+
+    async def close(self) -> None:
+        """Close it at once."""
+        ...
+
+
+ConnectForward: TypeAlias = Callable[[Endpoint, RpcContext, int], Awaitable[ForwardLink]]
+"""Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
+
+
+def program_node(config: NodeConfig, own_thread: bool) -> Node[bytes]:  # noqa: FBT001 - called by position only
+    """The node of a program. Errors: UsageError for an invalid configuration."""
+    return Node(config, own_thread=own_thread)
+
+
+class ForwardDialer:
+    """Makes TCP connections; all of them share the lookups of names."""
+
+    def __init__(self) -> None:
+        self._names: Names | None = None
+
+    async def connect(self, endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> ForwardLink:
+        """See `ConnectForward`."""
+        if self._names is None:
+            self._names = Names(asyncio.get_running_loop())
+        caller = Caller(client_id="pykraft-forward", context=context, names=self._names)
+        return await connect(endpoint, caller, timeout_ms=timeout_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRuntime:
+    """The defaults are those of a program."""
+
+    make_node: Callable[[NodeConfig, bool], Node[bytes]] = program_node
+    """Makes the node; the second argument says whether it has a thread of its own."""
+    connect: ConnectForward | None = None
+    """Connects to other nodes; None: by TCP."""
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Returns so many bytes that nobody has drawn before."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    """Log time after which an unused session ends."""
+
+
+PROGRAM: Final = MachineRuntime()
