@@ -211,7 +211,7 @@ def fuzz(folder: Path, *, loop: str, voters: int, seconds: float, seed: int) -> 
             throughput=200,
             properties={
                 "controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS),
-                "pykraft.append.listeners": LISTENER,
+                "pykraft.client.listeners": LISTENER,
             },
             site=Site(port=port, published_port=port, options=("--loop", loop)),
         )

@@ -33,6 +33,7 @@ from pykraft.protocol.records import (
     decode_values,
     encode_batch,
     encode_control_batch,
+    iterate_records,
     membership_records,
     read_header,
     scan,
@@ -269,8 +270,8 @@ def test_the_bound_of_the_output_is_the_callers() -> None:
     batch = resealed(plain, attributes=Compression.ZSTD, body=body)
     assert len(decode_records(batch)) == 100
     assert decode_values(batch) == [bytes(1000)] * 100
-    with pytest.raises(ProtocolError, match="room for 50000 bytes"):
-        decode_records(batch, size_bytes_max=50_000)
+    with pytest.raises(ProtocolError, match="expand beyond 50000 bytes"):
+        list(iterate_records(batch, size_bytes_max=50_000))
 
 
 # Damage

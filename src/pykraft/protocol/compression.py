@@ -39,6 +39,8 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _GROWTH: Final = 8
+_NO_ROOM: Final = "failed to write whole buffer"
+"""In the library's error when a buffer is too small. With other words a bomb would count as damaged: no more."""
 _SNAPPY_EXPANSION_MAX: Final = 22
 """Three bytes of snappy copy at most 64, so a block cannot expand by more than this factor."""
 _LZ4_EXPANSION_MAX: Final = 255
@@ -70,7 +72,8 @@ class Compression(IntEnum):
 def decompress(compression: Compression, data: Buffer, *, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> Buffer:
     """The records of a batch before compression.
 
-    Errors: CORRUPT_MESSAGE when the stream is damaged, is cut, or expands beyond ``size_bytes_max``.
+    Errors: CORRUPT_MESSAGE when the stream is damaged or cut, MESSAGE_TOO_LARGE when it expands beyond
+    ``size_bytes_max``.
     """
     match compression:
         case Compression.NONE:
@@ -93,7 +96,8 @@ def _refusal(codec: str, problem: object) -> ProtocolError:
 
 
 def _too_large(codec: str, size_bytes_max: int) -> ProtocolError:
-    return _refusal(codec, f"they expand beyond {size_bytes_max} bytes")
+    text = f"the {codec} records of a batch expand beyond {size_bytes_max} bytes"
+    return ProtocolError(text, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
@@ -205,6 +209,8 @@ def _grow(
         try:
             size_bytes = decompress_into(data, output)
         except cramjam.DecompressionError as error:
+            if len(output) == size_bytes_max and _NO_ROOM in str(error):
+                raise _too_large(codec, size_bytes_max) from None
             if len(output) == limit_bytes:
                 raise _refusal(codec, f"{error} (with room for {limit_bytes} bytes)") from None
             guess_bytes *= _GROWTH

@@ -60,6 +60,7 @@ __all__ = [
     "encode_batch",
     "encode_control_batch",
     "encode_in_place",
+    "iterate_records",
     "membership_records",
     "read_header",
     "records_size_bytes",
@@ -137,17 +138,21 @@ def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord
             yield Offset(offset), record
 
 
-def decode_records(
+def decode_records(batch: Buffer, *, verify_crc: bool = True) -> list[Record]:
+    """The records of one batch, from any writer and with any codec. Errors: those of `iterate_records`."""
+    return list(iterate_records(batch, verify_crc=verify_crc))
+
+
+def iterate_records(
     batch: Buffer, *, verify_crc: bool = True, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
-) -> list[Record]:
-    """The records of one batch, from any writer and with any codec.
+) -> Iterator[Record]:
+    """One record after the other: a record takes much more memory than its bytes.
 
     Units: ``size_bytes_max`` bounds the decompressed records.
     Errors: those of `open_batch` (header, CRC, codec, size); INVALID_RECORD when a record is damaged, offsets do not
     ascend within the batch, there are more than HEADERS_MAX headers, or bytes follow the last record.
     """
     header, body = open_batch(batch, verify_crc=verify_crc, size_bytes_max=size_bytes_max)
-    records: list[Record] = []
     position = 0
     last_delta = -1
     headers_left = HEADERS_MAX
@@ -161,10 +166,9 @@ def decode_records(
         if not last_delta < delta <= header.last_offset_delta:
             raise _bad(index, f"has offset delta {delta} after {last_delta}, the last is {header.last_offset_delta}")
         last_delta = delta
-        records.append(record)
+        yield record
     if position != len(body):
         raise ProtocolError(f"{len(body) - position} bytes follow the last record", ErrorCode.INVALID_RECORD)
-    return records
 
 
 class _Frame:

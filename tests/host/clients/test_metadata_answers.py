@@ -55,6 +55,11 @@ def test_topics_by_name_and_by_id() -> None:
     assert (row["name"], row["topic_id"], row["error_code"]) == (None, other, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+def test_a_topic_without_a_name_is_refused_where_the_answer_has_to_name_it() -> None:
+    [row] = metadata(Leader(), [{"topic_id": TOPIC_ID, "name": None}], 11)["topics"]
+    assert (row["name"], row["topic_id"], row["error_code"]) == ("", TOPIC_ID, ErrorCode.INVALID_REQUEST)
+
+
 def test_no_leader() -> None:
     told = metadata(Leader(FOLLOWS._replace(leader_id=None)), named(TOPIC_NAME))
     [partition] = told["topics"][0]["partitions"]

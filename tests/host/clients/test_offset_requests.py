@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Epoch, Offset
@@ -49,6 +50,23 @@ def filled() -> Leader:
 )
 def test_offsets(timestamp: int, told: tuple[int, int, int]) -> None:
     assert list_offsets(filled(), timestamp) == told
+
+
+def test_a_partition_that_is_named_twice_is_refused_and_not_searched() -> None:
+    leader = filled()
+    part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": 0}
+    others = [part | {"partition_index": index} for index in range(1, 16)]
+    wanted = [{"name": TOPIC_NAME, "partitions": [part] * 16}, {"name": METADATA_TOPIC_NAME, "partitions": [part]}]
+    wanted += [{"name": f"t{number}", "partitions": [part, *others]} for number in range(14)]
+    leader.ask(ApiKey.LIST_OFFSETS, 7, {"topics": wanted})
+    told = leader.answer()["topics"]
+    assert {each["error_code"] for each in told[0]["partitions"]} == {ErrorCode.INVALID_REQUEST}
+    assert [each["offset"] for each in told[1]["partitions"]] == [1]
+    assert {each["error_code"] for row in told[2:] for each in row["partitions"]} == {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    leader.ask(ApiKey.LIST_OFFSETS, 7, {"topics": []})
+    assert leader.answer()["topics"] == []
 
 
 def test_the_epoch_of_the_first_offset() -> None:

@@ -33,6 +33,16 @@ from tests.host.fakes import LISTENER, TOPIC_NAME, FakePorts, listeners
 from tests.host.fakes import config as node_config
 
 AFTER_CRC = struct.Struct(">hiqqqhii")
+AFTER_CRC_FIELDS = (
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "records_count",
+)
 CRC = struct.Struct(">I")
 LEADS = Status(
     role="leader",
@@ -68,21 +78,17 @@ def batch_of(
 
 def with_header(data: Buffer, **changes: Any) -> EncodedBatch:
     """The batch with other fields behind its CRC, and a CRC that is right."""
-    header = replace(read_header(data), **changes)
+    raw = resealed(data, **changes)
+    return EncodedBatch(read_header(raw), raw)
+
+
+def resealed(data: Buffer, **changes: Any) -> bytes:
+    """The bytes of the batch with other fields behind its CRC, and a CRC that is right; they may break every rule."""
     raw = bytearray(data)
-    fields = (
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.records_count,
-    )
-    AFTER_CRC.pack_into(raw, 21, *fields)
+    fields = dict(zip(AFTER_CRC_FIELDS, AFTER_CRC.unpack_from(raw, 21), strict=True)) | changes
+    AFTER_CRC.pack_into(raw, 21, *fields.values())
     CRC.pack_into(raw, 17, crc32c(bytes(raw[21:])))
-    return EncodedBatch(read_header(raw), bytes(raw))
+    return bytes(raw)
 
 
 class Log:

@@ -18,6 +18,8 @@ from pykraft.types import Uuid
 BROKERS: Final = 1
 TOPIC_RESOURCE: Final = 2
 NODE_RESOURCE: Final = 4
+ID_ALONE_VERSION: Final = 12
+"""Metadata's first version that may ask for a topic by its id alone."""
 _DEFAULT_CONFIG: Final = 5
 _NO_GROUPS: Final = "this quorum keeps no consumer groups and no transactions: assign partitions yourself"
 
@@ -29,7 +31,7 @@ def metadata(body: Body, version: int, listener: str, topics: ClientTopics) -> B
     if wanted is None or (version == 0 and not wanted):
         rows = [_topic_row(topics.name, listener, topics)]
     else:
-        rows = [_asked_row(each, listener, topics) for each in wanted]
+        rows = [_asked_row(each, version, listener, topics) for each in wanted]
     return {
         "brokers": _node_rows("node_id", listener, topics),
         "cluster_id": topics.config.cluster_id,
@@ -68,8 +70,11 @@ def _node_rows(id_name: str, listener: str, topics: ClientTopics) -> list[Body]:
     return [{id_name: node_id, "host": endpoint.host, "port": endpoint.port} for node_id, endpoint in nodes]
 
 
-def _asked_row(asked: Body, listener: str, topics: ClientTopics) -> Body:
+def _asked_row(asked: Body, version: int, listener: str, topics: ClientTopics) -> Body:
     asked_name: str | None = asked["name"]
+    if asked_name is None and version < ID_ALONE_VERSION:
+        # A request may say so in versions whose answer cannot: it has to name each topic.
+        return {"error_code": ErrorCode.INVALID_REQUEST, "name": "", "topic_id": Uuid(asked["topic_id"])}
     name = topics.name_of(asked["topic_id"]) if asked_name is None else asked_name
     if name is not None and name in topics.ids:
         return _topic_row(name, listener, topics)

@@ -9,8 +9,10 @@ Source: Kafka's ``UnifiedLog.fetchOffsetByTimestamp``, ``ReplicaManager.lastOffs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pykraft.core.log_view import LogView
@@ -53,25 +55,32 @@ class OffsetRequests:
 
     def list_offsets(self, body: Body, is_wanted: Callable[[], bool], answer: Callable[[Body], None]) -> None:
         """Answer ListOffsets, perhaps after a search."""
-        rows = [{"name": topic["name"], "partitions": []} for topic in body["topics"]]
-        asked: list[Any] = [
-            (row, part) for row, topic in zip(rows, body["topics"], strict=True) for part in topic["partitions"]
+        topics: list[Any] = body["topics"]
+        rows = [{"name": topic["name"], "partitions": [None] * len(topic["partitions"])} for topic in topics]
+        asked = [
+            (row, at, part)
+            for row, topic in zip(rows, topics, strict=True)
+            for at, part in enumerate(topic["partitions"])
         ]
+        counts = Counter((row["name"], part["partition_index"]) for row, _, part in asked)
+        unanswered = len(asked)
 
-        # One after the other: only the partition that exists may take a search.
-        def go_on(at: int) -> None:
-            if at == len(asked):
+        def found(row: Body, at: int, part: Body, told: Body) -> None:
+            nonlocal unanswered
+            row["partitions"][at] = {"partition_index": part["partition_index"], "error_code": 0, **told}
+            unanswered -= 1
+            if not unanswered:
                 answer({"topics": rows})
-                return
-            row, part = asked[at]
 
-            def found(told: Body) -> None:
-                row["partitions"].append({"partition_index": part["partition_index"], "error_code": 0, **told})
-                go_on(at + 1)
-
-            self._list_one(row["name"], part, is_wanted, found)
-
-        go_on(0)
+        if not asked:
+            answer({"topics": rows})
+        for row, at, part in asked:
+            then = partial(found, row, at, part)
+            # Kafka's answer, and so a request costs at most one search for each name of the topic.
+            if counts[row["name"], part["partition_index"]] > 1:
+                then({"error_code": ErrorCode.INVALID_REQUEST})
+            else:
+                self._list_one(row["name"], part, is_wanted, then)
 
     def ends_of_epochs(self, body: Body) -> Body:
         """Answer OffsetForLeaderEpoch."""
