@@ -3,6 +3,9 @@
 Each is short and complete: use it, or copy it and change it.
 """
 
+from pykraft.recipes.barrier import Barrier
+from pykraft.recipes.election import leader_of, leaders, leadership
+from pykraft.recipes.job_queue import JobQueue, TakenJob
 from pykraft.recipes.key_value_commands import (
     Condition,
     Delete,
@@ -16,17 +19,27 @@ from pykraft.recipes.key_value_commands import (
 )
 from pykraft.recipes.key_value_store import KeyValueStore
 from pykraft.recipes.key_values import KeyValues
+from pykraft.recipes.lock import HeldLock, holder_of, lock
 
 __all__ = [
+    "Barrier",
     "Condition",
     "Delete",
     "Get",
+    "HeldLock",
     "Item",
+    "JobQueue",
     "KeyChange",
     "KeyValueStore",
     "KeyValues",
     "Put",
+    "TakenJob",
     "Transaction",
     "TransactionResult",
+    "holder_of",
+    "leader_of",
+    "leaders",
+    "leadership",
+    "lock",
     "prefix",
 ]

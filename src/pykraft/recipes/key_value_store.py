@@ -78,6 +78,11 @@ class KeyValueStore:
         async with self._node.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=self._timeout_ms) as state:
             return state.range(key, end, limit)
 
+    async def revision(self) -> int:
+        """The revision of the last change, linearizable: a watch from the next one misses nothing later."""
+        async with self._node.read(timeout_ms=self._timeout_ms) as state:
+            return state.space.revision
+
     async def put(self, key: str, value: str, *, lease: int = 0) -> int:
         """Set a key; returns the revision of the change."""
         return (await self.transact([Put(key, value, lease)])).revision
@@ -210,8 +215,7 @@ class KeyValueStore:
 
     async def _first_revision(self, wanted: int | None) -> int:
         """Where a watch begins. Errors: UsageError for a revision that is yet to come."""
-        async with self._node.read(timeout_ms=self._timeout_ms) as state:
-            last = state.space.revision
+        last = await self.revision()
         if wanted is None:
             return last + 1
         whole_number("from_revision", wanted, least=1, most=INT64_MAX)
