@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
-from pykraft.core.messages import Response
+from pykraft.core.messages import DescribeQuorumResponse, Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
@@ -208,6 +208,9 @@ class Inbound:
         if request is not None:
             request.is_watched = is_watched
             self._answer(request, codec.encode_answer(request.header, message, self._context, records))
+            if self._must_ask_another(request.requester, message):
+                self.on_closed(request.requester.connection)
+                self._ports.close(request.requester.connection)
 
     def leaving(self) -> list[AnswerLeaving]:
         """How much of each watched answer has left; a complete one is reported once more and then dropped."""
@@ -283,6 +286,16 @@ class Inbound:
             lambda body: self._answer_client(request, body),
         )
         return True
+
+    def _must_ask_another(self, requester: _Requester, message: Response) -> bool:
+        """Whether this answer is the last one of its connection.
+
+        Kafka's admin client takes the nodes of a client listener for brokers, which forward DescribeQuorum. It repeats
+        the question at the node that refused, until its timeout, unless the connection is gone (ADR 073).
+        """
+        if not isinstance(message, DescribeQuorumResponse) or message.error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return False
+        return requester.listener.upper() in self._client_listeners
 
     def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
         """The APIs that a listener serves."""

@@ -14,12 +14,13 @@ from pykraft.host.clients.producer_states import COUNTER_BITS
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Epoch, Offset
 from tests.host.clients.world import FOLLOWS, Leader, batch_of, fetch, produce
+from tests.host.fakes import CLUSTER_ID
 
 ID = (4 << COUNTER_BITS) + 1
 
 
-def asked_epoch(epoch: int) -> Any:
-    body = fetch(0)
+def asked_epoch(epoch: int, **changes: Any) -> Any:
+    body = fetch(0, **changes)
     body["topics"][0]["partitions"][0]["last_fetched_epoch"] = epoch
     return body
 
@@ -27,7 +28,10 @@ def asked_epoch(epoch: int) -> Any:
 def test_a_fetch_of_a_replica_is_not_a_clients() -> None:
     clients = Leader().clients
     assert clients.serves(ApiKey.FETCH, fetch(0))
-    assert not clients.serves(ApiKey.FETCH, asked_epoch(0)), "an observer without an id"
+    assert not clients.serves(ApiKey.FETCH, asked_epoch(0, min_bytes=0)), "an observer without an id"
+    assert not clients.serves(ApiKey.FETCH, asked_epoch(0, cluster_id=CLUSTER_ID)), "one that names its cluster"
+    assert clients.serves(ApiKey.FETCH, asked_epoch(0)), "kafka-python's consumer tells the epoch of its last record"
+    assert clients.serves(ApiKey.FETCH, asked_epoch(0, min_bytes=0, session_epoch=0)), "with sessions, at once"
     assert not clients.serves(ApiKey.FETCH, fetch(0, replica_id=2))
     assert not clients.serves(ApiKey.FETCH, fetch(0, replica_state={"replica_id": 2, "replica_epoch": -1}))
     assert clients.serves(ApiKey.METADATA, {})

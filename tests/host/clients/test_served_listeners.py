@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pykraft.core.messages import DescribeQuorumResponse
+from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey
 from pykraft.protocol.schema import Body
-from tests.host.fakes import LISTENER
+from pykraft.types import Epoch, NodeId
+from tests.host.fakes import LISTENER, TOPIC_NAME
 from tests.host.test_inbound import ONE, Desk, fetch_body
 
 
@@ -84,3 +87,22 @@ def test_apis_of_clients_are_listed_only_where_they_are_served() -> None:
         assert (ApiKey.METADATA in listed[0], ApiKey.METADATA in listed[1]) == (clients is not None, False)
     desk.ask(ApiKey.METADATA, 12, {"topics": None}, connection=ConnectionId(2))
     assert desk.ports.closed == [ConnectionId(2)]
+
+
+def test_a_refused_describe_quorum_ends_the_connection_of_a_client_only() -> None:
+    """Kafka's admin client takes every node here for a broker, and repeats the question where it is connected."""
+    refused = DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    described = DescribeQuorumResponse(error=ErrorCode.NONE, leader_id=NodeId(1), epoch=Epoch(1))
+    for clients, response, is_closed in (
+        (Broker(), refused, True),
+        (Broker(), described, False),
+        (None, refused, False),
+    ):
+        desk = Desk(clients=clients)
+        partitions = [{"partition_index": 0}]
+        desk.ask(ApiKey.DESCRIBE_QUORUM, 2, {"topics": [{"topic_name": TOPIC_NAME, "partitions": partitions}]})
+        [event] = desk.received()
+        desk.inbound.reply(event.request_id, response)
+        assert len(desk.answers(ApiKey.DESCRIBE_QUORUM, 2)) == 1, "the answer leaves first"
+        assert desk.ports.closed == ([ONE] if is_closed else [])
+        assert desk.inbound.violations == 0

@@ -209,8 +209,11 @@ def fetch(offset: int, *, topic: str = TOPIC_NAME, partition: int = 0, epoch: in
     return {
         "replica_id": -1,
         "replica_state": {"replica_id": -1, "replica_epoch": -1},
+        "cluster_id": None,
         "max_wait_ms": 0,
+        "min_bytes": 1,
         "max_bytes": 1_000_000,
         "session_id": 0,
+        "session_epoch": -1,
         "topics": [{"topic": topic, "topic_id": Uuid(bytes(16)), "partitions": [wanted]}],
     } | changes

@@ -1,8 +1,8 @@
 """Requests of Kafka's own clients: one object that answers them all, on the listeners that the properties name.
 
 It exists only on nodes that serve clients (``pykraft.client.listeners``); without it the host does nothing of this.
-Fetch is for replicas and for consumers: a consumer does not tell the epoch of its last record. Invariant: each request
-gets one answer, now or later, except Produce with acks 0.
+Fetch is for replicas and for consumers, which have no id. Invariant: each request gets one answer, now or later, except
+Produce with acks 0.
 
 Source: Kafka's ``KafkaApis``; ours (ADR 065).
 """
@@ -53,10 +53,14 @@ class ClientRequests:
         """True for a request of a client, false for one of a replica."""
         if api_key != ApiKey.FETCH:
             return api_key in CLIENT_KEYS
-        # A replica, also one without an id, tells the epoch of its last record; the core refuses one that does not.
+        if body["replica_id"] >= 0 or body["replica_state"]["replica_id"] >= 0:
+            return False
+        # An observer without an id tells the epoch of its last record; the core refuses one that does not.
         told = [part["last_fetched_epoch"] for topic in body["topics"] for part in topic["partitions"]]
-        is_replica = body["replica_id"] >= 0 or body["replica_state"]["replica_id"] >= 0
-        return not is_replica and all(epoch < 0 for epoch in told)
+        if all(epoch < 0 for epoch in told):
+            return True
+        # So does kafka-python's consumer. But a replica knows no sessions and leaves min_bytes 0, or names its cluster.
+        return body["cluster_id"] is None and (body["session_epoch"] >= 0 or body["min_bytes"] > 0)
 
     def handle(
         self, api_key: int, version: int, body: Body, listener: str, is_wanted: Callable[[], bool], answer: ClientAnswer

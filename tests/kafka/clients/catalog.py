@@ -1,0 +1,220 @@
+"""The clients of the run with kills: how each is started as a producer and as a consumer, and what its lines mean.
+
+Invariant: each producer writes the values ``segment.number`` from number 0, with acks=all, at a limited rate, and tells
+the offset of each acknowledged record; each consumer reads the assigned partition from an offset.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from pykraft.errors import UsageError
+from pykraft.local.cluster import SOURCES
+from pykraft.local.kafka.jars import KAFKA_VERSION
+from tests.kafka.clients.program import COMPRESSIONS, paced
+from tests.kafka.clients.verdict import Place
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+TOOLS: Final = "org.apache.kafka.tools"
+KCAT_DELIVERED: Final = re.compile(r"Message delivered to partition \d+ \(offset (\d+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a producer or a consumer is to do; ``offset`` is the consumer's, and the rest but ``count`` the producer's.
+
+    Units: ``rate`` in records per second.
+    """
+
+    servers: str
+    topic: str
+    count: int
+    folder: Path
+    segment: int = 0
+    rate: float = 0.0
+    compression: str = "none"
+    is_idempotent: bool = True
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A process to start. ``place_of`` reads one line of its output; ``feed`` is written to its standard input."""
+
+    command: Sequence[str]
+    place_of: Callable[[str], Place | None]
+    feed: Iterator[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Contender(Protocol):
+    """One client."""
+
+    @property
+    def name(self) -> str:
+        """As the table names it."""
+        ...
+
+    @property
+    def compressions(self) -> tuple[str, ...]:
+        """Those that it has."""
+        ...
+
+    def version(self) -> str:
+        """The version that is installed. Errors: UsageError when it is not."""
+        ...
+
+    def producer(self, order: Order) -> Program:
+        """The process that produces."""
+        ...
+
+    def consumer(self, order: Order) -> Program:
+        """The process that consumes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonLibrary:
+    """A library for Python, in a program of `tests.kafka.clients`."""
+
+    name: str
+    module: str
+    compressions: tuple[str, ...] = COMPRESSIONS
+
+    def version(self) -> str:
+        """See `Contender`."""
+        try:
+            return importlib.metadata.version(self.name)
+        except importlib.metadata.PackageNotFoundError:
+            raise UsageError(f"{self.name} is not installed: run bin/_environment clients") from None
+
+    def producer(self, order: Order) -> Program:
+        """See `Contender`."""
+        words = ["--prefix", str(order.segment), "--rate", str(order.rate), "--compression", order.compression]
+        return self._program("produce", order, *words, *([] if order.is_idempotent else ["--plain"]), value_first=True)
+
+    def consumer(self, order: Order) -> Program:
+        """See `Contender`."""
+        return self._program("consume", order, "--offset", str(order.offset), value_first=False)
+
+    def _program(self, mode: str, order: Order, *words: str, value_first: bool) -> Program:
+        def place_of(line: str) -> Place | None:
+            found = re.fullmatch(r"(\d+\.\d+) (\d+)" if value_first else r"(\d+) (\d+\.\d+)", line)
+            if found is None:
+                return None
+            offset, value = (found[2], found[1]) if value_first else (found[1], found[2])
+            return int(offset), value
+
+        shared = ("--servers", order.servers, "--topic", order.topic, "--count", str(order.count))
+        command = [sys.executable, "-m", f"tests.kafka.clients.{self.module}", mode, *shared, *words]
+        return Program(command=command, place_of=place_of, environment={"PYTHONPATH": f"{SOURCES}:{ROOT}"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaTools:
+    """VerifiableProducer and ConsoleConsumer from Kafka's jars."""
+
+    name: str = "Java: VerifiableProducer, ConsoleConsumer"
+    compressions: tuple[str, ...] = COMPRESSIONS
+
+    def version(self) -> str:
+        """See `Contender`."""
+        return KAFKA_VERSION
+
+    def producer(self, order: Order) -> Program:
+        """See `Contender`."""
+        properties = order.folder / f"producer-{order.segment}.properties"
+        # The tool itself sets retries=0: it is the client that is tried here, and a client retries.
+        properties.write_text(
+            f"enable.idempotence={str(order.is_idempotent).lower()}\nacks=all\nretries=2147483647\n"
+            f"compression.type={order.compression}\nlinger.ms=5\n"
+        )
+        words = ["--bootstrap-server", order.servers, "--topic", order.topic, "--max-messages", str(order.count)]
+        words += ("--throughput", str(round(order.rate) or -1), "--value-prefix", str(order.segment))
+        words += ("--command-config", str(properties))
+        return self._program(f"{TOOLS}.VerifiableProducer", words, _sent_by_verifiable_producer)
+
+    def consumer(self, order: Order) -> Program:
+        """See `Contender`."""
+
+        def place_of(line: str) -> Place | None:
+            found = re.fullmatch(r"Offset:(\d+)\t(\d+\.\d+)", line)
+            return None if found is None else (int(found[1]), found[2])
+
+        words = ["--bootstrap-server", order.servers, "--topic", order.topic, "--partition", "0"]
+        words += ("--offset", str(order.offset), "--max-messages", str(order.count))
+        words += ("--formatter-property", "print.offset=true")
+        return self._program(f"{TOOLS}.consumer.ConsoleConsumer", words, place_of)
+
+    def _program(self, main: str, words: Sequence[str], place_of: Callable[[str], Place | None]) -> Program:
+        command = [str(ROOT / "bin" / "kafka-run-class.sh"), main, *words]
+        return Program(command=command, place_of=place_of, environment={"KAFKA_HEAP_OPTS": "-Xmx256m -XX:+UseSerialGC"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kcat:
+    """kcat, which is librdkafka from a shell. It tells the offsets of what was delivered, in the order of its input."""
+
+    name: str = "kcat"
+    compressions: tuple[str, ...] = COMPRESSIONS
+
+    def version(self) -> str:
+        """See `Contender`."""
+        if shutil.which("kcat") is None:
+            raise UsageError("there is no kcat. On Debian: apt-get install kcat")
+        text = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+        found = re.search(r"Version (\S+).*librdkafka (\S+)", text)
+        return f"{found[1]} (librdkafka {found[2]})" if found is not None else "unknown"
+
+    def producer(self, order: Order) -> Program:
+        """See `Contender`."""
+        delivered = itertools.count()
+
+        def place_of(line: str) -> Place | None:
+            found = KCAT_DELIVERED.search(line)
+            return None if found is None else (int(found[1]), f"{order.segment}.{next(delivered)}")
+
+        # Without idempotence a retry could overtake, and a line would not tell whose offset it is.
+        in_flight = ("enable.idempotence=true",) if order.is_idempotent else ("max.in.flight=1",)
+        settings = (*in_flight, "acks=all", f"compression.codec={order.compression}")
+        options = [word for setting in settings for word in ("-X", setting)]
+        where = ("-b", order.servers, "-t", order.topic, "-p", "0")
+        records = paced(str(order.segment), order.count, order.rate)
+        feed = (record.value + b"\n" for record in records)
+        return Program(command=["kcat", "-P", "-vvv", *where, *options], place_of=place_of, feed=feed)
+
+    def consumer(self, order: Order) -> Program:
+        """See `Contender`."""
+
+        def place_of(line: str) -> Place | None:
+            found = re.fullmatch(r"(\d+) (\d+\.\d+)", line)
+            return None if found is None else (int(found[1]), found[2])
+
+        where = ("-b", order.servers, "-t", order.topic, "-p", "0", "-o", str(order.offset), "-c", str(order.count))
+        return Program(command=["kcat", "-C", "-q", "-u", "-f", "%o %s\n", *where], place_of=place_of)
+
+
+CONTENDERS: Final[dict[str, Contender]] = {
+    "java": JavaTools(),
+    "confluent-kafka": PythonLibrary(name="confluent-kafka", module="confluent"),
+    "aiokafka": PythonLibrary(name="aiokafka", module="aio"),
+    "kafka-python": PythonLibrary(name="kafka-python", module="pure"),
+    "kcat": Kcat(),
+}
+
+
+def _sent_by_verifiable_producer(line: str) -> Place | None:
+    if not line.startswith("{"):
+        return None
+    told = json.loads(line)
+    return (told["offset"], told["value"]) if told.get("name") == "producer_send_success" else None

@@ -1,0 +1,224 @@
+"""One client produces and consumes through kills of the leader, and the logs then judge what it was told.
+
+One producer after the other writes a segment of the records, each with another compression, while one consumer reads
+all of them. The leader is killed with SIGKILL and restarted when the acknowledged records reach the next of equal
+parts, so each kill meets a producer at work. Invariant: a run that ended before its last kill is an error, not a
+result.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, BinaryIO, Final
+
+from pykraft.config import METADATA_TOPIC_NAME
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Child, Children
+from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.logs import read_stream, require_identical
+from pykraft.local.ports import HOST
+from pykraft.plural import counted
+from tests.kafka.clients.catalog import Contender, Order, Program
+from tests.kafka.clients.verdict import Place, Verdict, judge, records_of
+
+POLL_S: Final = 0.05
+SECONDS_A_KILL: Final = 6.0
+"""A kill and the way back take up to three seconds; so the rate leaves the producer some work between two kills."""
+RATE_MAX: Final = 5_000.0
+STALL_TIMEOUT_S: Final = 60.0
+"""A client that makes no progress for this long has given up, or waits for something that never comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done; ``on_progress`` gets the number of acknowledged records and a line for a kill, or None."""
+
+    count: int
+    kills: int
+    compressions: Sequence[str]
+    is_idempotent: bool
+    on_progress: Callable[[int, str | None], None]
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return min(RATE_MAX, self.count / ((self.kills + 1) * SECONDS_A_KILL))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run of one client."""
+
+    client: str
+    version: str
+    is_idempotent: bool
+    compressions: tuple[str, ...]
+    records: int
+    kills: int
+    seconds: float
+    verdict: Verdict
+
+    @property
+    def problems(self) -> list[str]:
+        """What breaks the promise of acks=all, or of idempotence."""
+        verdict = self.verdict
+        found = {
+            "not acknowledged": self.records - verdict.acknowledged,
+            "acknowledged and lost": verdict.lost,
+            "misread by the consumer": verdict.misread,
+        }
+        if self.is_idempotent:
+            found |= {"more than once in the log": verdict.doubled, "out of order": verdict.out_of_order}
+        return [f"{counted(count, 'record')} {what}" for what, count in found.items() if count]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "problems": self.problems}
+
+
+class Output:
+    """The places in the output of one running client."""
+
+    def __init__(self, children: Children, name: str, program: Program, log_path: Path) -> None:
+        self.places: list[Place] = []
+        self._place_of = program.place_of
+        reading, writing = os.pipe() if program.feed is not None else (None, None)
+        self.child: Child = children.start(
+            name,
+            program.command,
+            log_path,
+            environment=program.environment,
+            has_group=True,
+            stdin=subprocess.DEVNULL if reading is None else reading,
+        )
+        if reading is not None and writing is not None and program.feed is not None:
+            os.close(reading)
+            Thread(target=_feed, args=(writing, program.feed), daemon=True).start()
+        self._file: BinaryIO = log_path.open("rb")
+        self._rest = b""
+
+    def read(self) -> list[Place]:
+        """What is new in its output."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        found = [self._place_of(line.decode(errors="replace").rstrip("\r")) for line in lines]
+        new = [place for place in found if place is not None]
+        self.places += new
+        return new
+
+
+def run_through_kills(contender: Contender, plan: Plan, folder: Path) -> Outcome:
+    """The whole run. Errors: LocalQuorumError when the client or the quorum gives up."""
+    version, started = contender.version(), time.monotonic()
+    with Children() as children:
+        properties = {**QUICK, "pykraft.client.listeners": "PLAINTEXT"}
+        cluster = Cluster(children, folder, throughput=0, properties=properties)
+        cluster.start()
+        acknowledged, read = _play(contender, plan, cluster, children, folder)
+        cluster.stop()
+        streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in cluster.nodes.items()}
+        require_identical(streams, end_offset=max(acknowledged.values()) + 1)
+        log = max((records_of(stream) for stream in streams.values()), key=len)
+    return Outcome(
+        client=contender.name,
+        version=version,
+        is_idempotent=plan.is_idempotent,
+        compressions=tuple(plan.compressions),
+        records=plan.count,
+        kills=plan.kills,
+        seconds=round(time.monotonic() - started, 1),
+        verdict=judge(acknowledged, log, read),
+    )
+
+
+def _play(
+    contender: Contender, plan: Plan, cluster: Cluster, children: Children, folder: Path
+) -> tuple[dict[str, int], list[Place]]:
+    """What was acknowledged, as offset by value, and what was read."""
+    servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
+
+    def order(count: int, **rest: Any) -> Order:
+        return Order(servers=servers, topic=METADATA_TOPIC_NAME, count=count, folder=folder, **rest)
+
+    consumer = Output(children, "consumer", contender.consumer(order(plan.count)), folder / "consumer.log")
+    acknowledged: dict[str, int] = {}
+    kills = 0
+    for segment, compression in enumerate(plan.compressions):
+        count = plan.count * (segment + 1) // len(plan.compressions) - plan.count * segment // len(plan.compressions)
+        whole = order(count, segment=segment, rate=plan.rate, compression=compression, is_idempotent=plan.is_idempotent)
+        log_path = folder / f"producer-{segment}.log"
+        producer = Output(children, f"producer {segment}", contender.producer(whole), log_path)
+        watch = Watch(producer)
+        while watch.goes_on():
+            acknowledged |= {value: offset for offset, value in producer.read()}
+            story = None
+            if kills < plan.kills and len(acknowledged) >= plan.count * (kills + 1) // (plan.kills + 1):
+                kills += 1
+                story = f"kill {kills} at {len(acknowledged):,} records: {_kill_leader(cluster)}"
+            plan.on_progress(len(acknowledged), story)
+        acknowledged |= {value: offset for offset, value in producer.read()}
+        if producer.child.status:
+            raise LocalQuorumError(f"producer {segment} ended with {producer.child.status}:\n{_tail(log_path)}")
+    if kills < plan.kills:
+        raise LocalQuorumError(f"the producers ended before kill {kills + 1} of {plan.kills}")
+    watch = Watch(consumer)
+    while watch.goes_on():
+        consumer.read()
+    consumer.read()
+    if consumer.child.status:
+        raise LocalQuorumError(f"the consumer ended with {consumer.child.status}:\n{_tail(folder / 'consumer.log')}")
+    return acknowledged, consumer.places
+
+
+class Watch:
+    """Says whether a client still runs, after a short pause. Errors: LocalQuorumError when it makes no progress."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._known = 0
+        self._since = time.monotonic()
+        self._never = Event()
+
+    def goes_on(self) -> bool:
+        """Wait a moment; True while it runs."""
+        if self._output.child.status is not None:
+            return False
+        if len(self._output.places) > self._known:
+            self._known, self._since = len(self._output.places), time.monotonic()
+        if time.monotonic() - self._since > STALL_TIMEOUT_S:
+            child = self._output.child
+            raise LocalQuorumError(
+                f"{child.name} made no progress for {STALL_TIMEOUT_S:g} s after {self._known} records:\n"
+                f"{_tail(child.log_path) if child.log_path is not None else ''}"
+            )
+        self._never.wait(POLL_S)
+        return True
+
+
+def _kill_leader(cluster: Cluster) -> str:
+    """Kill and restart the leader; tells which one it was, and which one follows."""
+    mark, leader_id = cluster.journal.mark(), cluster.journal.leader_id()
+    node = cluster.nodes[leader_id]
+    node.process.kill()
+    led = cluster.journal.wait_for_leader(since=mark)
+    node.start()
+    cluster.journal.wait_for_started(leader_id, since=node.start_mark, process=node.process)
+    return f"node {leader_id} was killed, node {led.node} leads epoch {led.epoch}"
+
+
+def _feed(descriptor: int, lines: Any) -> None:
+    with os.fdopen(descriptor, "wb", buffering=0) as pipe:
+        try:
+            for line in lines:
+                pipe.write(line)
+        except BrokenPipeError:
+            return  # the client has ended; its status says how
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:])

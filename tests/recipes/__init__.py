@@ -1,1 +1,0 @@
-"""The recipes: the key-value store and what is built on it."""
