@@ -12,10 +12,12 @@
         RecordBatchTooLargeError  the records of one append do not fit into one batch
         SnapshotTooLargeError  the application's state does not fit into a snapshot
         NotRunningError        the node is not started yet, or has ended
+        CompactedError         changes that the key-value store no longer keeps: the oldest revision that it has
         ForeignClusterError    nodes of another cluster than expected
       OutcomeUnknownError      the request may have taken effect: the leadership, the node or the connection was lost
       NotAppliedError          a command was certainly not applied, and never will be
       CommandRejectedError     the state machine rejected a command: everywhere, and for good
+      LeaseLostError           a lease may have ended before its holder was done: others may hold what it held
       RefusedError             the leader rejected the request: the Kafka error code, and why
       ShutdownTimeoutError     no other node took over in time; the node has left anyway
       DeserializeError         the application's serde cannot read a committed record: its offset
@@ -158,6 +160,15 @@ class NotRunningError(UsageError):
     """The node cannot do this now: it is not initialized yet, or it has ended."""
 
 
+class CompactedError(UsageError):
+    """The changes from this revision on are no longer kept: read the keys, and watch from ``oldest_revision`` on."""
+
+    def __init__(self, revision: int, oldest_revision: int) -> None:
+        super().__init__(f"revision {revision} is no longer kept: the oldest one is {oldest_revision}")
+        self.revision = revision
+        self.oldest_revision = oldest_revision
+
+
 class OutcomeUnknownError(PykraftError):
     """The request may or may not have taken effect, and may still do so: no answer came that decides it.
 
@@ -180,6 +191,10 @@ class NotAppliedError(PykraftError):
 
 class CommandRejectedError(PykraftError):
     """The state machine rejected a command: its ``apply`` raises this, and the caller gets it."""
+
+
+class LeaseLostError(PykraftError):
+    """A lease could not be kept in time: it has ended, or may end before its holder hears of it."""
 
 
 class ShutdownTimeoutError(PykraftError, TimeoutError):

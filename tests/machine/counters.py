@@ -56,12 +56,18 @@ Node = Replicated[Counters]
 
 @asynccontextmanager
 async def machines(
-    folder: Path, count: int = 3, *, own_thread: bool = False, raft: RaftConfig = QUICK, **others: Any
+    folder: Path,
+    count: int = 3,
+    *,
+    own_thread: bool = False,
+    raft: RaftConfig = QUICK,
+    machine: type[Counters] = Counters,
+    **others: Any,
 ) -> AsyncIterator[list[Node]]:
     """Nodes from id 1 on, with a state machine each; closed at the end."""
     async with AsyncExitStack() as stack:
         nodes = [
-            Replicated(config_of(folder, at, raft=raft, **others), Counters(), own_thread=own_thread)
+            Replicated(config_of(folder, at, raft=raft, **others), machine(), own_thread=own_thread)
             for at in range(1, count + 1)
         ]
         for each in nodes:

@@ -11,8 +11,7 @@ import pytest
 
 from pykraft.config import LogSettings
 from pykraft.errors import CommandRejectedError, UsageError
-from pykraft.machine import Replicated, replicated
-from pykraft.machine.replica import MachineReplica
+from pykraft.machine import Replicated
 from tests.client.nodes import BOTH, alone, run
 from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, next_turn, state_of
 
@@ -114,33 +113,5 @@ def test_a_machine_that_fails_ends_its_node(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError, match="a bug"):
             async with Replicated(alone(tmp_path), Broken()) as node:
                 await node.execute(Add("x", 1))
-
-    run(main)
-
-
-def test_the_leader_writes_the_time_while_sessions_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(replicated, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
-        async with machines(tmp_path, 1) as [node]:
-            await node.node.wait_for_leader()
-            end = node.node.log_end_offset
-            looks: list[int] = []
-            looked = asyncio.Event()
-
-            def no_sessions(_: object) -> int:
-                looks.append(0)
-                if len(looks) == 3:
-                    looked.set()
-                return 0
-
-            with monkeypatch.context() as patch:
-                patch.setattr(MachineReplica, "sessions_count", property(no_sessions))
-                await looked.wait()
-            assert node.node.log_end_offset == end  # no session is open: an idle log does not grow
-            await node.execute(Add("x", 1))
-            before = node._replica.time_ms
-            async with asyncio.timeout(10):
-                await node.node.wait_applied(node._applier, end + 3)
-            assert node._replica.time_ms > before
 
     run(main)

@@ -64,6 +64,7 @@ ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
     "pykraft.machine": "programs with a replicated state machine",
+    "pykraft.recipes": "programs with a key-value store",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""
 

@@ -31,6 +31,10 @@ class Applier(Generic[C, R]):
     def __init__(self, node: Node[bytes], replica: MachineReplica[C, R]) -> None:
         self.replica = replica
         self.clock = LeaderClock()
+        self.deadline_ms: int | None = None
+        """The log time that the state machine waits for."""
+        self.deadline_moved = asyncio.Event()
+        """Set when ``deadline_ms`` changed, or whether this node leads."""
         self.openings: dict[bytes, asyncio.Future[int | None]] = {}
         """Who waits for a session, by nonce; None when there are too many."""
         self.sessions: dict[int, ClientSession] = {}
@@ -48,6 +52,7 @@ class Applier(Generic[C, R]):
                 count += 1
                 if count % PIECE_COMMANDS == 0:
                     await asyncio.sleep(0)
+        self._look_at_deadline()
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """See `pykraft.client.Listener`."""
@@ -56,6 +61,7 @@ class Applier(Generic[C, R]):
             self.clock.start(self.replica.time_ms, asyncio.get_running_loop().time())
         else:
             self.clock.stop()
+        self.deadline_moved.set()
 
     def handle_save_snapshot(self) -> Iterator[bytes]:
         """See `pykraft.client.Listener`."""
@@ -64,6 +70,7 @@ class Applier(Generic[C, R]):
     async def handle_load_snapshot(self, reader: StateReader[bytes]) -> None:
         """See `pykraft.client.Listener`."""
         self.replica.load([record async for batch in reader for record in batch.records])
+        self._look_at_deadline()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
             self._tell(news)
@@ -71,6 +78,12 @@ class Applier(Generic[C, R]):
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""
         return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
+
+    def _look_at_deadline(self) -> None:
+        deadline_ms = self.replica.machine.deadline_ms()
+        if deadline_ms != self.deadline_ms:
+            self.deadline_ms = deadline_ms
+            self.deadline_moved.set()
 
     def _tell(self, news: ClientNews) -> None:
         if isinstance(news, SessionOpened):

@@ -126,6 +126,9 @@ class MachineReplica(Generic[C, R]):
         record = decode_log_record(value)
         self.time_ms = max(self.time_ms, record.time_ms)
         self._sweep()
+        deadline_ms = self.machine.deadline_ms()
+        if deadline_ms is not None and self.time_ms >= deadline_ms:
+            self.machine.elapse(Applied(offset, epoch, self.time_ms, -1))
         if isinstance(record, CommandRecord):
             return self._on_command(record, offset, epoch)
         return self._on_open(record, offset) if isinstance(record, OpenRecord) else None

@@ -20,12 +20,12 @@ from typing import Any, Final, Generic, Self, TypeVar
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
 from pykraft.config import NodeConfig
-from pykraft.errors import CommandRejectedError, NotAppliedError, PykraftError, UsageError
+from pykraft.errors import CommandRejectedError, NotAppliedError, UsageError
 from pykraft.machine.applier import Applier
 from pykraft.machine.forward_server import ForwardServer
 from pykraft.machine.forwarder import Forwarder
+from pykraft.machine.log_ticks import LogTicks
 from pykraft.machine.reads import MachineReads
-from pykraft.machine.records import TickRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
 from pykraft.machine.state_machine import StateMachine
@@ -42,10 +42,6 @@ TIMEOUT_MS_MAX: Final = 30_000
 """Half of a session's timeout, so that a session outlives each command of it."""
 COMMAND_SIZE_BYTES_MAX: Final = 60_000
 """A command that is forwarded fits into a request of 64 KiB; the same limit holds on every node."""
-
-
-TICKS_OF_A_SESSION: Final = 4
-"""While nothing else is written, the leader writes the time so often in a session's timeout."""
 
 
 class Replicated(Generic[M_co]):
@@ -67,7 +63,6 @@ class Replicated(Generic[M_co]):
         self.node: Node[bytes] = runtime.make_node(config, own_thread)
         """The node, for its address, its leader and its metrics."""
         self._replica: MachineReplica[Any, Any] = MachineReplica(machine, session_timeout_ms=runtime.session_timeout_ms)
-        self._tick_interval_s = runtime.session_timeout_ms / 1_000 / TICKS_OF_A_SESSION
         self._applier = Applier(self.node, self._replica)
         context = RpcContext(
             cluster_id=config.cluster_id,
@@ -79,6 +74,7 @@ class Replicated(Generic[M_co]):
         self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
+        self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
 
@@ -92,7 +88,7 @@ class Replicated(Generic[M_co]):
         await self.node.initialize(voters)
         self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
-        self._ticks = asyncio.get_running_loop().create_task(self._tick(), name="pykraft machine's log time")
+        self._ticks = asyncio.get_running_loop().create_task(self._log_ticks.run(), name="pykraft machine's log time")
 
     async def __aenter__(self) -> Self:
         if self._watch is None:
@@ -166,14 +162,6 @@ class Replicated(Generic[M_co]):
             raise NotAppliedError(answer.value.decode())
         result: R = self.machine.results.deserialize(answer.value)
         return result
-
-    async def _tick(self) -> None:
-        """While this node leads and sessions are open, write the time now and then, so that unused sessions end."""
-        while True:
-            await asyncio.sleep(self._tick_interval_s)
-            if self._applier.clock.is_running and self._replica.sessions_count:
-                with suppress(PykraftError):  # another node leads by now, or this one has ended
-                    await self.node.propose([encode_log_record(TickRecord(self._applier.time_ms()))])
 
     async def _tell_of_end(self) -> None:
         """Tell every waiting caller when the node has ended."""

@@ -24,7 +24,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Where a command is in the log, and the log time in ms: the same on every replica."""
+    """Where a command is in the log, and the log time in ms: the same on every replica.
+
+    ``session_id`` is -1 where only time has passed, see `StateMachine.elapse`.
+    """
 
     offset: Offset
     epoch: Epoch
@@ -62,6 +65,17 @@ class StateMachine(ABC, Generic[C, R]):
     @abstractmethod
     def restore(self, records: Iterable[bytes], /) -> None:
         """Replace the state by that of a snapshot."""
+
+    def deadline_ms(self) -> int | None:
+        """The log time at which `elapse` has something to do; None while time alone changes nothing."""
+        return None
+
+    def elapse(self, context: Applied, /) -> None:
+        """Change the state because ``context.time_ms`` has reached `deadline_ms`: a lease ends, for example.
+
+        It is called before the first record from that log time on, whatever the record is; the leader writes one if no
+        command comes. Afterwards `deadline_ms` must be later, or None.
+        """
 
 
 def _command_classes(cls: type) -> tuple[type, ...]:

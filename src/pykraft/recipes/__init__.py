@@ -1,0 +1,45 @@
+"""What people build on a replicated state machine: a key-value store, and locks, elections, barriers and queues on it.
+
+Each is short and complete: use it, or copy it and change it.
+"""
+
+from pykraft.recipes.barrier import Barrier
+from pykraft.recipes.election import leader_of, leaders, leadership
+from pykraft.recipes.job_queue import JobQueue, TakenJob
+from pykraft.recipes.key_value_commands import (
+    Condition,
+    Delete,
+    Get,
+    Item,
+    KeyChange,
+    Put,
+    Transaction,
+    TransactionResult,
+    prefix,
+)
+from pykraft.recipes.key_value_store import KeyValueStore
+from pykraft.recipes.key_values import KeyValues
+from pykraft.recipes.lock import HeldLock, holder_of, lock
+
+__all__ = [
+    "Barrier",
+    "Condition",
+    "Delete",
+    "Get",
+    "HeldLock",
+    "Item",
+    "JobQueue",
+    "KeyChange",
+    "KeyValueStore",
+    "KeyValues",
+    "Put",
+    "TakenJob",
+    "Transaction",
+    "TransactionResult",
+    "holder_of",
+    "leader_of",
+    "leaders",
+    "leadership",
+    "lock",
+    "prefix",
+]

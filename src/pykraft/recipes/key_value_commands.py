@@ -1,0 +1,224 @@
+"""What a program asks of the key-value store, as data: operations, conditions, transactions, leases.
+
+A key is a text of 1 to `KEY_SIZE_BYTES_MAX` bytes in UTF-8, a value one of up to `VALUE_SIZE_BYTES_MAX`. ``end`` makes
+a range of keys: None is the key alone, "" is all keys from it on, any other text excludes itself; `prefix` makes the
+range of a prefix. A revision is the number of a change of the store, from 1 on.
+
+Invariant: a command that `check_command` accepts is one that every replica reads and judges alike.
+
+Source: ours (ADR 087).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from pykraft.client.arguments import INT64_MAX, whole_number
+from pykraft.errors import UsageError
+
+KEY_SIZE_BYTES_MAX: Final = 1_024
+VALUE_SIZE_BYTES_MAX: Final = 32_768
+OPERATIONS_MAX: Final = 128
+"""Conditions, and operations of either kind, of one transaction."""
+GET_LIMIT_MAX: Final = 1_000
+NUMBER_SIZE_BYTES: Final = 16
+"""Digits that `Put` adds to a numbered key."""
+LEASE_TTL_MS_MIN: Final = 1_000
+LEASE_TTL_MS_MAX: Final = 86_400_000
+
+ItemField: TypeAlias = Literal["value", "created", "modified", "version", "lease"]
+ComparisonOperator: TypeAlias = Literal["==", "!=", "<", ">"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A key with its value: the revisions that created and last changed it, how often it was put, its lease or 0."""
+
+    key: str
+    value: str
+    created: int
+    modified: int
+    version: int
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A key was put (``item``) or deleted (None), by the change with this revision."""
+
+    revision: int
+    key: str
+    item: Item | None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Compares a field of a key's item. A key that does not exist has the value None, and 0 in all other fields."""
+
+    key: str
+    field: ItemField
+    operator: ComparisonOperator
+    operand: str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Find up to ``limit`` items, in the order of their keys, as they are before the transaction."""
+
+    key: str
+    end: str | None = None
+    limit: int = GET_LIMIT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a key; it is deleted when its lease ends. ``numbered`` adds the revision to the key, as 16 digits."""
+
+    key: str
+    value: str
+    lease: int = 0
+    numbered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a key or a range."""
+
+    key: str
+    end: str | None = None
+
+
+StoreOperation: TypeAlias = Get | Put | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """If all conditions hold, carry out ``then``, and otherwise ``otherwise``: all of it, at one revision."""
+
+    then: tuple[StoreOperation, ...]
+    conditions: tuple[Condition, ...] = ()
+    otherwise: tuple[StoreOperation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """Whether the conditions held, the revision of the store afterwards, what each Get found, and how much went."""
+
+    succeeded: bool
+    revision: int
+    found: tuple[tuple[Item, ...], ...] = ()
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GrantLease:
+    """Open a lease; its result is the lease's id."""
+
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLease:
+    """The lease lives for its whole time again, from now on."""
+
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """End a lease, and delete its keys; nothing if it has ended."""
+
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Forget the changes before this revision; no key changes."""
+
+    revision: int
+
+
+KeyValueCommand: TypeAlias = Transaction | GrantLease | KeepLease | EndLease | Compact
+KeyValueResult: TypeAlias = TransactionResult | int | None
+
+
+def prefix(text: str) -> tuple[str, str]:
+    """The range of all keys that begin with this text: ``store.range(*prefix("jobs/"))``."""
+    for at in range(len(text) - 1, -1, -1):
+        if text[at] < "\U0010ffff":
+            # What follows the last character of plain text is no character of its own: a half of a pair of UTF-16.
+            after = "\ue000" if text[at] == "\ud7ff" else chr(ord(text[at]) + 1)
+            return text, text[:at] + after
+    return text, ""
+
+
+def check_command(command: object) -> None:
+    """Errors: UsageError for what no replica should have to judge."""
+    match command:
+        case Transaction():
+            for one in (command.conditions, command.then, command.otherwise):
+                if type(one) is not tuple or len(one) > OPERATIONS_MAX:
+                    raise UsageError(f"{one!r:.100}: a transaction has tuples of at most {OPERATIONS_MAX} of each kind")
+            for condition in command.conditions:
+                _check_condition(condition)
+            for operation in (*command.then, *command.otherwise):
+                _check_operation(operation)
+        case GrantLease():
+            whole_number("ttl_ms", command.ttl_ms, least=LEASE_TTL_MS_MIN, most=LEASE_TTL_MS_MAX)
+        case KeepLease() | EndLease():
+            whole_number("lease", command.lease, least=0, most=INT64_MAX)
+        case Compact():
+            whole_number("revision", command.revision, least=1, most=INT64_MAX)
+        case _:
+            raise UsageError(f"{command!r} is not a command of the key-value store")
+
+
+def check_range(key: object, end: object = None) -> None:
+    """Errors: UsageError for what is not a key, or not a range."""
+    check_text("key", key, most=KEY_SIZE_BYTES_MAX, least=0 if end is not None else 1)
+    if end is not None:
+        check_text("end", end, most=KEY_SIZE_BYTES_MAX)
+
+
+def check_text(name: str, text: object, *, most: int, least: int = 0) -> None:
+    """Errors: UsageError for what is not text of this size, in bytes of UTF-8."""
+    if not isinstance(text, str):
+        raise UsageError(f"{name} = {text!r}: must be text")
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name} = {text!r}: must be text that UTF-8 can express") from error
+    if not least <= size_bytes <= most:
+        raise UsageError(f"{name} of {size_bytes} bytes: must have {least} to {most}")
+
+
+def _check_condition(condition: Condition) -> None:
+    if not isinstance(condition, Condition):
+        raise UsageError(f"{condition!r} is not a condition")
+    check_range(condition.key)
+    if condition.operator not in {"==", "!=", "<", ">"}:
+        raise UsageError(f"operator = {condition.operator!r}: must be ==, !=, < or >")
+    if condition.field == "value":
+        if condition.operand is not None:
+            check_text("operand", condition.operand, most=VALUE_SIZE_BYTES_MAX)
+    elif condition.field in {"created", "modified", "version", "lease"}:
+        whole_number("operand", condition.operand, least=0, most=INT64_MAX)
+    else:
+        raise UsageError(f"field = {condition.field!r}: must be value, created, modified, version or lease")
+
+
+def _check_operation(operation: StoreOperation) -> None:
+    if isinstance(operation, Put):
+        most = KEY_SIZE_BYTES_MAX - NUMBER_SIZE_BYTES if operation.numbered else KEY_SIZE_BYTES_MAX
+        check_text("key", operation.key, least=1, most=most)
+        check_text("value", operation.value, most=VALUE_SIZE_BYTES_MAX)
+        whole_number("lease", operation.lease, least=0, most=INT64_MAX)
+        if type(operation.numbered) is not bool:
+            raise UsageError(f"numbered = {operation.numbered!r}: must be True or False")
+    elif isinstance(operation, Get | Delete):
+        check_range(operation.key, operation.end)
+        if isinstance(operation, Get):
+            whole_number("limit", operation.limit, least=1, most=GET_LIMIT_MAX)
+    else:
+        raise UsageError(f"{operation!r} is not an operation: it is a Get, a Put or a Delete")

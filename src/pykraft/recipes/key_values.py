@@ -1,0 +1,239 @@
+"""The state machine of the key-value store: transactions on the keys, and leases that end by log time.
+
+Invariants: the same commands give the same keys, revisions, leases and changes on every replica, whether it applied all
+of them or began with a snapshot. A transaction is rejected as a whole, before it changes anything.
+
+Source: ours (ADR 087); the model is that of etcd's version 3.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from pykraft.errors import CommandRejectedError
+from pykraft.machine.state_machine import Applied, StateMachine
+from pykraft.recipes.key_space import KeySpace, item_size_bytes
+from pykraft.recipes.key_value_commands import (
+    Compact,
+    Condition,
+    Delete,
+    EndLease,
+    Get,
+    GrantLease,
+    Item,
+    KeepLease,
+    KeyChange,
+    KeyValueCommand,
+    KeyValueResult,
+    Put,
+    Transaction,
+    TransactionResult,
+)
+from pykraft.recipes.key_value_formats import COMMANDS, RESULTS, SNAPSHOTS, LeaseState, StoreHead
+
+KEYS_MAX: Final = 1_000_000
+SIZE_BYTES_MAX: Final = 1 << 30
+"""Keys and values together. Part of the format, as all of these: all replicas must agree."""
+LEASES_MAX: Final = 100_000
+DELETED_MAX: Final = 10_000
+"""Keys that one transaction deletes, and keys of one lease, which end together."""
+FOUND_SIZE_BYTES_MAX: Final = 1 << 18
+"""Items in the result of one transaction: results are kept until the client has them."""
+_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@dataclass(slots=True)
+class _Lease:
+    ttl_ms: int
+    expires_ms: int
+    keys: set[str] = field(default_factory=set)
+
+
+class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
+    """The store on one node; `pykraft.recipes.KeyValueStore` asks it."""
+
+    commands = COMMANDS
+    results = RESULTS
+
+    def __init__(self) -> None:
+        self.on_change: set[Callable[[], object]] = set()
+        """Called when the store has changed, for watches; no part of the state."""
+        self._clear()
+
+    def apply(self, command: KeyValueCommand, context: Applied) -> KeyValueResult:
+        """See `pykraft.machine.StateMachine`."""
+        match command:
+            case Transaction():
+                return self._transact(command)
+            case GrantLease(ttl_ms):
+                if len(self._leases) >= LEASES_MAX:
+                    raise CommandRejectedError(f"{LEASES_MAX} leases are open: end one first")
+                self._open(LeaseState(context.offset, ttl_ms, context.time_ms + ttl_ms))
+                return context.offset
+            case KeepLease(lease):
+                found = self._lease(lease)
+                found.expires_ms = context.time_ms + found.ttl_ms
+            case EndLease(lease):
+                self._end(lease)
+            case Compact(revision):
+                if revision > self.space.revision + 1:
+                    raise CommandRejectedError(f"the store is at revision {self.space.revision}, not yet at {revision}")
+                self.space.compact(revision)
+                self._tell()
+        return None
+
+    def deadline_ms(self) -> int | None:
+        """When a lease may end, see `pykraft.machine.StateMachine`."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def elapse(self, context: Applied) -> None:
+        """End the leases whose time is over, see `pykraft.machine.StateMachine`."""
+        while self._expiries and self._expiries[0][0] <= context.time_ms:
+            expired_ms, lease = heappop(self._expiries)
+            found = self._leases.get(lease)
+            if found is not None and found.expires_ms == expired_ms:
+                self._end(lease)
+            elif found is not None:
+                # It was kept. Even if its new time is over as well, it ends in its turn: a replica that began with a
+                # snapshot knows only the new time, and the order of two ends is seen in their revisions.
+                heappush(self._expiries, (found.expires_ms, lease))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """See `pykraft.machine.StateMachine`."""
+        yield SNAPSHOTS.serialize(StoreHead(self.space.revision, self.space.oldest_revision))
+        for lease, state in self._leases.items():
+            yield SNAPSHOTS.serialize(LeaseState(lease, state.ttl_ms, state.expires_ms))
+        for key in self.space.keys:
+            yield SNAPSHOTS.serialize(self.space.items[key])
+        for change in self.space.kept:
+            yield SNAPSHOTS.serialize(change)
+
+    def restore(self, records: Iterable[bytes]) -> None:
+        """See `pykraft.machine.StateMachine`."""
+        self._clear()
+        for record in map(SNAPSHOTS.deserialize, records):
+            match record:
+                case StoreHead(revision, oldest_revision):
+                    self.space.revision, self.space.oldest_revision = revision, oldest_revision
+                case LeaseState():
+                    self._open(record)
+                case Item():
+                    self.space.load(record)
+                    self._attach(record)
+                case KeyChange():
+                    self.space.load_changes([record])
+        self._tell()
+
+    def get(self, key: str) -> Item | None:
+        """The item of this key."""
+        return self.space.items.get(key)
+
+    def range(self, key: str, end: str | None = None, limit: int | None = None) -> list[Item]:
+        """The items of a range, in the order of their keys."""
+        return [self.space.items[found] for found in self.space.keys_in(key, end)[:limit]]
+
+    def _clear(self) -> None:
+        self.space = KeySpace()
+        """The keys and their changes."""
+        self._leases: dict[int, _Lease] = {}
+        self._expiries: list[tuple[int, int]] = []
+        """A heap of log times and leases, with one entry for each lease; a lease that was kept ends later."""
+
+    def _transact(self, transaction: Transaction) -> TransactionResult:
+        succeeded = all(map(self._holds, transaction.conditions))
+        chosen = transaction.then if succeeded else transaction.otherwise
+        found = tuple(tuple(self.range(one.key, one.end, one.limit)) for one in chosen if isinstance(one, Get))
+        if sum(item_size_bytes(item) for items in found for item in items) > FOUND_SIZE_BYTES_MAX:
+            raise CommandRejectedError(f"it finds more than {FOUND_SIZE_BYTES_MAX} bytes: lower the limit of its Get")
+        self._require_room([one for one in chosen if isinstance(one, Put)])
+        gone = sum(len(self.space.keys_in(one.key, one.end)) for one in chosen if isinstance(one, Delete))
+        if gone > DELETED_MAX:
+            raise CommandRejectedError(f"it deletes {gone} keys: at most {DELETED_MAX} at a time")
+        revision, deleted = self.space.revision + 1, 0
+        for one in chosen:
+            if isinstance(one, Put):
+                self._put(one, revision)
+            elif isinstance(one, Delete):
+                keys = self.space.keys_in(one.key, one.end)
+                deleted += len(keys)
+                self._delete(keys, revision)
+        self._tell()
+        return TransactionResult(succeeded, self.space.revision, found, deleted)
+
+    def _require_room(self, puts: list[Put]) -> None:
+        """Errors: CommandRejectedError for what would make the store larger than it may be, and for unknown leases."""
+        space = self.space
+        if len(space.keys) + len(puts) > KEYS_MAX:
+            raise CommandRejectedError(f"the store has {len(space.keys)} keys, and may have {KEYS_MAX}")
+        if space.size_bytes + sum(len(one.key.encode()) + len(one.value.encode()) for one in puts) > SIZE_BYTES_MAX:
+            raise CommandRejectedError(f"the store has {space.size_bytes} bytes, and may have {SIZE_BYTES_MAX}")
+        for one in puts:
+            if one.lease and len(self._lease(one.lease).keys) + len(puts) > DELETED_MAX:
+                raise CommandRejectedError(f"lease {one.lease} has {DELETED_MAX} keys: open another one")
+
+    def _holds(self, condition: Condition) -> bool:
+        item = self.space.items.get(condition.key)
+        absent = None if condition.field == "value" else 0
+        actual = absent if item is None else getattr(item, condition.field)
+        if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
+            return False
+        return _COMPARED[condition.operator](actual, condition.operand)
+
+    def _put(self, put: Put, revision: int) -> None:
+        key = f"{put.key}{revision:016d}" if put.numbered else put.key
+        former = self.space.items.get(key)
+        if former is None:
+            item = Item(key, put.value, revision, revision, 1, put.lease)
+        else:
+            self._detach(former)
+            item = Item(key, put.value, former.created, revision, former.version + 1, put.lease)
+        self.space.put(item)
+        self._attach(item)
+
+    def _delete(self, keys: Iterable[str], revision: int) -> None:
+        for key in keys:
+            self._detach(self.space.items[key])
+            self.space.delete(key, revision)
+
+    def _attach(self, item: Item) -> None:
+        if item.lease:
+            self._leases[item.lease].keys.add(item.key)
+
+    def _detach(self, item: Item) -> None:
+        if item.lease:
+            self._leases[item.lease].keys.discard(item.key)
+
+    def _lease(self, lease: int) -> _Lease:
+        found = self._leases.get(lease)
+        if found is None:
+            raise CommandRejectedError(f"lease {lease} has ended, or never was")
+        return found
+
+    def _open(self, state: LeaseState) -> None:
+        self._leases[state.lease] = _Lease(state.ttl_ms, state.expires_ms)
+        heappush(self._expiries, (state.expires_ms, state.lease))
+
+    def _end(self, lease: int) -> None:
+        found = self._leases.get(lease)
+        if found is None:
+            return
+        # Sorted: a set has another order in each process.
+        self._delete(sorted(found.keys), self.space.revision + 1)
+        del self._leases[lease]
+        if len(self._expiries) > 2 * len(self._leases) + 64:
+            # Mostly leases that were ended early.
+            self._expiries = sorted((state.expires_ms, one) for one, state in self._leases.items())
+        self._tell()
+
+    def _tell(self) -> None:
+        for tell in tuple(self.on_change):
+            tell()

@@ -1,0 +1,77 @@
+"""A lock of the whole quorum: one holder at a time, in the order of arrival, with a number that only grows.
+
+How it works, on a `KeyValueStore`:
+
+1. Each candidate puts a numbered key with a lease of its own. The lowest number holds the lock.
+2. Everybody else watches the key just below its own until that is deleted, then looks again.
+3. The holder's key is deleted when its block or its lease ends. It has given up by then.
+
+The token is the revision of the holder's key, so that of a later holder is always higher. A resource outside of the
+store should refuse a token lower than the highest that it has seen: a holder may be stopped and go on after its lease
+has ended. A transaction of the store does the same with `HeldLock.condition`.
+
+Source: ours (ADR 087); the recipe is that of ZooKeeper and etcd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from pykraft.errors import CompactedError
+from pykraft.recipes.key_value_commands import Condition, Item, Put, prefix
+from pykraft.recipes.key_value_store import KeyValueStore
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """The lock is held with this fencing token."""
+
+    token: int
+    key: str
+
+    @property
+    def condition(self) -> Condition:
+        """For transactions: the lock is still held."""
+        return Condition(self.key, "created", "==", self.token)
+
+
+@asynccontextmanager
+async def lock(store: KeyValueStore, name: str, *, ttl_ms: int = 10_000, holder: str = "") -> AsyncIterator[HeldLock]:
+    """Wait for the lock and hold it in this block; ``holder`` is a text for others to read.
+
+    ``async with asyncio.timeout(5): async with lock(...)`` waits for five seconds at most, block included.
+
+    Errors: LeaseLostError when the lock was lost: the block is cancelled before anybody else can hold it, unless this
+    program did not run meanwhile; and those of the store.
+    """
+    async with store.lease(ttl_ms) as lease:
+        # 1. The key has the number of its revision.
+        token = (await store.transact([Put(f"{name}/", holder, lease, numbered=True)])).revision
+        key = f"{name}/{token:016d}"
+        # 2. Wait for whoever came before.
+        while (before := await _before(store, name, key)) is not None:
+            await _wait_deleted(store, before)
+        # 3. The lease ends with the block.
+        yield HeldLock(token, key)
+
+
+async def holder_of(store: KeyValueStore, name: str) -> Item | None:
+    """The item of the holder: its ``value`` is what it called itself, its ``created`` the token; None while free."""
+    found = await store.range(*prefix(f"{name}/"), limit=1)
+    return found[0] if found else None
+
+
+async def _before(store: KeyValueStore, name: str, key: str) -> Item | None:
+    earlier = await store.range(f"{name}/", key, limit=100_000)
+    return earlier[-1] if earlier else None
+
+
+async def _wait_deleted(store: KeyValueStore, item: Item) -> None:
+    """Wait until this item is deleted; it may be already, and then the first change tells."""
+    with suppress(CompactedError):  # too late to tell: look again
+        async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
+            async for change in changes:
+                if change.item is None:
+                    return

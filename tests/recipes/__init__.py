@@ -1,0 +1,1 @@
+"""The recipes: the key-value store and what is built on it."""

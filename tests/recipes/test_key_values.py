@@ -1,0 +1,194 @@
+"""The state machine of the store: transactions, leases by log time, snapshots, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import CommandRejectedError
+from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, key_values
+from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, KeyValueCommand
+from tests.recipes.stores import StoreLog
+
+
+def test_a_transaction_is_one_change() -> None:
+    log = StoreLog()
+    result = log.add(Transaction((Put("b", "2"), Put("a", "1"), Get("", ""), Put("b", "3"))))
+    assert result == TransactionResult(True, 1, ((),))
+    assert log.values.range("", "") == [Item("a", "1", 1, 1, 1), Item("b", "3", 1, 1, 2)]
+    result = log.add(Transaction((Delete("a", "c"), Put("c", "4"), Get("a"))))
+    assert result == TransactionResult(True, 2, ((Item("a", "1", 1, 1, 1),),), 2)
+    assert log.values.get("a") is None
+    assert log.values.get("c") == Item("c", "4", 2, 2, 1)
+    # What changes nothing has no revision.
+    assert log.add(Transaction((Get("c"), Delete("nothing")))).revision == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        (Condition("a", "value", "==", "x"), True),
+        (Condition("a", "value", "!=", "x"), False),
+        (Condition("a", "value", "<", "y"), True),
+        (Condition("a", "value", ">", "y"), False),
+        (Condition("a", "version", "==", 2), True),
+        (Condition("a", "created", "<", 2), True),
+        (Condition("a", "modified", ">", 1), True),
+        (Condition("a", "lease", "==", 0), True),
+        (Condition("none", "value", "==", None), True),
+        (Condition("none", "value", "!=", "x"), True),
+        (Condition("none", "value", "<", "x"), False),
+        (Condition("a", "value", ">", None), False),
+        (Condition("none", "version", "==", 0), True),
+        (Condition("none", "created", ">", 0), False),
+    ],
+)
+def test_conditions_choose_what_is_carried_out(condition: Condition, holds: bool) -> None:
+    log = StoreLog()
+    log.put("a", "w")
+    log.put("a", "x")
+    result = log.add(Transaction((Put("then", ""),), (condition, condition), (Put("otherwise", ""),)))
+    assert result.succeeded is holds
+    assert log.keys() == ["a", "then" if holds else "otherwise"]
+    assert log.values.space.revision == 3
+
+
+def test_a_numbered_key_has_the_revision() -> None:
+    log = StoreLog()
+    assert log.add(Transaction((Put("jobs/", "x", numbered=True),))).revision == 1
+    assert log.keys() == ["jobs/0000000000000001"]
+
+
+def test_a_lease_ends_by_log_time_alone_and_takes_its_keys_along() -> None:
+    log = StoreLog()
+    lease = log.add(GrantLease(5_000), 1_000)
+    for key in ("c", "a", "b"):
+        log.put(key, "", lease)
+    log.put("b")  # without the lease now
+    assert log.values.deadline_ms() == 6_000
+    log.add(KeepLease(lease), 4_000)
+    log.add(Transaction(()), 8_999)
+    assert log.keys() == ["a", "b", "c"]
+    log.add(Transaction(()), 9_000)
+    assert log.keys() == ["b"]
+    assert log.values.space.kept[-2:] == [KeyChange(5, "a", None), KeyChange(5, "c", None)]
+    assert log.values.deadline_ms() is None
+    for command in (KeepLease(lease), Transaction((Put("d", "", lease),))):
+        with pytest.raises(CommandRejectedError, match=f"lease {lease} has ended, or never was"):
+            log.add(command)
+    log.add(EndLease(lease))
+    assert log.keys() == ["b"]
+
+
+def test_a_lease_can_be_ended_and_a_deleted_key_leaves_it() -> None:
+    log = StoreLog()
+    lease = log.add(GrantLease(5_000))
+    log.put("a", "", lease)
+    log.put("b", "", lease)
+    log.add(Transaction((Delete("a"),)))
+    log.put("a")
+    log.add(EndLease(lease))
+    assert log.keys() == ["a"]
+    assert log.values.elapse is not None
+    log.add(Transaction(()), 10_000)  # its time comes when it is gone
+    assert log.keys() == ["a"]
+
+
+def test_leases_that_end_early_leave_the_heap_small() -> None:
+    log = StoreLog()
+    kept = log.add(GrantLease(86_400_000))
+    for _ in range(1_000):
+        log.add(EndLease(log.add(GrantLease(86_400_000))))
+    assert len(log.values._expiries) < 70
+    assert log.values.deadline_ms() == 86_400_000
+    log.add(EndLease(kept))
+
+
+def test_leases_end_in_one_order_however_a_replica_began() -> None:
+    log = StoreLog()
+    kept, other = log.add(GrantLease(10_000)), log.add(GrantLease(15_000))
+    log.put("kept", "", kept)
+    log.put("other", "", other)
+    log.add(KeepLease(kept), 9_000)
+    twin = log.restored()
+    for each in (log, twin):
+        each.add(Transaction(()), 30_000)
+    assert log.state() == twin.state()
+    assert [change.key for change in log.values.space.kept[-2:]] == ["other", "kept"]
+
+
+def test_compaction_keeps_the_keys() -> None:
+    log = StoreLog()
+    for value in "123":
+        log.put("a", value)
+    log.add(Compact(3))
+    log.add(Compact(2))  # nothing is left to drop
+    assert log.values.space.kept == [KeyChange(3, "a", Item("a", "3", 1, 3, 3))]
+    assert log.values.space.oldest_revision == 3
+    with pytest.raises(CommandRejectedError, match="the store is at revision 3, not yet at 5"):
+        log.add(Compact(5))
+    log.add(Compact(4))
+    assert log.values.space.kept == []
+
+
+def test_limits_reject_a_transaction_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = StoreLog()
+    lease = log.add(GrantLease(5_000))
+    log.put("a", "x" * 90, lease)
+    cases: list[tuple[str, int, KeyValueCommand, str]] = [
+        ("KEYS_MAX", 1, Transaction((Put("b", ""),)), "the store has 1 keys, and may have 1"),
+        ("SIZE_BYTES_MAX", 100, Transaction((Put("b", "x" * 10),)), "the store has 91 bytes, and may have 100"),
+        ("DELETED_MAX", 1, Transaction((Put("b", "", lease),)), f"lease {lease} has 1 keys"),
+        ("DELETED_MAX", 0, Transaction((Put("b", ""), Delete("", ""))), "it deletes 1 keys: at most 0"),
+        ("FOUND_SIZE_BYTES_MAX", 90, Transaction((Put("b", ""), Get("a"))), "it finds more than 90 bytes"),
+        ("LEASES_MAX", 1, GrantLease(5_000), "1 leases are open"),
+    ]
+    before = log.state()
+    for name, value, command, text in cases:
+        with monkeypatch.context() as patch:
+            patch.setattr(key_values, name, value)
+            with pytest.raises(CommandRejectedError, match=text):
+                log.add(command)
+        assert log.state() == before
+
+
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+ENDS = st.none() | st.just("") | KEYS
+LEASES = st.integers(0, 6)
+OPERATIONS = st.one_of(
+    st.builds(Put, KEYS, st.text(max_size=3), LEASES, st.booleans()),
+    st.builds(Delete, KEYS, ENDS),
+    st.builds(Get, KEYS, ENDS),
+)
+CONDITIONS = st.builds(Condition, KEYS, st.just("version"), st.sampled_from(["==", "<", ">"]), st.integers(0, 2))
+PARTS: Any = st.lists(OPERATIONS, max_size=3).map(tuple)
+COMMANDS = st.one_of(
+    st.builds(Transaction, PARTS, st.lists(CONDITIONS, max_size=1).map(tuple), PARTS),
+    st.builds(GrantLease, st.integers(1_000, 3_000)),
+    st.builds(KeepLease, LEASES),
+    st.builds(EndLease, LEASES),
+    st.builds(Compact, st.integers(1, 10)),
+)
+
+
+@given(st.lists(st.tuples(COMMANDS, st.integers(0, 1_500)), max_size=30), st.integers(0, 30))
+def test_a_replica_from_a_snapshot_stays_the_same(steps: list[tuple[KeyValueCommand, int]], cut: int) -> None:
+    logs = [StoreLog()]
+    time_ms = 0
+    for at, (command, passed_ms) in enumerate(steps):
+        if at == cut:
+            logs.append(logs[0].restored())
+        time_ms += passed_ms
+        results = []
+        for log in logs:
+            try:
+                results.append(log.add(command, time_ms))
+            except CommandRejectedError as error:
+                results.append(str(error))
+        assert all(result == results[0] for result in results)
+    space = logs[0].values.space
+    assert space.keys == sorted(space.items)
+    assert all(log.state() == logs[0].state() for log in logs)
