@@ -23,6 +23,9 @@ ABSENT = "absent/x"
 REFUSED: dict[str, str] = {
     "append file": f"{BOOTSTRAP} {ABSENT}",
     "append command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
+    "audit directories": ABSENT,
+    "audit journals": f". --journal {ABSENT}",
+    "audit report": f". --report {ABSENT}",
     "bench join folder": f"--dir {ABSENT}",
     "bench raft folders": f"--dir {ABSENT} --peer none",
     "bench raft kafka_libs": f"--kafka-libs {ABSENT}",

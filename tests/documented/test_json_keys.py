@@ -34,6 +34,7 @@ from pykraft.protocol.records import Record
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.sim.run.totals import Totals
 from pykraft.types import Offset
+from tests.audit.some_report import some_report
 from tests.cli.command_tree import leaves
 from tests.cli.quorum.test_overview import QUORUM
 from tests.cli.sim_worlds import failed, passed
@@ -114,6 +115,7 @@ def read(function: Callable[[str, str], Iterable[str]], path: str, name: str) ->
 CLI, SPARK = "src/pykraft/cli", "src/pykraft/spark"
 KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "append": read(literal, f"{CLI}/append/command.py", "_print_committed"),
+    "audit": lambda _: [key for row in some_report().rows() for key in row],
     "bench join": names(Joined, "slowdown", "failures", "machine"),
     "bench raft": read(literal, "src/pykraft/bench/report.py", "document_of"),
     "bench transfer": names(Transferred, "failures", "machine"),

@@ -252,6 +252,17 @@ ROWS: tuple[Row, ...] = (
         ),
         stage("waits", _append(lambda scene: scene.silent), waits_for_answer, is_progress=_typed),
     ),
+    _row(
+        "audit",
+        opens(lambda scene, home: ["audit", str(scene.live_data), "--journal", _fifo(home, "journal.jsonl")]),
+        stage(
+            "asks Spark",
+            lambda scene, home: ["audit", str(scene.live_data)],
+            _many_nodes(3),
+            is_progress=_any_line,
+        ),
+        is_spark=True,
+    ),
     _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
     _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),

@@ -15,7 +15,7 @@ from pykraft.client.serde import Serde, bytes_serde, text_serde
 from pykraft.errors import RecordBatchTooLargeError, UsageError
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogSummary
+from pykraft.log.offline.verify_parts import LogSummary
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import scan
 from pykraft.sim.machine.disk import Interrupted

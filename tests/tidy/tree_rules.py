@@ -35,6 +35,7 @@ SHARED_WORDS = frozenset(
     }
 )
 JOINERS: dict[str, tuple[int, str]] = {
+    "pykraft.audit.part": (14, "all that a task learns from the batches that it reads"),
     "pykraft.cli.main": (18, "the table of all commands"),
     "pykraft.client": (13, "the names that a program with a node imports"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
@@ -47,7 +48,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.protocol.messages": (24, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.log.offline.dump": (13, "the table of all files of a node"),
-    "pykraft.log.offline.verify": (13, "all that a data directory may hold"),
+    "pykraft.log.offline.verify": (14, "all that a data directory may hold"),
+    "pykraft.log.offline.verify_log": (14, "a log as a whole, in parts, and put together again"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (100, "the table of all invariants"),
     "pykraft.sim.run.world": (24, "all parts of a world, put together"),

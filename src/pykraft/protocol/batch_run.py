@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import add, le, mul, sub
 from typing import Any, Final
 
@@ -90,6 +90,12 @@ class BatchRun:
         """Position and header of each batch."""
         for position in self.positions[:-1]:
             yield position, read_header(self._buffer, position - self._shift)
+
+    def contents(self) -> Iterator[memoryview]:
+        """The bytes of each batch, header included."""
+        view = memoryview(self._buffer)
+        for start, end in pairwise(self.positions):
+            yield view[start - self._shift : end - self._shift]
 
 
 def batch_starts(buffer: bytes, at: int) -> Sequence[int]:

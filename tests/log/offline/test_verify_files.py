@@ -30,7 +30,7 @@ def test_an_epoch_that_is_changed_is_damage_of_the_log_and_the_checkpoint_is_not
     assert damage(node) == [(path.name, "0: epoch 1 as in leader-epoch-checkpoint / epoch 0")]
     (node / "recovery-point").unlink()
     assert damage(node) == [
-        ("leader-epoch-checkpoint", "0: epoch 0 from offset 0 on, as in the log / epoch 1 from offset 0 on")
+        ("leader-epoch-checkpoint", "4: epoch 0 from offset 0 on, as in the log / epoch 1 from offset 0 on")
     ]
 
 
@@ -47,7 +47,7 @@ def test_a_checkpoint_begins_where_the_log_does_and_may_be_ahead_of_it(
     node: Path, text: str, expected: str | None
 ) -> None:
     (node / "leader-epoch-checkpoint").write_text(text)
-    assert damage(node) == ([("leader-epoch-checkpoint", f"0: {expected}")] if expected else [])
+    assert damage(node) == ([("leader-epoch-checkpoint", f"4: {expected}")] if expected else [])
 
 
 def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
     assert damage(node) == [(segment.name, f"{position}: epoch 1 as in {path.name} / epoch 2")]
     point = (node / "recovery-point").read_bytes()
     (node / "recovery-point").unlink()
-    assert damage(node) == [(path.name, "0: epoch 2 from offset 30 on, as in the log / epoch 2 from offset 31 on")]
+    assert damage(node) == [(path.name, "11: epoch 2 from offset 30 on, as in the log / epoch 2 from offset 31 on")]
     (node / "recovery-point").write_bytes(point)
     path.write_bytes(b"\xff garbage")
     assert [name for name, _ in damage(node)] == [path.name]

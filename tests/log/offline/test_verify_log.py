@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.log.offline.verify import verify
-from pykraft.log.offline.verify_log import LogSummary
+from pykraft.log.offline.verify_parts import LogSummary
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.types import Offset

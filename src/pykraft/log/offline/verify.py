@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import StorageError, UsageError
@@ -33,7 +33,8 @@ from pykraft.log.offline.verify_files import (
     check_snapshot,
 )
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogCheck, LogSummary
+from pykraft.log.offline.verify_log import LogCheck
+from pykraft.log.offline.verify_parts import LogSummary
 from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
 from pykraft.log.small_files import (
     epoch_checkpoint,
@@ -85,6 +86,36 @@ class VerifyReport:
     findings: Findings = field(default_factory=Findings)
 
 
+class Reading(Protocol):
+    """Reads what is large in a directory: the log and the snapshots. Findings go to ``findings``."""
+
+    def log(
+        self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
+    ) -> LogSummary:
+        """Check the segments with these base offsets in a partition directory with these names."""
+
+    def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
+        """Check a snapshot, also against the log that it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingHere(Reading):
+    """Reads one file after the other; ``on_progress`` gets the number of bytes just read."""
+
+    fs: Fs
+    on_progress: Callable[[int], None]
+
+    def log(
+        self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
+    ) -> LogSummary:
+        """See `Reading`."""
+        return LogCheck(self.fs, directory, findings, on_progress=self.on_progress).run(names, base_offsets)
+
+    def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
+        """See `Reading`."""
+        check_snapshot(self.fs, path, log, findings, self.on_progress)
+
+
 def total_size_bytes(fs: Fs, directory: Path) -> int:
     """Bytes that `verify` will read, for a progress bar; an unreadable file counts 0."""
     total = 0
@@ -97,28 +128,28 @@ def total_size_bytes(fs: Fs, directory: Path) -> int:
     return total
 
 
-def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> VerifyReport:
+def verify(
+    fs: Fs, directory: Path, *, on_progress: Callable[[int], None], reading: Reading | None = None
+) -> VerifyReport:
     """Check a log directory or one partition directory; ``on_progress`` gets the number of bytes just read.
+
+    ``reading`` is somebody who has read the log and the snapshots already.
 
     Errors: UsageError when the directory is neither; StorageError when it cannot be read.
     """
     report = VerifyReport()
+    reading = reading or ReadingHere(fs, on_progress)
     names = fs.listdir(directory)
     if _is_partition(names):
-        report.partitions.append(_verify_partition(fs, directory, report.findings, on_progress))
+        report.partitions.append(_verify_partition(fs, directory, report.findings, reading))
         return report
     raft, others = _partitions(fs, directory)
-    if not raft and meta.FILE_NAME not in names:
-        has = counted(len(names), "other entry", "other entries") if names else "nothing"
-        raise UsageError(
-            f"{directory} is neither a log directory (with {meta.FILE_NAME}, or with partitions of Raft in it) nor a "
-            f"partition directory: it holds {has}; give an entry of log.dirs, or one like {METADATA_TOPIC_NAME}-0"
-        )
+    _refuse_other(directory, names, raft)
     findings = report.findings
     for name in names:
         path = directory / name
         if name == BOOTSTRAP_NAME:
-            check_snapshot(fs, path, LogSummary(), findings, on_progress)
+            reading.snapshot(path, LogSummary(), findings)
         elif name == meta.FILE_NAME:
             check_by_dump(fs, path, findings, meta.REPAIR)
         elif name == proof_file.FILE_NAME:
@@ -132,8 +163,30 @@ def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Ve
     for path in others:
         findings.add_note(path, "is not a partition of Raft and was not checked")
     for path in raft:
-        report.partitions.append(_verify_partition(fs, path, findings, on_progress))
+        report.partitions.append(_verify_partition(fs, path, findings, reading))
     return report
+
+
+def partitions_in(fs: Fs, directory: Path) -> list[Path]:
+    """The Raft partitions of a log directory; a partition directory itself.
+
+    Errors: UsageError when the directory is neither; StorageError when it cannot be read.
+    """
+    names = fs.listdir(directory)
+    if _is_partition(names):
+        return [directory]
+    raft, _ = _partitions(fs, directory)
+    _refuse_other(directory, names, raft)
+    return raft
+
+
+def _refuse_other(directory: Path, names: Sequence[str], raft: Sequence[Path]) -> None:
+    if not raft and meta.FILE_NAME not in names:
+        has = counted(len(names), "other entry", "other entries") if names else "nothing"
+        raise UsageError(
+            f"{directory} is neither a log directory (with {meta.FILE_NAME}, or with partitions of Raft in it) nor a "
+            f"partition directory: it holds {has}; give an entry of log.dirs, or one like {METADATA_TOPIC_NAME}-0"
+        )
 
 
 def _partitions(fs: Fs, directory: Path) -> tuple[list[Path], list[Path]]:
@@ -159,15 +212,13 @@ def _is_partition(names: Sequence[str]) -> bool:
     return not _PARTITION_FILES.isdisjoint(names) or any(parse_segment_file(name) for name in names)
 
 
-def _verify_partition(
-    fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]
-) -> PartitionReport:
+def _verify_partition(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
     """Check until there is no damage, or until nothing changed during the check that could explain it."""
     for _ in range(LOOKS_MAX - 1):
         before = _epochs_and_segments(fs, directory)
         found = Findings()
         try:
-            report = _look(fs, directory, found, on_progress)
+            report = _look(fs, directory, found, reading)
         except StorageError:
             if _epochs_and_segments(fs, directory) == before:
                 # Nothing changed, so a truncation by a running node is not the reason.
@@ -178,7 +229,7 @@ def _verify_partition(
             return report
     # It changed during every check so far: report the damage of a last one, with a warning.
     findings.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
-    return _look(fs, directory, findings, on_progress)
+    return _look(fs, directory, findings, reading)
 
 
 def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...]]:
@@ -191,18 +242,18 @@ def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...
     return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))
 
 
-def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]) -> PartitionReport:
+def _look(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
     names = fs.listdir(directory)
     base_offsets = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
     snapshot_offsets = [found.offset for found in map(parse_checkpoint, names) if found]
-    log = LogCheck(fs, directory, findings, on_progress=on_progress).run(names, base_offsets)
+    log = reading.log(directory, names, base_offsets, findings)
     if log.is_sound:
         check_epochs(fs, directory, log, snapshot_offsets, findings)
         check_election(fs, directory, log, findings)
     else:
         check_election(fs, directory, LogSummary(), findings)
     for name in names:
-        _check_other(fs, directory / name, log, set(base_offsets), findings, on_progress)
+        _check_other(fs, directory / name, log, set(base_offsets), findings, reading)
     advise(fs, directory, findings)
     return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
 
@@ -213,13 +264,13 @@ def _check_other(
     log: LogSummary,
     base_offsets: set[Offset],
     findings: Findings,
-    on_progress: Callable[[int], None],
+    reading: Reading,
 ) -> None:
     """Check a file that `LogCheck` and the checks of small files did not."""
     segment = parse_segment_file(path.name)
     if parse_checkpoint(path.name):
         try:
-            check_snapshot(fs, path, log, findings, on_progress)
+            reading.snapshot(path, log, findings)
         except StorageError:
             if fs.exists(path):
                 # Otherwise a running node removed this snapshot, since it has a later one.

@@ -21,7 +21,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.judge import SWAP_REPAIR
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogSummary
+from pykraft.log.offline.verify_parts import LogSummary
 from pykraft.log.offline.verify_walk import BadBytes, walk
 from pykraft.log.paths import leftover_kind, parse_checkpoint
 from pykraft.log.small_files import epoch_checkpoint, quorum_state
@@ -109,7 +109,7 @@ def check_epochs(
         wanted, found = next((one, two) for one, two in pairs if one != two)
         findings.add_damage(
             path,
-            0,
+            epoch_checkpoint.position_of(listed, derived),
             expected=f"{_entry(wanted)}, as in the log",
             found=_entry(found),
             advice="stop the node and remove this file: it is derived from the log again at the next start",
@@ -175,6 +175,12 @@ def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_p
         _damaged_snapshot(findings, path, 0, "a batch with a SnapshotHeader", "another one" if ends else "no batch")
     elif SnapshotFooter not in ends[1] and last is not None:
         _damaged_snapshot(findings, path, last[0], "a batch with the SnapshotFooter", "another one: it was cut off")
+    check_snapshot_epoch(path, log, findings)
+
+
+def check_snapshot_epoch(path: Path, log: LogSummary, findings: Findings) -> None:
+    """Compare the epoch in the name of a snapshot with that of the record before its end, if the log has that."""
+    name = parse_checkpoint(path.name)
     if name is not None and log.start_offset < name.offset <= log.end_offset:
         before = [entry.epoch for entry in log.epochs if entry.start_offset < name.offset]
         if before and before[-1] != name.epoch:

@@ -28,6 +28,7 @@ from pykraft.types import Offset
 CHUNK_ENTRIES: Final = 8_192
 ZEROS_SIZE_BYTES: Final = 1024 * 1024
 ADVICE: Final = "stop the node and remove this index: it is derived from the log again at the next start"
+NO_TIMESTAMP: Final = -1
 _NEVER: Final = 2**63
 
 
@@ -128,6 +129,14 @@ class TimeIndexCheck(_IndexCheck):
 
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
         super().__init__(path, file, TIME_ENTRY, findings, what="an offset", base=base_offset)
+
+    def begin_at(self, offset: int) -> int:
+        """Skip the entries below this offset, where a part of the segment begins; returns the timestamp of the last."""
+        timestamp = NO_TIMESTAMP
+        while self.ahead is not None and self.next < offset:
+            timestamp = self.ahead[0]
+            self.advance()
+        return timestamp
 
     def saw(self, last_offset: int, own_timestamp: int, max_timestamp: int) -> None:
         """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""

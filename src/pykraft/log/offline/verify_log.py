@@ -14,12 +14,10 @@ Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pykraft.errors import CorruptionError
 from pykraft.log.evidence import read_evidence
@@ -35,7 +33,10 @@ from pykraft.log.judge import (
     lost_before,
 )
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_index import OffsetIndexCheck, TimeIndexCheck
+from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
+from pykraft.log.offline.verify_index import NO_TIMESTAMP, OffsetIndexCheck, TimeIndexCheck
+from pykraft.log.offline.verify_parts import OFFSET_ZERO, CheckedPart, LogPart, LogSummary
+from pykraft.log.offline.verify_segment import SegmentCheck
 from pykraft.log.offline.verify_walk import BadBytes, walk_runs
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR
@@ -45,7 +46,8 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EpochStart, Offset
 
-OFFSET_ZERO: Final = Offset(0)
+Placed: TypeAlias = tuple[int, BatchHeader] | BatchRun
+"""A batch at its position, or a run of them."""
 PROGRESS_SIZE_BYTES: Final = 4 * 1024 * 1024
 UNPROVEN_ADVICE: Final = (
     "without a recovery-point file the next start removes everything from here on, as Kafka does. Compare the log with "
@@ -53,31 +55,8 @@ UNPROVEN_ADVICE: Final = (
 )
 
 
-@dataclass(slots=True)
-class LogSummary:
-    """Facts about the log, as far as it was read; ``end_offset`` is exclusive."""
-
-    start_offset: Offset = OFFSET_ZERO
-    end_offset: Offset = OFFSET_ZERO
-    segments_count: int = 0
-    batches_count: int = 0
-    size_bytes: int = 0
-    epochs: list[EpochStart] = field(default_factory=list)
-    verdict: Verdict = Verdict.SOUND
-    """What ends the sound prefix of the log."""
-    sound_end_offset: Offset = OFFSET_ZERO
-    """Where the sound prefix ends; the check continues after damage."""
-    recovery_point: Offset | None = None
-    """None when there is no such file, or when it is damaged."""
-
-    @property
-    def is_sound(self) -> bool:
-        """True when all batches that count are as they were written."""
-        return self.verdict in (Verdict.SOUND, Verdict.TORN)
-
-
 class LogCheck:
-    """One check of a log; `run` performs it."""
+    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together."""
 
     def __init__(
         self,
@@ -86,7 +65,9 @@ class LogCheck:
         findings: Findings,
         *,
         on_progress: Callable[[int], None],
+        on_batches: Callable[[File, Placed], None] | None = None,
     ) -> None:
+        """``on_batches`` gets the sound batches that are in the right place, and the file that holds them."""
         self.summary = LogSummary()
         self._fs = fs
         self._directory = directory
@@ -96,15 +77,118 @@ class LogCheck:
         self._evidence = self._gather_evidence()
         self._chain = Chain(self._evidence, OFFSET_ZERO)
         self._on_progress = on_progress
+        self._on_batches = on_batches
         self._is_offset_known = True
         self._is_over = False
         self._told: tuple[Path, str, str] | None = None
+        self._max_timestamp = NO_TIMESTAMP
+        self._low_entry: tuple[Path, int, int, int] | None = None
 
     def run(self, names: Sequence[str], base_offsets: Sequence[Offset]) -> LogSummary:
         """Check the segments with these base offsets (ascending) of a directory with these names.
 
         Errors: StorageError.
         """
+        paths = self._begin(names, base_offsets)
+        for at, (path, base_offset) in enumerate(zip(paths, base_offsets, strict=True), start=1):
+            self._later = paths[at:]
+            self._begin_segment(path, base_offset)
+            if self._is_over:
+                break
+            self._look_at(path, base_offset)
+            if self._is_over:
+                break
+        else:
+            self._check_end()
+        return self._summed()
+
+    def run_part(self, part: LogPart, later: Sequence[Path]) -> CheckedPart:
+        """Check one part, as far as it can be judged alone; ``later`` are the segments after it.
+
+        Errors: StorageError.
+        """
+        path = self._directory / segment_file(part.base_offset, LOG)
+        # The recovery point is the directory's; the one who joins the parts reports it.
+        self._findings = Findings()
+        self._later = later
+        self._chain = Chain(self._evidence, part.offset, segment_offset=part.base_offset)
+        self.summary.start_offset = part.offset
+        segment = self._look_at(path, part.base_offset, part)
+        return CheckedPart(
+            part=part,
+            summary=self._summed(),
+            findings=self._findings,
+            is_offset_known=self._is_offset_known,
+            is_over=self._is_over,
+            epoch=self._chain.epoch if self.summary.epochs else None,
+            max_timestamp=segment.max_timestamp,
+            first_time_entry=segment.first_time_entry,
+        )
+
+    def join(self, names: Sequence[str], parts: Sequence[CheckedPart]) -> LogSummary:
+        """Put the parts of a whole log together, in their order; each segment has one or more. Errors: StorageError."""
+        base_offsets = [checked.part.base_offset for checked in parts if checked.part.start == 0]
+        paths = self._begin(names, base_offsets)
+        at = -1
+        for checked in parts:
+            if checked.part.start == 0:
+                at += 1
+                self._later = paths[at + 1 :]
+                self._tell_low_entry()
+                self._begin_segment(paths[at], checked.part.base_offset)
+            elif not self._is_over:
+                self._begin_part(paths[at], checked.part)
+            if not self._is_over:
+                self._adopt(paths[at], checked)
+            if self._is_over:
+                break
+        else:
+            self._check_end()
+        self._tell_low_entry()
+        return self._summed()
+
+    def _tell_low_entry(self) -> None:
+        """Report an entry of the time index below an earlier timestamp, unless its own part has reported it."""
+        if self._low_entry is not None:
+            path, position, timestamp, largest = self._low_entry
+            if all(one.path != path for one in self._findings.damage):
+                expected = f"the largest timestamp until there, {largest}"
+                self._findings.add_damage(path, position, expected=expected, found=str(timestamp), advice=INDEX_ADVICE)
+        self._low_entry, self._max_timestamp = None, NO_TIMESTAMP
+
+    def _begin_part(self, path: Path, part: LogPart) -> None:
+        """Check that the part continues where the one before it ended."""
+        if self._is_offset_known and self._chain.offset != part.offset:
+            expected, found = f"offset {self._chain.offset}", f"offset {part.offset}"
+            self._tell(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
+        self._chain.offset = part.offset
+        self._is_offset_known = True
+
+    def _adopt(self, path: Path, checked: CheckedPart) -> None:
+        """Take over what was found in a part that begins where it must."""
+        summary, found = self.summary, checked.summary
+        if found.epochs and found.epochs[0].epoch < self._chain.epoch:
+            expected, epoch = f"an epoch of at least {self._chain.epoch}", f"epoch {found.epochs[0].epoch}"
+            error = EpochError(path, position=checked.part.start, expected=expected, found=epoch)
+            self._tell(error, checked.part.end)
+        self._findings.extend_by_new(checked.findings)
+        if checked.first_time_entry is not None and checked.first_time_entry[1] < self._max_timestamp:
+            self._low_entry = path.with_suffix(TIME_INDEX), *checked.first_time_entry, self._max_timestamp
+        self._max_timestamp = max(self._max_timestamp, checked.max_timestamp)
+        if summary.verdict is Verdict.SOUND and found.verdict is not Verdict.SOUND:
+            summary.verdict, summary.sound_end_offset = found.verdict, found.sound_end_offset
+        for entry in found.epochs:
+            if not summary.epochs or summary.epochs[-1].epoch != entry.epoch:
+                summary.epochs.append(entry)
+        summary.batches_count += found.batches_count
+        summary.size_bytes += found.size_bytes
+        self._chain.offset = found.end_offset
+        if checked.epoch is not None:
+            self._chain.epoch = checked.epoch
+        self._is_offset_known, self._is_over = checked.is_offset_known, checked.is_over
+
+    def _begin(self, names: Sequence[str], base_offsets: Sequence[Offset]) -> list[Path]:
+        """Note where the log starts; returns the segments."""
         self._names = names
         self.summary.segments_count = len(base_offsets)
         if base_offsets:
@@ -117,17 +201,9 @@ class LogCheck:
                 found="none: the records before are lost",
                 advice=MISSING_START_REPAIR,
             )
-        paths = [self._directory / segment_file(base_offset, LOG) for base_offset in base_offsets]
-        for at, (path, base_offset) in enumerate(zip(paths, base_offsets, strict=True), start=1):
-            self._later = paths[at:]
-            self._begin_segment(path, base_offset)
-            if self._is_over:
-                break
-            self._look_at(path, base_offset)
-            if self._is_over:
-                break
-        else:
-            self._check_end()
+        return [self._directory / segment_file(base_offset, LOG) for base_offset in base_offsets]
+
+    def _summed(self) -> LogSummary:
         self.summary.end_offset = self._chain.offset
         if self.summary.verdict is Verdict.SOUND:
             self.summary.sound_end_offset = self._chain.offset
@@ -161,28 +237,34 @@ class LogCheck:
                 self._chain.offset = base_offset
         self._is_offset_known = True
 
-    def _look_at(self, path: Path, base_offset: Offset) -> None:
+    def _look_at(self, path: Path, base_offset: Offset, part: LogPart | None = None) -> SegmentCheck:
         with ExitStack() as stack:
             file = stack.enter_context(closing(self._fs.open(path)))
-            end = file.size()
+            end = file.size() if part is None else part.end
             index_path, time_path = path.with_suffix(OFFSET_INDEX), path.with_suffix(TIME_INDEX)
             index = self._open_index(stack, index_path)
             times = self._open_index(stack, time_path)
-            segment = _Segment(path, file, end)
+            segment = SegmentCheck(path, file, end)
             if index is not None:
                 segment.index = OffsetIndexCheck(index_path, index, base_offset, self._findings)
             if times is not None:
                 segment.times = TimeIndexCheck(time_path, times, base_offset, self._findings)
+            if part is not None:
+                segment.begin_at(part.start, part.offset)
             self._walk(segment)
-            self.summary.size_bytes += end
+            self.summary.size_bytes += end - segment.start
             if self._is_over:
-                return
+                return segment
+            if part is not None and end < file.size():
+                segment.end_part()
+                return segment
             # A running node appended during the check, so its indexes may have entries beyond our end.
             is_growing = not self._later and file.size() > end
             if segment.index is not None:
                 segment.index.finish(end, is_growing=is_growing)
             if segment.times is not None:
                 segment.times.finish(self._chain.offset, is_growing=is_growing)
+            return segment
 
     def _open_index(self, stack: ExitStack, path: Path) -> File | None:
         if self._fs.exists(path):
@@ -190,10 +272,10 @@ class LogCheck:
         self._findings.add_note(path, "is missing; the next start writes it")
         return None
 
-    def _walk(self, segment: _Segment) -> None:
+    def _walk(self, segment: SegmentCheck) -> None:
         """The hot loop: a run of sound batches costs only a few comparisons of columns."""
-        told = 0
-        for place in walk_runs(segment.path, segment.file, segment.end):
+        told = segment.start
+        for place in walk_runs(segment.path, segment.file, segment.end, start=segment.start):
             if isinstance(place, BadBytes):
                 self._bad(segment, place)
             elif not isinstance(place, BatchRun):
@@ -201,6 +283,7 @@ class LogCheck:
             elif self._is_next(place):
                 self.summary.batches_count += len(place)
                 segment.saw_run(place)
+                self._pass_on(segment, place)
             else:
                 # The batches are sound, but one of them may be in the wrong place.
                 for position, header in place.headers():
@@ -220,7 +303,7 @@ class LogCheck:
         is_same_epoch = bool(epochs) and epochs[-1].epoch == run.epoch
         return is_same_epoch and self._is_offset_known and self._chain.check_run(run)
 
-    def _see(self, segment: _Segment, position: int, header: BatchHeader) -> None:
+    def _see(self, segment: SegmentCheck, position: int, header: BatchHeader) -> None:
         """One sound batch: it may be in the wrong place."""
         summary, chain = self.summary, self._chain
         if not self._is_offset_known:
@@ -232,12 +315,18 @@ class LogCheck:
             if self._is_over:
                 return
             chain.skip(header)
+        else:
+            self._pass_on(segment, (position, header))
         if not summary.epochs or summary.epochs[-1].epoch != header.epoch:
             summary.epochs.append(EpochStart(epoch=header.epoch, start_offset=header.base_offset))
         summary.batches_count += 1
         segment.saw(position, header)
 
-    def _bad(self, segment: _Segment, bad: BadBytes) -> None:
+    def _pass_on(self, segment: SegmentCheck, placed: Placed) -> None:
+        if self._on_batches is not None:
+            self._on_batches(segment.file, placed)
+
+    def _bad(self, segment: SegmentCheck, bad: BadBytes) -> None:
         """Bytes that are not a sound batch; the offsets after them may be unknown."""
         self._tell(bad.problem, segment.end)
         if self._is_over:
@@ -251,7 +340,7 @@ class LogCheck:
         else:
             self._is_offset_known = False
 
-    def _find_offset(self, segment: _Segment, header: BatchHeader) -> None:
+    def _find_offset(self, segment: SegmentCheck, header: BatchHeader) -> None:
         """The first sound batch after bad bytes has a known offset again, but there is nothing to compare it with."""
         self._is_offset_known = True
         self._chain.offset = header.base_offset
@@ -301,41 +390,3 @@ class LogCheck:
             found=f"one that ends at offset {end_offset}",
             advice=REPAIR,
         )
-
-
-class _Segment:
-    """One segment during the check: its file up to ``end``, and the indexes that exist."""
-
-    def __init__(self, path: Path, file: File, end: int) -> None:
-        self.path = path
-        self.file = file
-        self.end = end
-        self.index: OffsetIndexCheck | None = None
-        self.times: TimeIndexCheck | None = None
-        self.seen_until = 0
-        """Where the last sound batch ended."""
-        self._max_timestamp = -1
-
-    def saw(self, position: int, header: BatchHeader) -> None:
-        """Check the index entries about a batch that is in the right place."""
-        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
-        if self.index is not None and position >= self.index.next:
-            self.index.saw(position, header.last_offset)
-        if self.times is not None and header.last_offset >= self.times.next:
-            self.times.saw(header.last_offset, header.max_timestamp, self._max_timestamp)
-        self.seen_until = position + header.size_bytes
-
-    def saw_run(self, run: BatchRun) -> None:
-        """Check the index entries about these batches, which are all in the right place."""
-        positions, last_offsets, timestamps = run.positions, run.last_offsets, run.max_timestamps
-        index, times, done = self.index, self.times, 0
-        while index is not None and index.next <= positions[-2]:
-            at = bisect_left(positions, index.next)
-            index.saw(positions[at], last_offsets[at])
-        while times is not None and times.next <= last_offsets[-1]:
-            at = bisect_left(last_offsets, times.next)
-            self._max_timestamp = max(self._max_timestamp, *timestamps[done : at + 1])
-            done = at + 1
-            times.saw(last_offsets[at], timestamps[at], self._max_timestamp)
-        self._max_timestamp = max([self._max_timestamp, *timestamps[done:]])
-        self.seen_until = run.end

@@ -54,9 +54,11 @@ def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] |
             yield place
 
 
-def walk_runs(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BatchRun | BadBytes]:
-    """Like `walk`, but many plain batches that follow each other come as one run."""
-    position = 0
+def walk_runs(
+    path: Path, file: File, end: int, *, start: int = 0
+) -> Iterator[tuple[int, BatchHeader] | BatchRun | BadBytes]:
+    """Like `walk`, but many plain batches that follow each other come as one run; ``start`` is where a batch begins."""
+    position = start
     while position < end:
         try:
             for place in scan_runs(path, file, position, end):

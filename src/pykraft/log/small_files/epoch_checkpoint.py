@@ -13,6 +13,7 @@ be larger than other small files (`Fs.read`); its own limit only keeps an unrela
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -28,6 +29,8 @@ SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Largest file that is read: enough for ten million epochs."""
 _VERSION = "0"
 _DIGITS_MAX: Final = 19
+_VERSION_LINE: Final = re.compile(rb"0\n")
+_ROWS: Final = re.compile(rb"0\n([0-9]{1,19})\n(?:[0-9]{1,19} [0-9]{1,19}\n)*")
 
 
 def write_epochs(fs: Fs, directory: Path, entries: Sequence[EpochStart]) -> None:
@@ -58,6 +61,14 @@ def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+def position_of(found: Sequence[EpochStart], expected: Sequence[EpochStart]) -> int:
+    """The first byte at which the files with these entries differ, without the line that counts them."""
+    one, other = encode_epochs(found), encode_epochs(expected)
+    rows, others = one.split(b"\n", 2)[2], other.split(b"\n", 2)[2]
+    same = next((at for at, (left, right) in enumerate(zip(rows, others, strict=False)) if left != right), None)
+    return len(one) - len(rows) + (min(len(rows), len(others)) if same is None else same)
+
+
 def parse_epochs(path: Path, content: bytes) -> list[EpochStart]:
     """The entries in these bytes. Errors: CorruptionError, also when they do not ascend."""
     lines = content.decode("utf-8", "replace").split("\n")
@@ -68,7 +79,21 @@ def parse_epochs(path: Path, content: bytes) -> list[EpochStart]:
         pairs = list(pairwise(entries))
         if all(one.epoch < two.epoch and one.start_offset < two.start_offset for one, two in pairs):
             return entries
-    raise _unreadable(path, "a version line 0, a count, and that many ascending entries", repr(content[:80]))
+    expected = "a version line 0, a count, and that many ascending entries"
+    raise _unreadable(path, expected, repr(content[:80]), _first_bad(content))
+
+
+def _first_bad(content: bytes) -> int:
+    """The first byte that no such file has there; the start of the line if its number is wrong."""
+    good = _ROWS.match(content)
+    if good is None:
+        return 0 if _VERSION_LINE.match(content) is None else len(_VERSION) + 1
+    if good.end() < len(content) or content.count(b"\n") - 2 != int(good[1]):
+        # A count that is wrong is as likely as a row that is missing; a row that is wrong shows itself.
+        return good.end() if good.end() < len(content) else good.start(1)
+    numbers = [tuple(map(int, row.split())) for row in good[0].split(b"\n")[2:-1]]
+    wrong = next(at for at, (one, two) in enumerate(pairwise(numbers), 1) if not (one[0] < two[0] and one[1] < two[1]))
+    return sum(len(row) + 1 for row in content.split(b"\n")[: wrong + 2])
 
 
 def _is_number(field: str) -> bool:
@@ -83,6 +108,6 @@ def _says(fs: Fs, path: Path, content: bytes) -> bool:
         return file.size() == len(content) and file.pread(len(content), 0) == content
 
 
-def _unreadable(path: Path, expected: str, found: str) -> CorruptionError:
+def _unreadable(path: Path, expected: str, found: str, position: int = 0) -> CorruptionError:
     repair = f"remove {FILE_NAME}; it is derived from the log again"
-    return CorruptionError(path, position=0, expected=expected, found=found, repair=repair)
+    return CorruptionError(path, position=position, expected=expected, found=found, repair=repair)

@@ -1,0 +1,197 @@
+"""Carries out the tasks of an audit: each reads a part of one file and returns what is known about it.
+
+A result has a bounded size, and never the data: findings, digests, what the log says before the end of each snapshot,
+the membership records, and, if there is a journal, which records of the workload stand where. Everything else is
+decided by the one who asked (`pykraft.audit.directory_audit`).
+
+Source: ours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pykraft.audit.digest import Digests, RangeDigest
+from pykraft.audit.locate import Place, batch_from
+from pykraft.audit.plan import PartTask, SnapshotTask
+from pykraft.client.journal_check import RecordSpan, record_spans
+from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.log.fs import File, Fs
+from pykraft.log.offline.verify_files import check_snapshot
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_log import LogCheck, Placed
+from pykraft.log.offline.verify_parts import CheckedPart, LogPart, LogSummary
+from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file, segment_file
+from pykraft.log.scan import REPAIR
+from pykraft.protocol.batch_run import BatchRun
+from pykraft.protocol.records import membership_records
+from pykraft.snapshot.head import SnapshotHead, read_head
+from pykraft.types import Buffer, MembershipRecord, Offset
+
+MEMBERSHIP_MAX: Final = 1_024
+"""Membership records that a part returns: the newest."""
+SPANS_MAX: Final = 65_536
+"""Spans of the workload that a part returns; a sound log has one for each claim."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PartResult:
+    """What one part of a log holds."""
+
+    checked: CheckedPart
+    digests: list[RangeDigest] = field(default_factory=list)
+    timestamps: dict[Offset, int] = field(default_factory=dict)
+    """End of a snapshot: timestamp of the batch with the record before it."""
+    membership: list[tuple[Offset, MembershipRecord]] = field(default_factory=list)
+    spans: list[RecordSpan] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotResult:
+    """What one snapshot says; ``head`` is None when it is damaged."""
+
+    path: Path
+    findings: Findings
+    head: SnapshotHead | None
+
+
+def ignore_progress(size_bytes: int) -> None:
+    """Nobody watches a task."""
+    del size_bytes
+
+
+def carry_out(fs: Fs, task: PartTask | SnapshotTask) -> PartResult | SnapshotResult | None:
+    """The result of a task; None for a part that belongs to the one before it. Errors: StorageError."""
+    return _snapshot(fs, task) if isinstance(task, SnapshotTask) else _part(fs, task)
+
+
+def _snapshot(fs: Fs, task: SnapshotTask) -> SnapshotResult:
+    findings = Findings()
+    check_snapshot(fs, task.path, LogSummary(), findings, ignore_progress)
+    name = parse_checkpoint(task.path.name)
+    head = None
+    if not findings.damage_count and name is not None:
+        try:
+            _, head = read_head(fs, task.path.parent, name)
+        except CorruptionError as error:
+            findings.add_error(error)
+    return SnapshotResult(path=task.path, findings=findings, head=head)
+
+
+def bounds(fs: Fs, task: PartTask) -> tuple[Place, int] | None:
+    """The first batch of a part, and where the next part begins; None when no batch of its own begins in it."""
+
+    def start_of(cut: int) -> Place | None:
+        position = cut * task.cut_size_bytes
+        if position >= task.size_bytes:
+            return task.size_bytes, task.base_offset
+        return batch_from(fs, task.partition, task.base_offset, position, task.size_bytes)
+
+    start = start_of(task.cut)
+    if start is None:
+        # The batches cannot be found from the index, so the part before this one reads on.
+        return None
+    cut = task.cut + 1
+    while (end := start_of(cut)) is None:
+        cut += 1
+    return None if end[0] <= start[0] and task.cut > 0 else (start, end[0])
+
+
+def _part(fs: Fs, task: PartTask) -> PartResult | None:
+    found = bounds(fs, task)
+    if found is None:
+        return None
+    (start, offset), end = found
+    part = LogPart(base_offset=task.base_offset, start=start, end=end, offset=offset)
+    names = fs.listdir(task.partition)
+    segments = sorted(found[0] for found in filter(None, map(parse_segment_file, names)) if found[1] == LOG)
+    later = [task.partition / segment_file(base, LOG) for base in segments if base > task.base_offset]
+    look = _Look(task)
+    check = LogCheck(fs, task.partition, Findings(), on_progress=ignore_progress, on_batches=look.see)
+    checked = check.run_part(part, later)
+    checked.findings.extend(look.findings)
+    return PartResult(
+        checked=checked,
+        digests=look.digests.finished(),
+        timestamps=look.timestamps,
+        membership=list(look.membership),
+        spans=look.spans,
+    )
+
+
+class _Look:
+    """What is remembered of the batches of a part."""
+
+    def __init__(self, task: PartTask) -> None:
+        self._path = task.partition / segment_file(task.base_offset, LOG)
+        self._has_journal = task.has_journal
+        self._probes = sorted(task.probes)
+        self.digests = Digests(task.digest_offsets)
+        self.timestamps: dict[Offset, int] = {}
+        self.membership: deque[tuple[Offset, MembershipRecord]] = deque(maxlen=MEMBERSHIP_MAX)
+        self.spans: list[RecordSpan] = []
+        self.findings = Findings()
+
+    def see(self, file: File, placed: Placed) -> None:
+        """Take batches that are in the right place."""
+        if isinstance(placed, BatchRun):
+            base_offset = placed.base_offset
+            columns = zip(placed.positions, placed.last_offsets, placed.contents(), placed.max_timestamps, strict=False)
+            for position, last_offset, content, timestamp in columns:
+                self._take(position, content, base_offset, Offset(last_offset + 1), timestamp)
+                base_offset = Offset(last_offset + 1)
+            return
+        position, header = placed
+        batch = file.pread(header.size_bytes, position)
+        self._take(position, batch, header.base_offset, header.end_offset, header.max_timestamp)
+        if header.is_control:
+            self.membership.extend(_membership(batch))
+
+    def _take(self, position: int, content: Buffer, base_offset: Offset, end_offset: Offset, timestamp: int) -> None:
+        self.digests.add(content, base_offset, end_offset)
+        at = bisect_right(self._probes, base_offset)
+        while at < len(self._probes) and self._probes[at] <= end_offset:
+            self.timestamps[self._probes[at]] = timestamp
+            at += 1
+        if self._has_journal:
+            self._take_spans(position, content)
+
+    def _take_spans(self, position: int, content: Buffer) -> None:
+        try:
+            found = list(record_spans(content))
+        except ProtocolError as error:
+            expected, text = "records of the epoch of their batch", str(error)
+            self.findings.add_damage(self._path, position, expected=expected, found=text, advice=REPAIR)
+            return
+        for span in found:
+            last = self.spans[-1] if self.spans else None
+            if last is not None and _continues(last, span):
+                joined = last.count + span.count
+                self.spans[-1] = RecordSpan(
+                    claim=last.claim, first_sequence=last.first_sequence, base_offset=last.base_offset, count=joined
+                )
+            elif len(self.spans) < SPANS_MAX:
+                self.spans.append(span)
+            else:
+                expected = f"at most {SPANS_MAX} runs of consecutive sequences in a part"
+                self.findings.add_damage(self._path, position, expected=expected, found="more", advice=REPAIR)
+                self._has_journal = False
+                return
+
+
+def _continues(last: RecordSpan, span: RecordSpan) -> bool:
+    is_next = last.end_sequence == span.first_sequence and last.base_offset + last.count == span.base_offset
+    return is_next and last.claim == span.claim
+
+
+def _membership(content: bytes) -> Iterator[tuple[Offset, MembershipRecord]]:
+    try:
+        yield from membership_records(content)
+    except ProtocolError:
+        # A control batch that Raft does not know says nothing about members.
+        return

@@ -1,0 +1,78 @@
+"""``pykraft audit``: rows, words, page and exit status. The executors are this process: tests/spark has Spark's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from click.testing import CliRunner, Result
+
+import pykraft.spark.session.master
+from pykraft.cli.audit import audit
+from pykraft.errors import UsageError
+from tests.audit.replicas import our_replicas, run_here
+from tests.log.data_directory import flip, segments
+
+JOB = "pykraft.spark.audit_job"
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Three directories, and a session whose executors are this process."""
+
+    @contextmanager
+    def session(settings: Mapping[str, str]) -> Iterator[None]:
+        assert settings["spark.master"].startswith("local[")
+        yield None
+
+    monkeypatch.setattr(pykraft.spark.session.master, "session_at", session)
+    monkeypatch.setitem(sys.modules, JOB, SimpleNamespace(run_on=lambda _, tasks: run_here(tasks)))
+    return our_replicas(tmp_path)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(audit, [str(word) for word in words])
+
+
+def test_sound_replicas_are_summed_up(replicas: list[Path]) -> None:
+    result = run(*replicas)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1].startswith("No damage found in 3 logs")
+
+
+def test_damage_is_named_in_words_and_rows_and_on_a_page(replicas: list[Path], tmp_path: Path) -> None:
+    path = segments(next(replicas[1].glob("__*")))[0]
+    flip(path, 100)
+    result = run(*replicas, "--report", tmp_path / "audit.html")
+    assert result.exit_code == 4
+    assert f"{replicas[1]}: {path}: byte 0: expected CRC" in result.stdout.replace("\n", " ")
+    assert "pykraft: 2 places damaged" in result.stderr
+    assert f"{path}, byte 100" in (tmp_path / "audit.html").read_text()
+    rows = [json.loads(line) for line in run(*replicas, "--json").stdout.splitlines()]
+    assert [row["row"] for row in rows] == ["log", "log", "log", "damage", "damage", "total"]
+    assert {(row["kind"], row["replica"], row["file"]) for row in rows[3:5]} == {
+        ("damaged", str(replicas[1]), str(path)),
+        ("differs", str(replicas[1]), str(path)),
+    }
+
+
+def test_a_directory_twice_and_an_empty_journal_are_refused(replicas: list[Path], tmp_path: Path) -> None:
+    assert isinstance(run(replicas[0], replicas[0]).exception, UsageError)
+    (tmp_path / "journal").write_text("")
+    error = run(replicas[0], "--journal", tmp_path / "journal").exception
+    assert "nothing in it was acknowledged" in str(error)
+
+
+def test_without_spark_it_says_how_to_get_it(replicas: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutSpark(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
+
+    monkeypatch.setitem(sys.modules, JOB, WithoutSpark(JOB))
+    error = run(replicas[0]).exception
+    assert str(error) == "audit needs pyarrow, which is not installed: pip install 'pykraft[spark]'"
