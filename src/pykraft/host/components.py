@@ -28,7 +28,7 @@ from pykraft.host.inbox import Inbox
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
 from pykraft.host.pending_requests import PendingRequests
-from pykraft.host.ports import Ports
+from pykraft.host.ports import ConnectionId, Dialer, Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.removal import FileRemoval
@@ -77,6 +77,13 @@ class Components:
     measurements: Measurements
     voter_mismatch: VoterMismatch
     ending: Ending
+
+    def dialer(self, connection: ConnectionId) -> Dialer | None:
+        """Whose connection it is, if this node dialed it."""
+        clients = self.clients
+        if clients is not None and clients.producer_ids.owns(connection):
+            return clients.producer_ids
+        return self.peers if self.peers.owns(connection) else None
 
 
 def assemble(

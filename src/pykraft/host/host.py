@@ -94,15 +94,18 @@ class Host:
 
     def on_connected(self, connection: ConnectionId, _now: Instant) -> None:
         """A dial succeeded."""
-        self._components.peers.on_connected(connection)
+        dialer = self._components.dialer(connection)
+        if dialer is not None:
+            dialer.on_connected(connection)
 
     def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False, reason: str = "") -> None:
         """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there.
 
         ``is_refused`` means that each address of the peer did. ``reason`` is for the operator.
         """
-        if self._components.peers.owns(connection):
-            self._components.peers.on_closed(connection, is_refused=is_refused, reason=reason)
+        dialer = self._components.dialer(connection)
+        if dialer is not None:
+            dialer.on_closed(connection, is_refused=is_refused, reason=reason)
         else:
             self._components.inbound.on_closed(connection)
         self._stepping.run(now)
@@ -111,8 +114,9 @@ class Host:
         """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""
         if self._components.inbox.is_closed:
             return
-        if self._components.peers.owns(connection):
-            self._components.peers.on_frame(connection, frame)
+        dialer = self._components.dialer(connection)
+        if dialer is not None:
+            dialer.on_frame(connection, frame)
         else:
             self._components.inbound.on_frame(connection, frame)
         self._stepping.run(now)

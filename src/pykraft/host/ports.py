@@ -55,3 +55,16 @@ class Ports(Protocol):
 
     def stop(self, error: Exception | None) -> None:
         """The host has ended: gracefully (None), or because of an error that makes it unsafe to continue."""
+
+
+class Dialer(Protocol):
+    """A part of a host that dials: it hears what becomes of its connections."""
+
+    def on_connected(self, connection: ConnectionId) -> None:
+        """The dial succeeded."""
+
+    def on_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
+        """The dial failed, or the connection broke."""
+
+    def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
+        """A whole frame arrived."""

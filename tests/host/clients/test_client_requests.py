@@ -1,4 +1,4 @@
-"""Requests of clients: which are theirs, and which listener serves them; producer ids.
+"""Requests of clients: which are theirs, and which listener serves them.
 
 Source: Kafka's ``KafkaApis``; KIP-98; ours (ADR 065).
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.errors import ErrorCode
 from pykraft.host.clients.producer_states import COUNTER_BITS
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Epoch, Offset
-from tests.host.clients.world import FOLLOWS, Leader, batch_of, fetch, produce
+from tests.host.clients.world import Leader, batch_of, fetch, produce
 from tests.host.fakes import CLUSTER_ID
 
 ID = (4 << COUNTER_BITS) + 1
@@ -36,21 +34,6 @@ def test_a_fetch_of_a_replica_is_not_a_clients() -> None:
     assert not clients.serves(ApiKey.FETCH, fetch(0, replica_state={"replica_id": 2, "replica_epoch": -1}))
     assert clients.serves(ApiKey.METADATA, {})
     assert not clients.serves(ApiKey.VOTE, {})
-
-
-def init(leader: Leader, transactional_id: str | None = None) -> Any:
-    leader.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": transactional_id, "transaction_timeout_ms": 1})
-    return leader.answer()
-
-
-def test_the_leader_issues_producer_ids() -> None:
-    leader = Leader()
-    first, second = init(leader), init(leader)
-    assert (first["producer_id"], first["producer_epoch"], first["error_code"]) == (ID, 0, 0)
-    assert second["producer_id"] == ID + 1
-    assert init(leader, "t")["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    with pytest.raises(ProtocolError, match="only the leader"):
-        init(Leader(FOLLOWS))
 
 
 def test_producers_follow_the_log() -> None:

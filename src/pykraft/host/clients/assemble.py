@@ -17,6 +17,7 @@ from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.offset_requests import OffsetRequests
 from pykraft.host.clients.produce_requests import ProduceRequests
+from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.fetch_read import FetchReads, ReadableLog, batches_up_to, read_durable
@@ -50,6 +51,7 @@ def client_requests(
         states,
         fetches=ConsumerFetches(ports, reads, topics),
         offsets=OffsetRequests(reads, view, topics),
+        producer_ids=ProducerIds(ports, topics, states),
         produce=ProduceRequests(
             ports=ports,
             inbox=inbox,
