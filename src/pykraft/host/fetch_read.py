@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, Protocol, TypeAlias
 
+from pykraft.config import INT32_MAX
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
 from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
@@ -103,6 +104,12 @@ class FetchReads:
             )
             self._waiting.append(wanted)
             self._begin()
+
+    def recent_size_bytes(self, offset: Offset, end_offset: Offset) -> int | None:
+        """Bytes of the batches from ``offset`` on up to ``end_offset``; None when one of them is only in the files."""
+        if offset < self._recent.start_offset:
+            return None
+        return sum(len(data) for _, data in self._recent.take(offset, end_offset, INT32_MAX))
 
     def find_batch(self, offset: Offset, then: Callable[[Offset | None], None]) -> None:
         """Pass ``then`` the start of the batch that contains ``offset``, which is in the log; now or later.

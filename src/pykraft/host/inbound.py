@@ -87,9 +87,9 @@ class Clients(Protocol):
         body: Body,
         listener: str,
         is_wanted: Callable[[], bool],
-        answer: Callable[[Body | None], None],
+        answer: Callable[[Body | ProtocolError | None], None],
     ) -> None:
-        """Answer one request, now or later."""
+        """Answer one request, now or later; None for one that wants no answer, an error to close its connection."""
 
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
@@ -307,9 +307,11 @@ class Inbound:
             return {**served, **CLIENT_VERSIONS}
         return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
 
-    def _answer_client(self, request: _Request, body: Body | None) -> None:
+    def _answer_client(self, request: _Request, body: Body | ProtocolError | None) -> None:
         """Answer a client's request, unless its connection is gone. None: it wants no answer (Produce with acks 0)."""
-        if self.awaits(request.request_id):
+        if isinstance(body, ProtocolError):
+            self.close(request.request_id, str(body))
+        elif self.awaits(request.request_id):
             header, answer = request.header, list[Buffer]()
             if body is not None:
                 answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.host.clients import consumer_fetches
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records, scan
 from pykraft.types import Offset, Uuid
 from tests.host.clients.world import LEADS, Leader, batch_of, fetch
-from tests.host.fakes import TOPIC_ID
+from tests.host.fakes import TOPIC_ID, TOPIC_NAME
 
 
 def told(leader: Leader) -> Any:
@@ -134,3 +135,83 @@ def test_a_record_that_is_truncated_during_the_read_is_not_told() -> None:
     leader.reads.truncated()
     then(b"")
     assert told(leader)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def several(leader: Leader, *asked: tuple[str, int, int], **changes: Any) -> Any:
+    """Topic, partition and offset of each; all topics by name."""
+    body = fetch(0, **changes)
+    [topic] = body["topics"]
+    [partition] = topic["partitions"]
+    body["topics"] = [
+        topic | {"topic": name, "partitions": [partition | {"partition": index, "fetch_offset": offset}]}
+        for name, index, offset in asked
+    ]
+    leader.ask(ApiKey.FETCH, 12, body)
+
+
+def rows_of(answer: Any) -> list[tuple[str, int, int, int]]:
+    return [
+        (topic["topic"], each["partition_index"], each["error_code"], len(each["records"]))
+        for topic in answer["responses"]
+        for each in topic["partitions"]
+    ]
+
+
+def test_each_partition_gets_its_own_answer_and_an_error_answers_at_once() -> None:
+    leader = Leader()
+    leader.append(batch_of([b"a"]))
+    size_bytes = len(batch_of([b"a"])[1])
+    several(leader, ("other", 0, 0), (TOPIC_NAME, 0, 0), (TOPIC_NAME, 1, 0), (METADATA_TOPIC_NAME, 0, 1), max_wait_ms=9)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rows_of(leader.answer()) == [
+        ("other", 0, unknown, 0),
+        (TOPIC_NAME, 0, 0, size_bytes),
+        (TOPIC_NAME, 1, unknown, 0),
+        (METADATA_TOPIC_NAME, 0, 0, 0),
+    ]
+
+
+def test_partitions_share_the_bytes_of_an_answer() -> None:
+    leader = Leader()
+    leader.append(batch_of([b"a"]))
+    size_bytes = len(batch_of([b"a"])[1])
+    both = ((TOPIC_NAME, 0, 0), (METADATA_TOPIC_NAME, 0, 0))
+    several(leader, *both)
+    assert [row[3] for row in rows_of(leader.answer())] == [size_bytes, size_bytes]
+    several(leader, *both, max_bytes=1)
+    assert [row[3] for row in rows_of(leader.answer())] == [size_bytes, 0]
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
+    leader = Leader()
+    size_bytes = len(batch_of([b"a"])[1])
+    several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=3 * size_bytes)
+    for _ in range(2):
+        leader.append(batch_of([b"a"]))
+        assert leader.answers == []
+    leader.append(batch_of([b"a"]), is_committed=False)
+    leader.clients.look(leader.status)
+    assert leader.answers == [], "only what is committed counts"
+    leader.commit()
+    assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, 3 * size_bytes)]
+    several(leader, (TOPIC_NAME, 0, 3), max_wait_ms=100, min_bytes=0)
+    assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, 0)], "it wants no bytes"
+
+
+def test_a_fetch_gets_less_when_its_time_is_over() -> None:
+    leader = Leader()
+    several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=1_000)
+    leader.append(batch_of([b"a"]))
+    leader.clients.poll(0)
+    leader.clients.poll(99)
+    assert leader.answers == []
+    leader.clients.poll(100)
+    assert rows_of(leader.answer()) == [(TOPIC_NAME, 0, 0, len(batch_of([b"a"])[1]))]
+
+
+def test_what_is_only_in_the_files_is_enough() -> None:
+    leader = Leader()
+    leader.append(batch_of([b"a"]))
+    leader.recent.begin_anew_at(Offset(1))
+    several(leader, (TOPIC_NAME, 0, 0), max_wait_ms=100, min_bytes=1_000)
+    assert len(leader.ports.reads) == 1

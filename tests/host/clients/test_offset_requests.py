@@ -18,9 +18,9 @@ from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, with_head
 from tests.host.fakes import TOPIC_NAME
 
 
-def list_offsets(leader: Leader, timestamp: int, *, name: str = TOPIC_NAME) -> tuple[int, int, int]:
+def list_offsets(leader: Leader, timestamp: int, *, name: str = TOPIC_NAME, version: int = 11) -> tuple[int, int, int]:
     part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
-    leader.ask(ApiKey.LIST_OFFSETS, 7, {"topics": [{"name": name, "partitions": [part]}]})
+    leader.ask(ApiKey.LIST_OFFSETS, version, {"topics": [{"name": name, "partitions": [part]}]})
     [topic] = leader.answer()["topics"]
     [told] = topic["partitions"]
     return told["error_code"], told["offset"], told["timestamp"]
@@ -43,6 +43,8 @@ def filled() -> Leader:
         (-4, (0, 0, -1)),
         (-3, (0, 3, 30)),
         (-5, (0, -1, -1)),
+        (-6, (0, -1, -1)),
+        (-7, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
         (0, (0, 1, 10)),
         (11, (0, 3, 30)),
         (31, (0, -1, -1)),
@@ -67,6 +69,12 @@ def test_a_partition_that_is_named_twice_is_refused_and_not_searched() -> None:
     }
     leader.ask(ApiKey.LIST_OFFSETS, 7, {"topics": []})
     assert leader.answer()["topics"] == []
+
+
+@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_version_may_ask_only_for_what_it_knows(timestamp: int, first: int) -> None:
+    assert list_offsets(filled(), timestamp, version=first)[0] == ErrorCode.NONE
+    assert list_offsets(filled(), timestamp, version=first - 1)[0] == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_epoch_of_the_first_offset() -> None:

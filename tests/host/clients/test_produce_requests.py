@@ -5,19 +5,24 @@ Source: Kafka's ``ReplicaManager.appendRecords``; KIP-98; ours (ADR 065).
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
+import cramjam
 import pytest
 
+from pykraft.config import METADATA_TOPIC_NAME, RaftConfig
 from pykraft.errors import BufferFullError, ErrorCode, NotLeaderError, NotRunningError, RecordBatchTooLargeError
 from pykraft.host import producers as producers_module
 from pykraft.host.clients.produce_requests import CHECKED_AT_ONCE_SIZE_BYTES_MAX
 from pykraft.host.clients.producer_states import COUNTER_BITS
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.protocol.compression import Compression
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
 from pykraft.types import Epoch
-from tests.host.clients.world import FOLLOWS, Leader, batch_of, produce
-from tests.host.fakes import endpoint
+from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, produce, resealed
+from tests.host.fakes import TOPIC_NAME, endpoint
 
 ID = (4 << COUNTER_BITS) + 1
 
@@ -65,22 +70,111 @@ def test_acks_0_wants_no_answer() -> None:
     leader.commit()
     assert leader.answer() is None
     ask(leader, acks=0, name="other")
-    assert leader.answer() is None
+    [error] = leader.closed
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in str(error), "a client without an answer hears of an error by the connection"
+
+
+def data_of(**changes: Any) -> bytes:
+    """A good batch whose header has other fields."""
+    return resealed(batch_of([b"a", b"b"])[1], **changes)
+
+
+def packed(codec: Compression, records: bytes) -> bytes:
+    """A batch of one record whose records are these, compressed."""
+    body = bytes(cramjam.zstd.compress(records)) if codec is Compression.ZSTD else gzip.compress(records)
+    raw = bytearray(bytes(batch_of([b"a"])[1])[:HEADER_SIZE_BYTES] + body)
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    return resealed(raw, attributes=codec)
+
+
+GOOD = bytes(batch_of([b"a", b"b"])[1])
+ONE = bytes(batch_of([b"a"])[1])[HEADER_SIZE_BYTES:]
+BOMB = packed(Compression.GZIP, bytes(3 * 8_388_608))
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("changes", "code", "text"),
     [
-        ({"name": "other"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
-        ({"transactional_id": "t"}, ErrorCode.INVALID_REQUEST),
+        ({"name": "other"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this quorum keeps partition 0 of"),
+        ({"index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "this quorum keeps partition 0 of"),
+        ({"status": FOLLOWS}, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead epoch 4"),
+        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS, "acks 2: give 0, 1 or -1"),
+        ({"acks": -2}, ErrorCode.INVALID_REQUIRED_ACKS, "acks -2: give 0, 1 or -1"),
+        ({"transactional_id": "t"}, ErrorCode.INVALID_REQUEST, "transactions are not supported"),
+        ({"records": None}, ErrorCode.INVALID_RECORD, "there are no records"),
+        ({"records": GOOD * 2}, ErrorCode.INVALID_RECORD, "there is more than one batch"),
+        ({"records": GOOD[:-1]}, ErrorCode.CORRUPT_MESSAGE, "batch"),
+        ({"records": GOOD[:-1] + b"!"}, ErrorCode.CORRUPT_MESSAGE, "CRC"),
+        ({"records": data_of(records_count=1)}, ErrorCode.INVALID_RECORD, "1 records for 2 offsets"),
+        ({"records": data_of(attributes=0x20)}, ErrorCode.INVALID_RECORD, "no control records"),
+        ({"records": data_of(attributes=0x10)}, ErrorCode.INVALID_RECORD, "transactions are not supported"),
+        ({"records": data_of(producer_id=5)}, ErrorCode.INVALID_RECORD, "producer 5 has epoch -1 and sequence -1"),
+        ({"records": data_of(attributes=1)}, ErrorCode.CORRUPT_MESSAGE, "the gzip records of a batch cannot"),
+        ({"records": packed(Compression.GZIP, ONE[:-1])}, ErrorCode.INVALID_RECORD, "record 0 of the batch"),
+        ({"records": BOMB}, ErrorCode.MESSAGE_TOO_LARGE, "expand beyond 16777216 bytes"),
+        (
+            {"records": bytes(batch_of([bytes(1_000)])[1]), "raft": RaftConfig(batch_size_bytes_max=1_024)},
+            ErrorCode.MESSAGE_TOO_LARGE,
+            "a batch may take 1024",
+        ),
+        (
+            {"records": packed(Compression.ZSTD, ONE), "version": 6},
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            "Produce v6 does not know zstd",
+        ),
+        ({"records": data_of(attributes=5)}, ErrorCode.INVALID_RECORD, "codec 5, which does not exist"),
+        ({"records": GOOD, "client_records": "kraft"}, ErrorCode.NONE, None),
+        (
+            {"records": packed(Compression.GZIP, ONE), "client_records": "kraft"},
+            ErrorCode.INVALID_RECORD,
+            "they cannot read this batch: it is compressed with gzip",
+        ),
+        ({"records": packed(Compression.ZSTD, ONE), "version": 7}, ErrorCode.NONE, None),
     ],
 )
-def test_a_request_that_cannot_be_served_says_why(changes: dict[str, Any], code: ErrorCode) -> None:
+def test_what_each_request_gets(changes: dict[str, Any], code: ErrorCode, text: str | None) -> None:
+    wanted: dict[str, Any] = {"records": GOOD, "version": 11, "status": LEADS} | changes
+    of_node = {key: wanted.pop(key) for key in ("client_records", "raft") if key in wanted}
+    leader, version, records = Leader(wanted.pop("status"), **of_node), wanted.pop("version"), wanted.pop("records")
+    leader.ask(ApiKey.PRODUCE, version, produce(records, **wanted))
+    while leader.ports.reads:
+        leader.ports.finish_read()
+    if code is ErrorCode.NONE:
+        leader.decide()
+        leader.commit()
+    part = told(leader)
+    assert part["error_code"] == code
+    if version >= 8:
+        assert text in part["error_message"] if text else part["error_message"] is None
+
+
+def test_each_partition_gets_its_own_answer() -> None:
     leader = Leader()
-    ask(leader, **changes)
-    assert told(leader)["error_code"] == code
+    good = {"index": 0, "records": GOOD}
+    topics = [
+        {"name": "other", "partition_data": [good]},
+        {"name": TOPIC_NAME, "partition_data": [{"index": 1, "records": GOOD}, good, good]},
+        {"name": METADATA_TOPIC_NAME, "partition_data": [{"index": 0, "records": b"bad"}]},
+    ]
+    leader.ask(ApiKey.PRODUCE, 11, {"acks": -1, "timeout_ms": 1, "transactional_id": None, "topic_data": topics})
+    leader.decide()
+    leader.commit()
+    assert leader.answers == []
+    leader.decide()
+    leader.commit()
+    rows = [
+        (
+            topic["name"],
+            [(each["index"], each["error_code"], each["base_offset"]) for each in topic["partition_responses"]],
+        )
+        for topic in leader.answer()["responses"]
+    ]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rows == [
+        ("other", [(0, unknown, -1)]),
+        (TOPIC_NAME, [(1, unknown, -1), (0, 0, 0), (0, 0, 2)]),
+        (METADATA_TOPIC_NAME, [(0, ErrorCode.CORRUPT_MESSAGE, -1)]),
+    ]
 
 
 def test_an_empty_request_and_a_bad_batch() -> None:

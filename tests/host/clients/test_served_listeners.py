@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykraft.core.messages import DescribeQuorumResponse
-from pykraft.errors import ErrorCode
+from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey
 from pykraft.protocol.schema import Body
@@ -23,7 +23,7 @@ class Broker:
     listeners = (LISTENER,)
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, Callable[[], bool], Callable[[Body | None], None]]] = []
+        self.asked: list[tuple[int, Callable[[], bool], Callable[[Body | ProtocolError | None], None]]] = []
 
     def serves(self, api_key: int, body: Body) -> bool:
         return api_key != ApiKey.FETCH or body["topics"] == []
@@ -35,7 +35,7 @@ class Broker:
         body: Body,
         listener: str,
         is_wanted: Callable[[], bool],
-        answer: Callable[[Body | None], None],
+        answer: Callable[[Body | ProtocolError | None], None],
     ) -> None:
         del version, body, listener
         self.asked.append((api_key, is_wanted, answer))
@@ -58,6 +58,16 @@ def test_requests_of_clients_are_served_on_their_listeners() -> None:
     assert not is_wanted()
     # Nothing is sent, but the link hears that the next request may come.
     assert desk.ports.sent == [(ONE, b"")]
+
+
+def test_an_error_without_an_answer_closes_the_connection() -> None:
+    broker = Broker()
+    desk = Desk(clients=broker)
+    desk.ask(ApiKey.PRODUCE, 9, {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": []})
+    [(_, is_wanted, answer)] = broker.asked
+    answer(ProtocolError("it failed"))
+    assert desk.ports.closed == [ONE]
+    assert not is_wanted()
 
 
 def test_brokers_and_controllers_are_described_to_whoever_asks() -> None:

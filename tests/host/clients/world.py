@@ -17,6 +17,7 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
+from pykraft.errors import ProtocolError
 from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.fetch_read import FetchReads
@@ -110,6 +111,7 @@ class Leader:
         self.recent = RecentBatches(end_offset=Offset(0))
         self.view = LogView(start_offset=Offset(0), end_offset=Offset(0), epochs=())
         self.answers: list[Body | None] = []
+        self.closed: list[ProtocolError] = []
         self.is_there = True
         self.reads = FetchReads(self.ports, Log(), self.recent, lambda *_: None)
         clients = client_requests(
@@ -128,7 +130,10 @@ class Leader:
     def ask(self, key: ApiKey, version: int, body: Body) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
 
-        def answered(told: Body | None) -> None:
+        def answered(told: Body | ProtocolError | None) -> None:
+            if isinstance(told, ProtocolError):
+                self.closed.append(told)
+                return
             if told is not None:
                 raw = b"".join(bytes(part) for part in encode_response(key, version, 1, told))
                 _, told = decode_response(key, version, raw)

@@ -54,6 +54,8 @@ class AppendRequests:
             raise ProtocolError("a Produce request without records")
         if request["acks"] == 0:
             raise ProtocolError("a Produce request with acks 0 wants no answer, so nobody would know what was appended")
+        if len(topics) > 1 or len(topics[0]["partition_data"]) > 1:
+            raise ProtocolError("a Produce request for more than one partition")
         [topic], [[partition]] = topics, [topics[0]["partition_data"]]
         name, index = topic["name"], partition["index"]
 

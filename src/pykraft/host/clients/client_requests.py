@@ -10,23 +10,19 @@ Source: Kafka's ``KafkaApis``; ours (ADR 065).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from pykraft.core.status import Status
-from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients import metadata_answers
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
 from pykraft.host.clients.offset_requests import OffsetRequests
-from pykraft.host.clients.produce_requests import ProduceRequests
+from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
+from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, Offset
-
-ClientAnswer: TypeAlias = Callable[[Body | None], None]
-"""Gets the body of the answer; None: there is none."""
 
 
 class ClientRequests:
@@ -40,6 +36,7 @@ class ClientRequests:
         fetches: ConsumerFetches,
         offsets: OffsetRequests,
         produce: ProduceRequests,
+        producer_ids: ProducerIds,
     ) -> None:
         self.listeners = topics.config.client_listeners
         """Names of the listeners that serve clients, in upper case."""
@@ -48,6 +45,8 @@ class ClientRequests:
         self._fetches = fetches
         self._offsets = offsets
         self._produce = produce
+        self.producer_ids = producer_ids
+        """Owns this node's connection to the leader that clients' questions need."""
 
     def serves(self, api_key: int, body: Body) -> bool:
         """True for a request of a client, false for one of a replica."""
@@ -70,9 +69,9 @@ class ClientRequests:
             case ApiKey.FETCH:
                 self._fetches.handle(body, version, listener, is_wanted, answer)
             case ApiKey.PRODUCE:
-                self._produce.handle(body, listener, answer)
+                self._produce.handle(body, version, listener, answer)
             case ApiKey.LIST_OFFSETS:
-                self._offsets.list_offsets(body, is_wanted, answer)
+                self._offsets.list_offsets(body, version, is_wanted, answer)
             case ApiKey.OFFSET_FOR_LEADER_EPOCH:
                 answer(self._offsets.ends_of_epochs(body))
             case ApiKey.METADATA:
@@ -85,7 +84,7 @@ class ClientRequests:
                 answer({})
             case _:
                 assert api_key == ApiKey.INIT_PRODUCER_ID, f"`serves` passed API {api_key}"
-                answer(self._init_producer_id(body))
+                self.producer_ids.handle(body, listener, is_wanted, answer)
 
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
@@ -109,20 +108,15 @@ class ClientRequests:
         self._produce.poll(status)
         self._produce.committed()
         self._fetches.look()
+        self.producer_ids.look()
 
     def poll(self, mono_ms: int) -> None:
         """Advance to this time."""
         self._fetches.poll(mono_ms)
+        self.producer_ids.poll(mono_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        return self._fetches.next_deadline_ms
-
-    def _init_producer_id(self, body: Body) -> Body:
-        status = self._topics.status()
-        if body["transactional_id"] is not None:
-            return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-        if not status.leads:
-            raise ProtocolError("only the leader issues producer ids: the client asks another node")
-        return {"producer_id": self._states.issue(status.epoch), "producer_epoch": 0}
+        found = (self._fetches.next_deadline_ms, self.producer_ids.next_deadline_ms)
+        return min((each for each in found if each is not None), default=None)

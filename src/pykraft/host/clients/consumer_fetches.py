@@ -1,20 +1,19 @@
 """Fetch for consumers: committed records, or a wait until there are some.
 
 The leader answers from its log up to the high watermark. There are no fetch sessions: every answer has session id 0, so
-a client sends its whole request each time. A Fetch waits at most as long as it asks for, and at most WAIT_MS_MAX; any
-new record answers it. At most FETCHES_MAX wait: one more answers the oldest. Invariant: no record above the high
-watermark is ever sent.
+a client sends its whole request each time. A Fetch waits at most as long as it asks for, and at most WAIT_MS_MAX, until
+there are as many bytes as it asks for; an error in one of its partitions answers it at once. At most FETCHES_MAX wait:
+one more answers the oldest. Invariant: no record above the high watermark is ever sent.
 
 Source: Kafka's ``ReplicaManager.fetchMessages`` and ``DelayedFetch``; KIP-227 (sessions), KIP-320 (epochs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.fetch_read import FetchReads, RecordBuffers
@@ -31,14 +30,27 @@ SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 TOPIC_ID_VERSION: Final = 13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Fetch:
-    """One request about the one partition; ``name`` is None for an unknown topic id."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Asked:
+    """One partition of a request; ``name`` is None for an unknown topic id, ``topic`` how the answer names it.
+
+    The batches up to ``counted_end``, which have ``counted_bytes``, are counted for the least size of the answer.
+    """
 
     name: str | None
     topic: Body
     partition: Body
+    counted_end: Offset
+    counted_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fetch:
+    """One request; an answer before the time is over has at least ``size_bytes_min`` of records, or an error."""
+
+    asked: tuple[_Asked, ...]
     size_bytes_max: int
+    size_bytes_min: int
     listener: str
     is_wanted: Callable[[], bool]
     answer: Callable[[Body], None]
@@ -66,21 +78,17 @@ class ConsumerFetches:
         if body["session_id"]:
             answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
             return
-        topics: list[Any] = body["topics"]
-        if not topics or not topics[0]["partitions"]:
+        asked = tuple(
+            self._asked(topic, partition, version) for topic in body["topics"] for partition in topic["partitions"]
+        )
+        if not asked:
             answer({})
             return
-        [topic] = topics
-        [partition] = topic["partitions"]
-        if version < TOPIC_ID_VERSION:
-            name, topic = topic["topic"], {"topic": topic["topic"]}
-        else:
-            name, topic = self._topics.name_of(topic["topic_id"]), {"topic_id": Uuid(topic["topic_id"])}
+        size_bytes_max = max(0, min(body["max_bytes"], SIZE_BYTES_MAX))
         fetch = _Fetch(
-            name=name,
-            topic=topic,
-            partition=partition,
-            size_bytes_max=max(0, min(partition["partition_max_bytes"], body["max_bytes"], SIZE_BYTES_MAX)),
+            asked=asked,
+            size_bytes_max=size_bytes_max,
+            size_bytes_min=min(body["min_bytes"], size_bytes_max),
             listener=listener,
             is_wanted=is_wanted,
             answer=answer,
@@ -117,43 +125,86 @@ class ConsumerFetches:
         del self._waiting[fetch]
         self._serve(fetch, is_last=True)
 
+    def _asked(self, topic: Body, partition: Body, version: int) -> _Asked:
+        if version < TOPIC_ID_VERSION:
+            name, told = topic["topic"], {"topic": topic["topic"]}
+        else:
+            name, told = self._topics.name_of(topic["topic_id"]), {"topic_id": Uuid(topic["topic_id"])}
+        return _Asked(name=name, topic=told, partition=partition, counted_end=Offset(partition["fetch_offset"]))
+
     def _serve(self, fetch: _Fetch, *, is_last: bool = False) -> bool:
         """Answer, unless the request should wait."""
-        partition, offset = fetch.partition, Offset(fetch.partition["fetch_offset"])
-        by_id = "topic_id" in fetch.topic
+        errors = [self._error(each) for each in fetch.asked]
+        if fetch.wait_ms and not is_last and not any(errors) and not self._has_enough(fetch):
+            return False
+        self._read(fetch, errors, [], fetch.size_bytes_max)
+        return True
+
+    def _error(self, asked: _Asked) -> ErrorCode:
+        partition, by_id = asked.partition, "topic_id" in asked.topic
         epoch: int = partition["current_leader_epoch"]
         try:
-            status = self._topics.check(fetch.name, partition["partition"], epoch=epoch, by_id=by_id)
+            status = self._topics.check(asked.name, partition["partition"], epoch=epoch, by_id=by_id)
         except ProtocolError as error:
-            self._answer(fetch, self._topics.status(), error.code, ())
-            return True
+            return error.code
         # A new leader knows little to be committed at first, so an offset above that is not out of range.
-        if not status.log_start_offset <= offset <= status.log_end_offset:
-            self._answer(fetch, status, ErrorCode.OFFSET_OUT_OF_RANGE, ())
-            return True
-        end = committed_end(status)
-        if offset >= end and fetch.wait_ms and not is_last:
-            return False
+        is_in_log = status.log_start_offset <= partition["fetch_offset"] <= status.log_end_offset
+        return ErrorCode.NONE if is_in_log else ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def _has_enough(self, fetch: _Fetch) -> bool:
+        """True when the answer would be as large as the request wants it. Each batch is counted once."""
+        end = committed_end(self._topics.status())
+        for asked in fetch.asked:
+            if asked.counted_end < end:
+                size_bytes = self._reads.recent_size_bytes(asked.counted_end, end)
+                # What is only in the files is much, since it has left the memory.
+                if size_bytes is None:
+                    return True
+                asked.counted_end, asked.counted_bytes = end, asked.counted_bytes + size_bytes
+        return sum(asked.counted_bytes for asked in fetch.asked) >= fetch.size_bytes_min
+
+    def _read(self, fetch: _Fetch, errors: Sequence[ErrorCode], found: list[RecordBuffers], left_bytes: int) -> None:
+        """Read what is left to read, one partition after the other, and answer."""
+        if len(found) == len(fetch.asked):
+            self._answer(fetch, errors, found)
+            return
+        at = len(found)
+        partition = fetch.asked[at].partition
+        offset = Offset(partition["fetch_offset"])
+        end = committed_end(self._topics.status())
+        size_bytes_max = max(0, min(partition["partition_max_bytes"], left_bytes))
+        # Even the largest batch gets through, if it comes first.
+        is_full = not size_bytes_max and any(found)
 
         def read(records: RecordBuffers | None) -> None:
             # None: the log was truncated during the read, or is damaged there, so the client asks again.
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if records is None else ErrorCode.NONE
-            self._answer(fetch, status, code, records or ())
+            codes = [*errors[:at], ErrorCode.NOT_LEADER_OR_FOLLOWER, *errors[at + 1 :]] if records is None else errors
+            size_bytes = sum(map(len, records or ()))
+            self._read(fetch, codes, [*found, records or ()], left_bytes - size_bytes)
 
-        self._reads.read(offset, max(offset, end), fetch.size_bytes_max, read, fetch.is_wanted)
-        return True
+        if errors[at] or offset >= end or is_full:
+            read(())
+        else:
+            self._reads.read(offset, end, size_bytes_max, read, fetch.is_wanted)
 
-    def _answer(self, fetch: _Fetch, status: Status, code: ErrorCode, records: RecordBuffers) -> None:
-        told = {
-            "partition_index": fetch.partition["partition"],
-            "error_code": code,
-            "high_watermark": committed_end(status),
-            "last_stable_offset": committed_end(status),
-            "log_start_offset": status.log_start_offset,
-            "aborted_transactions": [],
-            "records": records or b"",
-        }
-        body: Body = {"responses": [{**fetch.topic, "partitions": [told]}]}
-        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            told["current_leader"], body["node_endpoints"] = self._topics.leader_bodies(fetch.listener)
+    def _answer(self, fetch: _Fetch, errors: Sequence[ErrorCode], found: Sequence[RecordBuffers]) -> None:
+        status = self._topics.status()
+        leader, endpoints = self._topics.leader_bodies(fetch.listener)
+        rows: list[Body] = []
+        body: Body = {"responses": rows}
+        for asked, code, records in zip(fetch.asked, errors, found, strict=True):
+            told = {
+                "partition_index": asked.partition["partition"],
+                "error_code": code,
+                "high_watermark": committed_end(status),
+                "last_stable_offset": committed_end(status),
+                "log_start_offset": status.log_start_offset,
+                "aborted_transactions": [],
+                "records": records or b"",
+            }
+            if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                told["current_leader"], body["node_endpoints"] = leader, endpoints
+            if not rows or any(rows[-1][key] != value for key, value in asked.topic.items()):
+                rows.append({**asked.topic, "partitions": []})
+            rows[-1]["partitions"].append(told)
         fetch.answer(body)

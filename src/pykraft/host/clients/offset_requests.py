@@ -29,6 +29,17 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 NEWEST_TIME: Final = -3
 EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+FIRST_VERSIONS: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    NEWEST_TIME: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which on a request may ask for each of these; any other negative time asks for nothing."""
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Bytes of the log that a search reads at a time."""
 NOT_FOUND: Final[Body] = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
@@ -53,7 +64,9 @@ class OffsetRequests:
         self._view = view
         self._topics = topics
 
-    def list_offsets(self, body: Body, is_wanted: Callable[[], bool], answer: Callable[[Body], None]) -> None:
+    def list_offsets(
+        self, body: Body, version: int, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
+    ) -> None:
         """Answer ListOffsets, perhaps after a search."""
         topics: list[Any] = body["topics"]
         rows = [{"name": topic["name"], "partitions": [None] * len(topic["partitions"])} for topic in topics]
@@ -79,6 +92,8 @@ class OffsetRequests:
             # Kafka's answer, and so a request costs at most one search for each name of the topic.
             if counts[row["name"], part["partition_index"]] > 1:
                 then({"error_code": ErrorCode.INVALID_REQUEST})
+            elif part["timestamp"] < 0 and version < FIRST_VERSIONS.get(part["timestamp"], version + 1):
+                then({"error_code": ErrorCode.UNSUPPORTED_VERSION})
             else:
                 self._list_one(row["name"], part, is_wanted, then)
 
@@ -124,7 +139,8 @@ class OffsetRequests:
             search = _Search(timestamp=timestamp, end_offset=committed_end(status), is_wanted=is_wanted, then=then)
             self._read(search, status.log_start_offset)
         else:
-            then(NOT_FOUND)  # there is no remote storage
+            # There is no remote storage, and nothing waits for its upload.
+            then(NOT_FOUND)
 
     def _epoch_at(self, status: Status) -> Epoch:
         epochs = self._view.epochs

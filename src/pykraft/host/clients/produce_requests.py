@@ -15,7 +15,8 @@ Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator``; KIP-98; ours
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
@@ -27,12 +28,18 @@ from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.compression import Compression
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer, Epoch, Offset
 
 CHECKED_AT_ONCE_SIZE_BYTES_MAX: Final = 4 * 1024
 """A larger batch is checked on the bulk lane, so that many records do not hold up the loop."""
 ACKS: Final = (-1, 0, 1)
+ZSTD_VERSION: Final = 7
+"""The first version of Produce whose clients know zstd (KIP-110)."""
+
+ClientAnswer: TypeAlias = Callable[[Body | ProtocolError | None], None]
+"""Gets the body of the answer. None: the client wants none. An error closes its connection."""
 
 
 class ProduceRequests:
@@ -56,26 +63,51 @@ class ProduceRequests:
         self._must_be_kraft = must_be_kraft
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
 
-    def handle(self, body: Body, listener: str, answer: Callable[[Body | None], None]) -> None:
-        """Append the batch of one request; ``answer`` gets the answer later, and None with acks 0."""
+    def handle(self, body: Body, version: int, listener: str, answer: ClientAnswer) -> None:
+        """Append the batches of one request; ``answer`` gets the answer later.
+
+        With acks 0 there is none, but an error closes the connection: the client then asks who leads.
+        """
         topics: list[Any] = body["topic_data"]
-        parts: list[tuple[str, Body]] = [(topic["name"], part) for topic in topics for part in topic["partition_data"]]
-        if not parts:
+        rows: list[Body] = [
+            {"name": topic["name"], "partition_responses": [None] * len(topic["partition_data"])} for topic in topics
+        ]
+        unanswered = sum(len(topic["partition_data"]) for topic in topics)
+        error: ErrorCode = ErrorCode.NONE
+
+        def told(row: Body, at: int, part: Body) -> None:
+            nonlocal unanswered, error
+            row["partition_responses"][at] = part
+            error = error or part["error_code"]
+            unanswered -= 1
+            if not unanswered:
+                finish()
+
+        def finish() -> None:
+            leader, endpoints = self._topics.leader_bodies(listener)
+            parts = [each for row in rows for each in row["partition_responses"]]
+            moved = [each for each in parts if each["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            for each in moved:
+                each["current_leader"] = leader
+            if body["acks"] == 0:
+                answer(ProtocolError(f"a Produce request with acks 0 failed: {error.name}") if error else None)
+            else:
+                answer({"responses": rows, "node_endpoints": endpoints if moved else []})
+
+        if not unanswered:
             answer({"responses": []})
-            return
-        [(name, part)] = parts
+        for row, topic in zip(rows, topics, strict=True):
+            for at, part in enumerate(topic["partition_data"]):
+                self._produce(body, version, topic["name"], part, partial(told, row, at))
+
+    def _produce(self, body: Body, version: int, name: str, part: Body, told: Callable[[Body], None]) -> None:
+        """Append the batch for one partition."""
 
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
-            told = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
+            row = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
             if error == ErrorCode.NONE:
-                told["log_start_offset"] = self._topics.status().log_start_offset
-            leader, endpoints = self._topics.leader_bodies(listener)
-            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                told["current_leader"] = leader
-            else:
-                endpoints = []
-            responses = [{"name": name, "partition_responses": [told]}]
-            answer(None if body["acks"] == 0 else {"responses": responses, "node_endpoints": endpoints})
+                row["log_start_offset"] = self._topics.status().log_start_offset
+            told(row)
 
         def decided(outcome: ProposalOutcome) -> None:
             match outcome:
@@ -94,12 +126,12 @@ class ProduceRequests:
                 reply(error.code, str(error))
 
         try:
-            self._topics.check(name, part["index"])
             _check_request(body)
+            self._topics.check(name, part["index"])
         except ProtocolError as error:
             reply(error.code, str(error))
             return
-        self._check(part["records"], checked)
+        self._check(part["records"], version, checked)
 
     def committed(self) -> None:
         """The high watermark rose: answer the repeats of batches below it."""
@@ -119,14 +151,16 @@ class ProduceRequests:
             for batch, epoch, decided in repeats:
                 decided(OutcomeUnknown(base_offset=batch.base_offset or Offset(0), epoch=epoch))
 
-    def _check(self, records: Buffer | None, then: Callable[[BatchHeader | ProtocolError], None]) -> None:
+    def _check(self, records: Buffer | None, version: int, then: Callable[[BatchHeader | ProtocolError], None]) -> None:
         is_kraft, size_bytes_max = self._must_be_kraft, self._topics.config.raft.batch_size_bytes_max
 
         def check() -> BatchHeader | ProtocolError:
             try:
-                return check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
+                header = check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
+                _check_codec(header, version)
             except ProtocolError as error:
                 return error
+            return header
 
         def checked(found: BatchHeader | ProtocolError) -> None:
             then(found)
@@ -184,6 +218,12 @@ def _check_request(body: Body) -> None:
         raise ProtocolError(f"acks {body['acks']}: give 0, 1 or -1", ErrorCode.INVALID_REQUIRED_ACKS)
     if body["transactional_id"] is not None:
         raise ProtocolError("transactions are not supported", ErrorCode.INVALID_REQUEST)
+
+
+def _check_codec(header: BatchHeader, version: int) -> None:
+    if header.compression is Compression.ZSTD and version < ZSTD_VERSION:
+        text = f"Produce v{version} does not know zstd, which came with version {ZSTD_VERSION}"
+        raise ProtocolError(text, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 def _or_raise(found: BatchHeader | ProtocolError) -> BatchHeader:

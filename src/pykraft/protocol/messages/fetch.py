@@ -25,6 +25,10 @@ from pykraft.protocol.schema import (
     struct_of,
 )
 
+TOPICS_MAX = 16
+"""Most topics in a request: a replica asks for one, a consumer may ask under several names."""
+PARTITIONS_MAX = 4
+"""Most partitions of a topic in a request."""
 HIGH_WATERMARK_NOT_TOLD = 2**63 - 1
 """A request's high watermark when its sender, or its version, does not tell it."""
 
@@ -65,11 +69,17 @@ REQUEST = Message.of(
             Field("partition_max_bytes", INT32),
             Field("replica_directory_id", UUID, "17+", tag=0, ignorable=True),
             Field("high_watermark", INT64, "18+", default=HIGH_WATERMARK_NOT_TOLD, tag=1, ignorable=True),
-            count_max=1,
+            count_max=PARTITIONS_MAX,
         ),
-        count_max=1,
+        count_max=TOPICS_MAX,
     ),
-    array_of("forgotten_topics_data", *_TOPIC, Field("partitions", Array(INT32, 1)), versions="7+", count_max=1),
+    array_of(
+        "forgotten_topics_data",
+        *_TOPIC,
+        Field("partitions", Array(INT32, PARTITIONS_MAX)),
+        versions="7+",
+        count_max=TOPICS_MAX,
+    ),
     Field("rack_id", STRING, "11+", ignorable=True),
 )
 
@@ -123,9 +133,9 @@ RESPONSE = Message.of(
             ),
             Field("preferred_read_replica", INT32, "11+", default=-1),
             Field("records", RECORDS, nullable=True),
-            count_max=1,
+            count_max=PARTITIONS_MAX,
         ),
-        count_max=1,
+        count_max=TOPICS_MAX,
     ),
     brokers_field("16+", ignorable=True),
 )

@@ -1,6 +1,6 @@
 """Produce (0): append records to the log.
 
-A request has one record batch for the one partition. Versions that matter: 9 is flexible; 8 adds an error message; 10
+A request has a record batch for each partition. Versions that matter: 9 is flexible; 8 adds an error message; 10
 names the current leader and its endpoint, in tagged fields (KIP-951).
 
 Source: Kafka's ProduceRequest and ProduceResponse definitions.
@@ -8,6 +8,11 @@ Source: Kafka's ProduceRequest and ProduceResponse definitions.
 
 from pykraft.protocol.messages.common import brokers_field
 from pykraft.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, Field, Message, array_of, struct_of
+
+TOPICS_MAX = 16
+"""Most topics in a request."""
+PARTITIONS_MAX = 4
+"""Most partitions of a topic in a request."""
 
 REQUEST = Message.of(
     "ProduceRequest",
@@ -23,9 +28,9 @@ REQUEST = Message.of(
             "partition_data",
             Field("index", INT32),
             Field("records", RECORDS, nullable=True),
-            count_max=1,
+            count_max=PARTITIONS_MAX,
         ),
-        count_max=1,
+        count_max=TOPICS_MAX,
     ),
 )
 
@@ -60,9 +65,9 @@ RESPONSE = Message.of(
                 tag=0,
                 ignorable=True,
             ),
-            count_max=1,
+            count_max=PARTITIONS_MAX,
         ),
-        count_max=1,
+        count_max=TOPICS_MAX,
     ),
     Field("throttle_time_ms", INT32, ignorable=True),
     brokers_field("10+", ignorable=True),
