@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pykraft.audit.compare import narrow_tasks, tell_differences, tell_ends
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
@@ -41,6 +41,8 @@ from pykraft.log.fs import Fs
 from pykraft.log.offline.verify import verify
 from pykraft.types import Offset
 
+GIVEN: Final = ""
+"""Group of the partitions that were given themselves."""
 AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
 AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None
 
@@ -73,6 +75,11 @@ class DirectoryAudit:
         for directory in directories:
             for one in find_partitions(fs, directory):
                 self._groups[_group_of(one)].append(one)
+        if GIVEN in self._groups and len(self._groups) > 1:
+            raise UsageError(
+                "some directories are partitions and others are log directories; give all of one kind, so that the "
+                "replicas of a partition are compared"
+            )
         self._widths = {name: digest_offsets(fs, group) for name, group in self._groups.items()}
         self._logs: dict[str, list[JudgedLog]] = {}
         self._results: dict[Path, list[PartResult]] = defaultdict(list)
@@ -169,6 +176,10 @@ class DirectoryAudit:
                 if not log.is_sound and log.path in compared:
                     blame_checkpoint(self._fs, log, self._report)
             tell_ends(logs, self._report)
+            if len(logs) == 1 and len(self._directories) > 1:
+                self._report.add_note(
+                    logs[0].replica, logs[0].path, "is in no other directory: nothing to compare with"
+                )
             spans = {log.path: [span for part in self._results[log.path] for span in part.spans] for log in logs}
             # The journal is that of the only log, or of the one in which the workload wrote.
             if said and (len(self._logs) == 1 or any(spans.values())):
@@ -178,7 +189,7 @@ class DirectoryAudit:
 
 def _group_of(partition: AuditedPartition) -> str:
     """Partitions of one name are compared; copies that were given themselves may have any name."""
-    return "" if str(partition.path) == partition.replica else partition.path.name
+    return GIVEN if str(partition.path) == partition.replica else partition.path.name
 
 
 def run_audits(
