@@ -45,6 +45,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.host.host": (17, "the one face of all parts"),
     "pykraft.host.open": (18, "all that a start reads, in its order"),
     "pykraft.host.components": (25, "all parts of a node, put together"),
+    "pykraft.machine.replicated": (14, "the one face of a replicated state machine"),
     "pykraft.protocol.messages": (24, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.log.offline.dump": (13, "the table of all files of a node"),

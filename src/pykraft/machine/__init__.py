@@ -3,8 +3,10 @@
 `Replicated` runs a `StateMachine` on top of `pykraft.client.Node`. `pykraft.errors` has the exceptions.
 """
 
+from pykraft.machine.membership import Membership
 from pykraft.machine.replicated import Replicated
 from pykraft.machine.serdes import dataclass_serde
 from pykraft.machine.state_machine import Applied, StateMachine
+from pykraft.machine.threaded import ThreadedReplicated
 
-__all__ = ["Applied", "Replicated", "StateMachine", "dataclass_serde"]
+__all__ = ["Applied", "Membership", "Replicated", "StateMachine", "ThreadedReplicated", "dataclass_serde"]

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
@@ -25,6 +25,7 @@ from pykraft.machine.applier import Applier
 from pykraft.machine.forward_server import ForwardServer
 from pykraft.machine.forwarder import Forwarder
 from pykraft.machine.log_ticks import LogTicks
+from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
@@ -33,8 +34,12 @@ from pykraft.machine.submission import Submission
 from pykraft.rpc.context import RpcContext
 from pykraft.types import VoterSet
 
+if TYPE_CHECKING:  # it stands on this module
+    from pykraft.machine.threaded import ThreadedReplicated
+
 C = TypeVar("C")
 R = TypeVar("R")
+M = TypeVar("M", bound=StateMachine[Any, Any])
 M_co = TypeVar("M_co", bound=StateMachine[Any, Any], covariant=True)
 TIMEOUT_MS: Final = 10_000
 """How long `Replicated.execute` tries by default."""
@@ -75,8 +80,17 @@ class Replicated(Generic[M_co]):
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
+        self.membership = Membership(self.node, config)
+        """The voters of the quorum, and changes of them."""
         self._watch: asyncio.Task[None] | None = None
         self._ticks: asyncio.Task[None] | None = None
+
+    @staticmethod
+    def in_thread(config: NodeConfig, machine: M) -> ThreadedReplicated[M]:
+        """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
+        from pykraft.machine.threaded import ThreadedReplicated  # it stands on this class
+
+        return ThreadedReplicated(config, machine)
 
     async def bind(self) -> None:
         """See `pykraft.client.Node.bind`."""

@@ -1,0 +1,177 @@
+"""A state machine for threads: results and errors, and refusals where a call would wait for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.errors import (
+    CommandRejectedError,
+    NotAppliedError,
+    NotLeaderError,
+    NotRunningError,
+    OutcomeUnknownError,
+    PykraftError,
+    UsageError,
+)
+from pykraft.machine import Applied, Replicated, ThreadedReplicated
+from pykraft.machine.submission import Submission
+from tests.client.nodes import alone
+from tests.machine.counters import Add, Counters
+
+
+def made(folder: Path, machine: Counters | None = None) -> ThreadedReplicated[Counters]:
+    return Replicated.in_thread(alone(folder), machine or Counters())
+
+
+def test_threads_execute_and_read(tmp_path: Path) -> None:
+    with made(tmp_path) as node, ThreadPoolExecutor(4) as pool:
+        results = [*pool.map(lambda _: node.execute(Add("x", 1)), range(20))]
+        assert sorted(results) == [*range(1, 21)]
+        assert node.read(lambda state: state.totals["x"]) == 20
+        assert node.read(lambda state: dict(state.totals), stale=True) == {"x": 20}
+        with pytest.raises(CommandRejectedError, match="y would be -1"):
+            node.execute(Add("y", -1))
+        with pytest.raises(KeyError):
+            node.read(lambda state: state.totals["none"])
+        with pytest.raises(TypeError):
+            node.execute("text")  # type: ignore[arg-type]
+    with made(tmp_path) as node:  # it has left its directory
+        assert node.execute(Add("x", 1)) == 21
+
+
+def test_a_call_says_whether_the_command_was_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: Submission[Any, Any], record: bytes) -> None:
+        del record
+        raise NotLeaderError(None, 1)
+
+    with made(tmp_path) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(Submission, "_send", refused)
+            with pytest.raises(NotAppliedError, match="was not applied, and will not be"):
+                node.execute(Add("x", 1), timeout_ms=50)
+        entered = threading.Event()
+
+        async def endless(_: Any) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(node.call, endless)
+            entered.wait()
+            node.close()
+            with pytest.raises(OutcomeUnknownError, match="closed before there was an answer"):
+                waiting.result()
+
+
+def test_a_second_use_is_refused(tmp_path: Path) -> None:
+    node = made(tmp_path)
+    with pytest.raises(NotRunningError, match="is not started"):
+        node.execute(Add("x", 1))
+    with node:
+        with pytest.raises(UsageError, match="was started before"):
+            node.start()
+        with pytest.raises(UsageError, match="the node's own thread"):
+            node.read(lambda _: node.execute(Add("x", 1)))
+    for use in (lambda: node.execute(Add("x", 1)), node.start):
+        with pytest.raises(UsageError):
+            use()
+    node.close()
+    unused = made(tmp_path)
+    unused.close()
+    with pytest.raises(UsageError, match="was started before"):
+        unused.start()
+
+
+def test_a_forked_process_is_refused(tmp_path: Path) -> None:
+    with made(tmp_path) as node:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what the test is about
+            child = os.fork()
+        if child == 0:
+            status = 2
+            try:
+                node.execute(Add("x", 1))
+            except UsageError as error:
+                status = 0 if "forked" in str(error) else 1
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert node.execute(Add("x", 1)) == 1
+
+
+def test_a_node_that_cannot_start_or_fails_says_why(tmp_path: Path) -> None:
+    class Broken(Counters):
+        def apply(self, command: Add, context: Applied) -> int:
+            raise ZeroDivisionError("a bug")
+
+    with made(tmp_path / "first"):
+        node = made(tmp_path / "first")
+        with pytest.raises(PykraftError):
+            node.start()
+    node = made(tmp_path / "second", Broken()).start()
+    with pytest.raises((NotRunningError, OutcomeUnknownError, ZeroDivisionError)):
+        node.execute(Add("x", 1))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        node.close()
+    with pytest.raises(UsageError, match="is not a state machine"):
+        Replicated.in_thread(alone(tmp_path), object())  # type: ignore[type-var]
+
+
+def test_another_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(tmp_path) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: -1)
+            for use in (lambda: node.execute(Add("x", 1)), node.close):
+                with pytest.raises(UsageError, match="this process was forked from it"):
+                    use()
+            node._at_exit()
+        assert node.execute(Add("x", 1)) == 1
+
+
+def test_a_call_that_the_loop_never_ran_hears_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(tmp_path) as node:
+        monkeypatch.setattr(node, "_begin", lambda *_: None)
+        raised: list[BaseException] = []
+
+        def execute() -> None:
+            try:
+                node.execute(Add("x", 1))
+            except OutcomeUnknownError as error:
+                raised.append(error)
+
+        caller = threading.Thread(target=execute, daemon=True)
+        caller.start()
+        while not node._calls:
+            node._thread.join(0.001)
+        node.close()
+        caller.join(10)
+        assert raised
+
+
+def test_an_interrupted_call_is_given_up(tmp_path: Path) -> None:
+    with made(tmp_path) as node:
+        ended = threading.Event()
+
+        async def endless(_: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(node.call, endless)
+            while not node._calls:
+                node._thread.join(0.001)
+            [answer] = node._calls
+            answer.cancel()
+            with pytest.raises(OutcomeUnknownError):
+                waiting.result()
+        ended.wait()
