@@ -120,7 +120,11 @@ class Listeners:
 
     def get(self, name: str) -> Endpoint | None:
         """The endpoint of this listener, or None."""
-        return next((endpoint for known, endpoint in self.entries if known == name.upper()), None)
+        wanted = name.upper()
+        for known, endpoint in self.entries:  # every step asks: a loop is several times as fast as a generator
+            if known == wanted:
+                return endpoint
+        return None
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -17,8 +17,10 @@ import pytest
 
 from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
+from pykraft.host.delivery import CommittedBatch
 from pykraft.server.run import ServerOptions, loop_factory, serve
-from pykraft.server.workload import Load
+from pykraft.server.workload import Load, Workload
+from pykraft.types import Offset
 from tests.server.nodes import QUICK, TIMEOUT_S, node_configs
 
 LOAD = Load(records_per_s=1_000, record_size_bytes=100)
@@ -75,6 +77,22 @@ def test_a_node_serves_until_it_is_asked_to_end(tmp_path: Path, loop: str, ask: 
     assert acknowledged
     assert {event.run for event in acknowledged if isinstance(event, Acknowledged)} == {first.run}
     assert isinstance(last, Stopped)
+
+
+def test_a_load_on_an_old_log_does_not_read_it_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [config] = node_configs(tmp_path, 1)
+    seen: list[CommittedBatch] = []
+    old_end_offset = Offset(0)
+    monkeypatch.setattr(Workload, "on_commit", lambda _, batches: seen.extend(batches))
+    for _ in range(2):
+        old_end_offset = max((batch.end_offset for batch in seen), default=Offset(0))
+        seen.clear()
+        starter = Starter(signal.SIGTERM)
+        serve(config, ServerOptions(load=LOAD, ack_descriptor=starter.writing))
+        starter.wait()
+        assert any(isinstance(event, Acknowledged) for event in starter.events)
+    assert old_end_offset > 0
+    assert all(batch.base_offset >= old_end_offset for batch in seen)
 
 
 def test_a_node_that_fails_says_so_and_its_journal_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -321,7 +321,8 @@ class Subscription(Generic[T]):
                 if not await self._call(delivery):
                     return
                 self._owner.call_host(self._release)
-                await asyncio.sleep(0)  # a listener that catches up on a long log must not block the loop
+                if self._news.is_set():
+                    await asyncio.sleep(0)  # a listener that catches up on a long log must not block the loop
             if self._is_done:
                 return
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
-from pykraft.core.messages import DescribeQuorumResponse, Response
+from pykraft.core.messages import DescribeQuorumResponse, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
@@ -45,7 +45,8 @@ from pykraft.protocol.messages import (
     ApiKey,
 )
 from pykraft.protocol.schema import Body, Versions
-from pykraft.rpc import api_versions, codec
+from pykraft.rpc import api_versions
+from pykraft.rpc.accepted_connection import ANSWERED_KEYS, AcceptedConnection
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, ReportKind, VersionRange
 
@@ -119,6 +120,7 @@ class _Requester:
 
     connection: ConnectionId
     listener: str
+    wire: AcceptedConnection
     requests: deque[_Request] = field(default_factory=deque)
     leaving: tuple[int, int] | None = None
 
@@ -169,7 +171,9 @@ class Inbound:
 
     def on_accepted(self, connection: ConnectionId, listener: str) -> None:
         """A connection was accepted."""
-        self._requesters[connection] = _Requester(connection=connection, listener=listener)
+        self._requesters[connection] = _Requester(
+            connection=connection, listener=listener, wire=AcceptedConnection(self._context)
+        )
 
     def on_closed(self, connection: ConnectionId) -> None:
         """The connection is gone: drop its requests and answers."""
@@ -190,6 +194,11 @@ class Inbound:
         if len(requester.requests) >= UNANSWERED_REQUESTS_MAX:
             self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests are unanswered")
             return
+        found = requester.wire.repeated(data)
+        if found is not None:
+            # The same bytes but for three numbers were found to be a Fetch for the core before.
+            self._pass_on(requester, *found)
+            return
         try:
             header = decode_request_header(data)
             self._handle(requester, header, data)
@@ -207,7 +216,7 @@ class Inbound:
         request = self._requests.get(request_id)
         if request is not None:
             request.is_watched = is_watched
-            self._answer(request, codec.encode_answer(request.header, message, self._context, records))
+            self._answer(request, request.requester.wire.encode(request.header, message, records))
             if self._must_ask_another(request.requester, message):
                 self.on_closed(request.requester.connection)
                 self._ports.close(request.requester.connection)
@@ -252,16 +261,19 @@ class Inbound:
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
             self.serve_forward(wanted, lambda body: self._answer_client(request, body))
-        elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
+        elif header.api_key not in ANSWERED_KEYS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
-            message = codec.decode_request(header, data, self._context)
-            request = self._note(requester, header)
+            message = requester.wire.decode(header, data)
             if isinstance(message, Refusal):
-                self._answer(request, codec.encode_answer(header, message, self._context))
+                self._answer(self._note(requester, header), requester.wire.encode(header, message))
                 return
-            event = RequestReceived(request_id=request.request_id, listener=requester.listener, message=message)
-            self._inbox.put(event)
+            self._pass_on(requester, header, message)
+
+    def _pass_on(self, requester: _Requester, header: RequestHeader, message: Request) -> None:
+        """A request of a replica is a matter of the core."""
+        request_id = self._note(requester, header).request_id
+        self._inbox.put(RequestReceived(request_id=request_id, listener=requester.listener, message=message))
 
     def _is_of_client(self, clients: Clients, requester: _Requester, header: RequestHeader, data: Buffer) -> bool:
         """Answer a request of one of Kafka's clients; False for any other. Errors: ProtocolError, as `_handle`."""

@@ -55,6 +55,8 @@ class FileRemoval:
         """Look for retired files, or remove one whose time has come."""
         if self._is_busy:
             return
+        if not (self._is_to_look or self._seen_ms):
+            return
         due = [name for name, seen_ms in self._seen_ms.items() if seen_ms + self._delay_ms <= now.mono_ms]
         if self._is_to_look:
             self._is_to_look, self._is_busy = False, True

@@ -10,6 +10,7 @@ Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from pykraft.core.effects import Effect
 from pykraft.core.events import AnswersProgressed
@@ -20,6 +21,14 @@ from pykraft.host.inbox import Arrival
 from pykraft.types import Instant
 
 
+class _Part(Protocol):
+    """A component with deadlines of its own."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When its `poll` has something to do (mono ms)."""
+
+
 class Stepping:
     """Connects the core, once it runs, with the components that carry out its effects."""
 
@@ -28,6 +37,14 @@ class Stepping:
         self._raft: Raft | None = None
         self._is_running = False
         self._deadline_ms: int | None = None
+        clients = () if components.clients is None else (components.clients,)
+        self._parts: tuple[_Part, ...] = (
+            components.scrubbing,
+            components.snapshots,
+            components.removal,
+            components.delivery,
+            *clients,
+        )
 
     @property
     def raft(self) -> Raft | None:
@@ -60,15 +77,11 @@ class Stepping:
             components.delivery.poll(now.mono_ms)
             clients = components.clients
             self._deadline_ms = wake_ms = raft.next_deadline_ms()
-            deadlines_ms = [
-                part.next_deadline_ms
-                for part in (components.scrubbing, components.snapshots, components.removal, components.delivery)
-            ]
             if clients is not None:
                 clients.look(raft.status)
                 clients.poll(now.mono_ms)
-                deadlines_ms.append(clients.next_deadline_ms)
-            for other_ms in deadlines_ms:
+            for part in self._parts:
+                other_ms = part.next_deadline_ms
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
             components.ports.wake_at(wake_ms)

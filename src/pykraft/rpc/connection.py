@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykraft import __version__
-from pykraft.core.messages import Request
+from pykraft.core.messages import FetchRequest, Request
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import FrameReader, frame
@@ -23,6 +23,7 @@ from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
+from pykraft.rpc.fetch_template import AnswerReader, RequestWriter
 from pykraft.types import Buffer
 
 NEGOTIATION_VERSION: Final = 3
@@ -49,6 +50,9 @@ class DialedConnection:
         self._next_id = 0
         self._awaited: _Awaited | None = None
         self._versions: dict[int, Versions] | None = None
+        self._common_versions: dict[ApiKey, int] = {}
+        self._fetches = RequestWriter(client_id)
+        self._fetched = AnswerReader()
 
     @property
     def is_negotiated(self) -> bool:
@@ -71,7 +75,10 @@ class DialedConnection:
     def version_of(self, api_key: ApiKey) -> int:
         """The newest version of an API that both ends support. Errors: ProtocolError (UNSUPPORTED_VERSION)."""
         assert self._versions is not None, "the versions are negotiated first"
-        return api_versions.common_version(api_key, self._versions)
+        version = self._common_versions.get(api_key)
+        if version is None:
+            version = self._common_versions[api_key] = api_versions.common_version(api_key, self._versions)
+        return version
 
     def negotiate(self) -> list[Buffer]:
         """The first frame, to be sent when the connection is established."""
@@ -86,6 +93,8 @@ class DialedConnection:
         """
         api_key = codec.api_key_of(message)
         version = self.version_of(api_key)
+        if isinstance(message, FetchRequest):
+            return self._send(api_key, version, self._fetches.write(message, version, self._next_id, context))
         return self._request(api_key, version, codec.QUESTIONS[api_key].request_to_wire(message, version, context))
 
     def ask_body(self, api_key: ApiKey, body: Body) -> list[Buffer]:
@@ -115,7 +124,7 @@ class DialedConnection:
         Errors: ProtocolError when it answers nothing or is unreadable: the connection must be closed.
         """
         awaited = self._take_awaited()
-        answer = codec.decode_answer(awaited.api_key, awaited.version, data, context)
+        answer = self._decode(awaited, data, context)
         _check_id(answer.correlation_id, awaited)
         return answer
 
@@ -127,11 +136,24 @@ class DialedConnection:
         return body
 
     def _request(self, api_key: ApiKey, version: int, body: Body) -> list[Buffer]:
+        return self._send(api_key, version, encode_request(api_key, version, self._next_id, self._client_id, body))
+
+    def _send(self, api_key: ApiKey, version: int, encoded: list[Buffer]) -> list[Buffer]:
         assert self._awaited is None, "one request at a time"
-        request = frame(encode_request(api_key, version, self._next_id, self._client_id, body))
+        request = frame(encoded)
         self._awaited = _Awaited(self._next_id, api_key, version)
         self._next_id = (self._next_id + 1) % 2**31
         return request
+
+    def _decode(self, awaited: _Awaited, data: Buffer, context: RpcContext) -> Answer:
+        if awaited.api_key != ApiKey.FETCH:
+            return codec.decode_answer(awaited.api_key, awaited.version, data, context)
+        found = self._fetched.read(data)
+        if found is not None:
+            return Answer(*found)
+        answer = codec.decode_answer(awaited.api_key, awaited.version, data, context)
+        self._fetched.missed(data, awaited.version, (answer.correlation_id, answer.message, answer.records), context)
+        return answer
 
     def _take_awaited(self) -> _Awaited:
         awaited, self._awaited = self._awaited, None

@@ -98,7 +98,9 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
                 tell=tell,
                 failed=node.fail,
             )
-            node.host.register(workload)
+            # At the log end: the load has no state to build, and a leader is told that it leads only when its listener
+            # has all that was committed before. A log of 4 GiB would keep the load waiting for seconds.
+            node.host.register(workload, node.host.status.log_end_offset)
             if config.may_vote:  # the log of Kafka's controllers, which such a node copies, is theirs to snapshot
                 snapshots = LoadSnapshots(node.host, report=logger.info, failed=node.fail)
                 node.host.register(snapshots, loader=snapshots.loader)

@@ -110,6 +110,8 @@ class ParkedFetches:
         return 0 if self._due else self._next_deadline_ms
 
     def _take_due(self) -> list[ParkedFetch]:
+        if not self._due:  # as in nearly all steps
+            return []
         return [self._due.pop(request_id) for request_id in list(islice(self._due, OTHERS_PER_STEP_MAX))]
 
 

@@ -98,9 +98,10 @@ def _note_agreement(replica: Replica, peer_id: int, now: Instant, *, is_empty: b
     # after it answered one of them because its wait time was over.
     if count > EMPTY_ANSWERS_MAX:
         replica.connections.back_off(peer_id, now.mono_ms)
-    replica.state = replace(
-        state, has_agreed=True, empty_answers=count, empty_answer_ms=now.mono_ms if is_empty else None
-    )
+    if is_empty or count != state.empty_answers or not state.has_agreed or last_ms is not None:
+        replica.state = replace(
+            state, has_agreed=True, empty_answers=count, empty_answer_ms=now.mono_ms if is_empty else None
+        )
 
 
 def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> Offset:
