@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from pykraft.spark.data_source.read_split import SplitPartition
 from pykraft.spark.data_source.schema import RECORDS
 from pykraft.spark.source import FilesReader, PykraftDataSource, register
 from pykraft.types import Offset
-from tests.spark.logs import three_batches, write_segment
+from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
 pytestmark = pytest.mark.spark
 
@@ -108,8 +109,68 @@ def test_offsets_of_a_replica_that_is_not_there_are_refused(tmp_path: Path) -> N
 
 def test_other_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
-    with pytest.raises(PySparkException, match=r"defines its own columns: leave out \.schema"):
+    with pytest.raises(PySparkException, match="has no column a; it has replica, segment"):
         spark.read.format("pykraft").schema("a int").load(str(tmp_path)).count()
+
+
+def test_a_query_may_name_some_columns(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path / "topic-3", b"".join(three_batches()))
+    source = spark.read.format("pykraft").schema("value binary, partition int, offset bigint")
+    frame = source.load(str(tmp_path / "topic-3")).orderBy("offset")
+    assert [tuple(row) for row in frame.collect()][1:3] == [(b"b0", 3, 1), (b"a1", 3, 2)]
+    assert source.load(str(tmp_path / "topic-3")).count() == 6
+
+
+def test_a_job_of_the_kafka_source_changes_format_and_address(spark: SparkSession) -> None:
+    """Spark finds the source by itself in a session in which nothing registered it."""
+    jvm = spark.newSession()
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false", "includeHeaders": "false"}
+    source = jvm.read.format("pykraft").options(**options).option("columns", "kafka")
+    frame = source.load(f"{GOLDEN}/n1/data/__cluster_metadata-0")
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert frame.columns == names
+    rows = frame.collect()
+    assert rows
+    assert {(row.topic, row.partition, row.timestampType) for row in rows} == {("__cluster_metadata", 0, 0)}
+    control = spark.read.format("pykraft").load(f"{GOLDEN}/n1/data/__cluster_metadata-0").where("is_control")
+    found = {row.offset for row in control.select("offset").collect()}
+    assert found
+    assert not found & {row.offset for row in rows}
+
+
+def test_filters_reach_the_source(spark: SparkSession, tmp_path: Path) -> None:
+    """The plan has no task for the epochs and offsets that nobody wants, and the rows are those that Spark wants."""
+    for place, epoch in ((0, 1), (2, 2), (4, 3)):
+        write_segment(tmp_path, batch([b"a", b"b"], base_offset=place, epoch=epoch), base_offset=place)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.read.format("pykraft").option("pushFilters", "true").load(str(tmp_path))
+        for condition, offsets, tasks in (
+            ("epoch = 2", [2, 3], 1),
+            ("offset > 2", [3, 4, 5], 2),
+            ("offset in (1, 2) and epoch < 2", [1], 1),
+            (f"timestamp >= timestamp_millis({START_MS + 1})", [], 3),
+            (f"timestamp >= timestamp_millis({START_MS})", [0, 1, 2, 3, 4, 5], 3),
+            ("value = 'a'", [0, 2, 4], 3),
+        ):
+            found = frame.where(condition)
+            assert sorted(row.offset for row in found.select("offset").collect()) == offsets, condition
+            assert found.rdd.getNumPartitions() == tasks, condition
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_the_lag_of_a_stream_stands_in_spark_s_progress(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path / "n1" / "p-0", b"".join(three_batches()))
+    source = spark.readStream.format("pykraft").option("maxOffsetsPerTrigger", "2").schema("offset bigint")
+    frame = source.load(str(tmp_path / "n1" / "p-0"))
+    query = frame.writeStream.format("noop").trigger(availableNow=True)
+    running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert running.awaitTermination(60)
+    first = json.loads(running.recentProgress[0]["sources"][0]["latestOffset"])
+    ends = [json.loads(each["sources"][0]["endOffset"]) for each in running.recentProgress if each["numInputRows"]]
+    assert [end["replicas"]["n1"]["offset"] for end in ends] == [2, 4, 6]
+    assert first["replicas"]["n1"]["offset"] == 6
 
 
 def test_what_is_wrong_stands_behind_few_lines(spark: SparkSession, tmp_path: Path) -> None:

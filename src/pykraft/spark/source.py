@@ -11,40 +11,57 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from pykraft.errors import UsageError
-from pykraft.spark.data_source.file_plan import check_names, plan_batch
+from pykraft.spark.data_source.file_plan import check_names, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.filters import EVERYTHING, bounds_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.read_split import SplitPartition, read_split
-from pykraft.spark.data_source.schema import BATCHES, RECORDS
+from pykraft.spark.data_source.schema import columns_for
+from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 
 
 class FilesReader(DataSourceReader):
     """Cuts logs into splits on the driver and decodes them on the workers."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
+        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
         self._options = options
+        self._selection = select(columns or columns_for(options), options)
+        self._bounds = EVERYTHING
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`."""
         replicas = find_replicas(self._options.patterns)
         check_names(replicas, self._options)
-        return [SplitPartition(split) for replica in replicas for split in plan_batch(replica, self._options).splits]
+        wanted = [replica for replica in replicas if self._bounds.has_replica(replica.name)]
+        size_bytes = split_size_bytes(wanted, self._options)
+        plans = (plan_batch(each, self._options, size_bytes=size_bytes, bounds=self._bounds) for each in wanted)
+        return [SplitPartition(split) for plan in plans for split in plan.splits]
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
-        return read_split(partition, self._options)
+        return read_split(partition, self._options, self._selection)
+
+
+class FilteringFilesReader(FilesReader):
+    """The same, for a session whose flag ``spark.sql.python.filterPushdown.enabled`` is on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """See `DataSourceReader`; Spark evaluates all of them again."""
+        self._bounds = bounds_of(filters)
+        self._selection = self._bounds.narrow(self._selection)
+        return filters
 
 
 class PykraftDataSource(DataSource):
@@ -58,37 +75,28 @@ class PykraftDataSource(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """See `DataSource`. Errors: UsageError for wrong options."""
-        return BATCHES if parse_options(self.options).rows == "batches" else RECORDS
+        return columns_for(parse_options(self.options))
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """See `DataSource`. Errors: UsageError for wrong options, and for a schema other than ours."""
-        options = self._checked(schema)
+        """See `DataSource`. Errors: UsageError for wrong options, and for columns that the source does not have."""
+        options = parse_options(self.options)
         if options.controllers:
             # Its imports, the whole client, take longer than all others: a worker that reads directories does without.
-            from pykraft.spark.data_source.live_source import LiveReader
+            from pykraft.spark.data_source.live_source import FilteringLiveReader, LiveReader
 
-            return LiveReader(options)
-        return FilesReader(options)
+            return (FilteringLiveReader if options.pushes_filters else LiveReader)(options, schema)
+        return (FilteringFilesReader if options.pushes_filters else FilesReader)(options, schema)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See `DataSource`. Errors: as `reader`."""
-        options = self._checked(schema)
+        options = parse_options(self.options)
         if options.controllers:
             from pykraft.spark.data_source.live_source import LiveStreamReader
 
-            return LiveStreamReader(options)
-        return FilesStreamReader(options)
-
-    def _checked(self, schema: StructType) -> SourceOptions:
-        options = parse_options(self.options)
-        wanted = BATCHES if options.rows == "batches" else RECORDS
-        if schema.names != wanted.names:
-            raise UsageError(
-                "the source pykraft defines its own columns: leave out .schema(…), and .select(…) what you want"
-            )
-        return options
+            return LiveStreamReader(options, schema)
+        return FilesStreamReader(options, schema)
 
 
 def register(spark: SparkSession) -> None:

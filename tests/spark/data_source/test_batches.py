@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pykraft.errors import CorruptionError
@@ -13,9 +14,10 @@ from pykraft.protocol.batch import crc_of, read_header, scan
 from pykraft.spark.data_source import batches
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.schema import arrow_schema
+from pykraft.spark.data_source.selection import Selection
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
-from tests.spark.logs import START_MS, three_batches
+from tests.spark.logs import START_MS, batch, three_batches
 
 pytestmark = pytest.mark.spark
 
@@ -80,3 +82,14 @@ def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place() -> None
     with pytest.raises(CorruptionError, match="one of the time") as caught:
         rows(split_of(first + far), first + far)
     assert caught.value.position == len(first)
+
+
+def test_some_columns_of_some_batches() -> None:
+    """A batch in the middle is left out: those around it stand in row groups of their own."""
+    data = b"".join(batch([b"a", b"b"], base_offset=2 * at, timestamp_ms=START_MS + at % 2) for at in range(4))
+    schema = pa.schema([arrow_schema("batches").field(name) for name in ("content", "base_offset")])
+    selection = Selection(schema=schema, timestamp_ms_min=START_MS + 1)
+    found = [row for group in batches_of(split_of(data), data, selection=selection) for row in group.to_pylist()]
+    assert [row["base_offset"] for row in found] == [2, 6]
+    size_bytes = len(data) // 4
+    assert [row["content"] for row in found] == [data[at * size_bytes :][:size_bytes] for at in (1, 3)]

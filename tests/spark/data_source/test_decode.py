@@ -8,17 +8,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark.data_source import decode
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.schema import arrow_schema
+from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, arrow_schema
+from pykraft.spark.data_source.selection import Selection
 from pykraft.spark.data_source.splits import Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
-from pykraft.types import Epoch, KRaftVersion, Offset
+from pykraft.types import Buffer, Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
 
 pytestmark = pytest.mark.spark
@@ -34,7 +37,7 @@ def split_of(data: bytes, *, position: int = 0) -> Split:
     return Split(replica="n1", path="p-0/1.log", position=position, end_position=position + len(data))
 
 
-def rows(split: Split, data: bytes) -> list[dict[str, Any]]:
+def rows(split: Split, data: Buffer) -> list[dict[str, Any]]:
     """All rows as dicts."""
     found: list[dict[str, Any]] = []
     for group in records_of(split, data):
@@ -43,7 +46,7 @@ def rows(split: Split, data: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def expected(split: Split, data: bytes) -> Iterator[dict[str, Any]]:
+def expected(split: Split, data: Buffer) -> Iterator[dict[str, Any]]:
     """The same by the protocol's decoders."""
     for position, header in scan(data):
         body = data[position : position + header.size_bytes]
@@ -220,3 +223,40 @@ def test_what_a_live_quorum_served_has_no_place() -> None:
     data = three_batches()[0]
     found = rows(replace(split_of(data), replica=None), data)
     assert [(row["replica"], row["segment"], row["position"]) for row in found] == [(None, None, None)] * 2
+
+
+EVERYTHING = arrow_of(StructType([*RECORDS, *(field for field in KAFKA if field.name not in RECORDS.names)]))
+
+
+@pytest.mark.parametrize("path", [*GOLDEN[:3], *OTHERS], ids=lambda path: path.stem)
+def test_each_column_alone_is_what_it_is_among_all(path: Path) -> None:
+    """Columns that are not in the records are made without reading these."""
+    data = path.read_bytes()
+    split = split_of(data)
+    whole = pa.Table.from_batches(records_of(split, data, selection=Selection(schema=EVERYTHING)))
+    assert whole.num_rows
+    for field in EVERYTHING:
+        schema = pa.schema([field])
+        alone = pa.Table.from_batches(records_of(split, data, selection=Selection(schema=schema)), schema)
+        assert alone.equals(whole.select([field.name])), field.name
+
+
+def test_records_are_only_read_for_their_columns() -> None:
+    """Malformed records under a valid CRC are an error if a column needs them, and not noticed otherwise."""
+    data = bytearray(batch([b"a", b"b"], base_offset=0))
+    data[HEADER_SIZE_BYTES] ^= 0x7F
+    header = read_header(bytes(data))
+    data[17:21] = crc_of(data, 0, header).to_bytes(4, "big")
+    only = {name: Selection(schema=pa.schema([EVERYTHING.field(name)])) for name in ("offset", "timestamp", "value")}
+    (found,) = records_of(split_of(bytes(data)), bytes(data), selection=only["offset"])
+    assert found.column("offset").to_pylist() == [0, 1]
+    for name in ("timestamp", "value"):
+        with pytest.raises(CorruptionError):
+            list(records_of(split_of(bytes(data)), bytes(data), selection=only[name]))
+
+
+def test_batches_that_are_not_wanted_leave_no_row() -> None:
+    data = b"".join(batch([b"a", b"b"], base_offset=2 * at, epoch=at) for at in range(3))
+    selection = Selection(schema=arrow_schema("records"), epoch_min=Epoch(1), epoch_max=Epoch(1))
+    (found,) = records_of(split_of(data), data, selection=selection)
+    assert found.column("offset").to_pylist() == [2, 3]

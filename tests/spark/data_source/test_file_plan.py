@@ -8,12 +8,15 @@ import pytest
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.protocol.records import decode_records
-from pykraft.spark.data_source.file_plan import plan_batch
+from pykraft.spark.data_source import file_plan
+from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
 from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.filters import Bounds
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.splits import read_chunks
+from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, read_chunks
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
-from tests.spark.logs import START_MS, batch, write_segment
+from pykraft.types import Epoch, Offset
+from tests.spark.logs import EPOCH, START_MS, batch, write_segment
 
 OTHERS = Path(__file__).parents[2] / "protocol" / "batches"
 
@@ -131,3 +134,48 @@ def test_a_file_that_cannot_be_read_is_an_error(log: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ReplicaLog, "from_cursor", refuse)
     with pytest.raises(StorageError, match="cannot be read"):
         plan_batch(replica, parsed)
+
+
+def test_tasks_follow_the_bytes_and_the_wish(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, replicas = asked(log)
+    total_bytes = sum(segment.stat().st_size for segment in log.glob("*.log"))
+    assert split_size_bytes(replicas, parsed) == SPLIT_SIZE_BYTES
+    monkeypatch.setattr(file_plan, "SPLIT_SIZE_BYTES", total_bytes // 8)
+    monkeypatch.setattr(file_plan, "TASKS", 4)
+    assert split_size_bytes(replicas, parsed) == total_bytes // 4, "a large log has larger splits, not more"
+    monkeypatch.setattr(file_plan, "SPLIT_SIZE_BYTES_MIN", 1)
+    parsed, _ = asked(log, minPartitions="10")
+    assert split_size_bytes(replicas, parsed) == total_bytes // 10
+    monkeypatch.setattr(file_plan, "SPLIT_SIZE_BYTES_MIN", 1024)
+    assert split_size_bytes(replicas, parsed) == total_bytes // 4, "no split is tiny, and none larger for the wish"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "offsets"),
+    [
+        (Bounds(offset_min=Offset(3)), [3, 4, 5, 6, 7]),
+        (Bounds(offset_end=Offset(3)), [0, 1, 2]),
+        (Bounds(offset_min=Offset(99)), []),
+        (Bounds(epoch_min=Epoch(EPOCH + 1)), []),
+        (Bounds(epoch_max=Epoch(EPOCH)), [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_filters_bound_the_plan(bounds: Bounds, offsets: list[int], log: Path) -> None:
+    parsed, (replica,) = asked(log)
+    found: set[int] = set()
+    for split in plan_batch(replica, parsed, bounds=bounds).splits:
+        for part in read_chunks(split):
+            for _, header in part.batches:
+                found.update(range(header.base_offset, header.end_offset))
+        wanted = range(split.start_offset, split.end_offset)
+        found = {offset for offset in found if offset in wanted}
+    assert sorted(found) == offsets
+
+
+def test_a_start_that_is_gone_is_the_log_start_if_that_may_be(tmp_path: Path) -> None:
+    write_segment(tmp_path, batch([b"a", b"b"], base_offset=6), base_offset=6)
+    (tmp_path / SNAPSHOT).touch()
+    assert read(tmp_path, startingOffsets="2", failOnDataLoss="false") == [6, 7]
+    assert read(tmp_path, startingOffsets="7", failOnDataLoss="false") == [7]
+    with pytest.raises(UsageError, match="offset 2 is no longer there"):
+        read(tmp_path, startingOffsets="2")

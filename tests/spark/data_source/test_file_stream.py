@@ -95,7 +95,7 @@ def test_a_repeated_micro_batch_is_the_same_also_after_a_restart(folder: Path) -
 
 
 def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Path) -> None:
-    assert isinstance(reader(folder).getDefaultReadLimit(), ReadAllAvailable)
+    assert reader(folder).getDefaultReadLimit() == ReadMaxBytes(1024**3)
     assert reader(folder, maxRecordsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
     assert reader(folder, maxBytesPerTrigger="7").getDefaultReadLimit() == ReadMaxBytes(7)
     for options in (

@@ -121,7 +121,7 @@ def test_a_stream_goes_on_by_whole_batches(
 
 
 def test_the_limit_is_the_option_s(node: OneNode) -> None:
-    assert isinstance(LiveStreamReader(options(node)).getDefaultReadLimit(), ReadAllAvailable)
+    assert LiveStreamReader(options(node)).getDefaultReadLimit() == ReadMaxBytes(1024**3)
     both = {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "7"}
     assert LiveStreamReader(options(node, **both)).getDefaultReadLimit() == ReadMaxRows(5)
     assert LiveStreamReader(options(node, maxBytesPerTrigger="7")).getDefaultReadLimit() == ReadMaxBytes(7)

@@ -82,6 +82,18 @@ def test_a_path_or_a_quorum_must_be_given(options: dict[str, str]) -> None:
         ("endingTimestamp", "now", "a whole number, at least 0"),
         ("maxRecordsPerTrigger", "0", "a whole number, at least 1"),
         ("maxBytesPerTrigger", "1k", "a whole number, at least 1"),
+        ("minOffsetsPerTrigger", "0", "a whole number, at least 1"),
+        ("maxTriggerDelay", "15 minutes", "a time such as"),
+        ("minPartitions", "many", "a whole number, at least 1"),
+        ("failOnDataLoss", "no", "one of true, false"),
+        ("columns", "all", "one of pykraft, kafka"),
+        ("includeHeaders", "true", "must be false: the source has no column of headers"),
+        ("startingOffsetsByTimestampStrategy", "error", "must be latest"),
+        ("startingOffsetsByTimestamp", '{"a": {"0": 1}, "b": {"0": 1}}', "JSON with one topic"),
+        ("endingOffsetsByTimestamp", '{"a": {"1": 1}}', "JSON with one topic"),
+        ("startingOffsets", '{"a": {"0": -3}}', "by replica"),
+        ("endingOffsets", '{"a": {"0": -2}}', "by replica"),
+        ("startingOffsets", '{"a": {"0": true}}', "by replica"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
@@ -112,3 +124,42 @@ def test_an_option_that_is_nearly_ours_is_not_passed_over(given: str, meant: str
 
 def test_other_options_are_passed_over_as_everywhere_in_spark() -> None:
     assert parse_options({"path": "p", "header": "true", "STARTINGOFFSETS": "5"}).start.offset == 5
+
+
+def test_the_kafka_source_s_names_mean_the_same_here() -> None:
+    given = {
+        "MaxOffsetsPerTrigger": "9",
+        "minOffsetsPerTrigger": "4",
+        "maxTriggerDelay": "2m",
+        "minPartitions": "8",
+        "failOnDataLoss": "FALSE",
+        "startingOffsetsByTimestamp": '{"__cluster_metadata": {"0": 5}}',
+        "endingOffsets": '{"__cluster_metadata": {"0": 7}}',
+        "includeHeaders": "false",
+        "columns": "kafka",
+    }
+    found = parse_options(PATH | given)
+    assert (found.records_per_trigger, found.records_min_per_trigger, found.trigger_delay_ms_max) == (9, 4, 120_000)
+    assert (found.tasks_min, found.fails_on_data_loss, found.columns) == (8, False, "kafka")
+    assert (found.start, found.end) == (Bound(timestamp_ms=5), Bound(offset=Offset(7)))
+
+
+@pytest.mark.parametrize(
+    ("number", "bound"), [(-2, Bound()), (-1, Bound(is_latest=True)), (0, Bound(offset=Offset(0)))]
+)
+def test_offsets_by_topic_have_the_kafka_source_s_numbers_for_both_ends(number: int, bound: Bound) -> None:
+    assert parse_options(PATH | {"startingOffsets": f'{{"t": {{"0": {number}}}}}'}).start == bound
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than the largest micro-batch, 4"),
+        ({"columns": "kafka", "rows": "batches"}, "leave out rows = batches"),
+        ({"columns": "kafka", "corrupt": "mark"}, "cannot report damage"),
+        ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "not both"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_options(PATH | given)

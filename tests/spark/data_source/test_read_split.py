@@ -11,6 +11,8 @@ from pyspark.sql.datasource import InputPartition
 from pykraft.errors import CorruptionError
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.read_split import SplitPartition, read_split
+from pykraft.spark.data_source.schema import columns_for
+from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.spark
 
 def read(partition: InputPartition, **options: str) -> list[dict[str, Any]]:
     parsed = parse_options({"path": "p-0"} | options)
-    return [row for group in read_split(partition, parsed) for row in group.to_pylist()]
+    return [
+        row for group in read_split(partition, parsed, select(columns_for(parsed), parsed)) for row in group.to_pylist()
+    ]
 
 
 def whole(segment: Path) -> SplitPartition:

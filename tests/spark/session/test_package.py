@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -27,6 +28,8 @@ def test_python_imports_from_it(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == str(path / "pykraft" / "protocol" / "records.py")
     assert list(path.parent.iterdir()) == [path]
+    with ZipFile(path) as package:
+        assert "pyspark_pykraft/__init__.py" in package.namelist()
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:

@@ -15,15 +15,29 @@ import pyarrow as pa
 
 from pykraft.protocol.batch import BatchHeader
 from pykraft.spark.data_source.decode import MICROSECONDS_PER_MS, TIMESTAMP_MS_MAX
-from pykraft.spark.data_source.row_location import DamagedBytes, damage_row, damaged, location_columns, sound_batches
+from pykraft.spark.data_source.row_location import (
+    DamagedBytes,
+    constant,
+    damage_row,
+    damaged,
+    location_columns,
+    sound_batches,
+)
 from pykraft.spark.data_source.schema import arrow_schema
+from pykraft.spark.data_source.selection import EVERY_BATCH, Selection
 from pykraft.spark.data_source.splits import Batches, Split
+from pykraft.types import Buffer
 
 ROWS_MAX = 4_096
 
 
 def batches_of(
-    split: Split, data: bytes, *, tolerant: bool = False, batches: Batches | None = None
+    split: Split,
+    data: Buffer,
+    *,
+    tolerant: bool = False,
+    batches: Batches | None = None,
+    selection: Selection = EVERY_BATCH,
 ) -> Iterator[pa.RecordBatch]:
     """The wanted batches of a split, CRC checked. ``data`` are the bytes of the split, ``batches`` as `sound_batches`.
 
@@ -33,38 +47,47 @@ def batches_of(
     for one in sound_batches(split, data, tolerant=tolerant, batches=batches):
         is_damage = isinstance(one, DamagedBytes)
         if group and (is_damage or len(group) == ROWS_MAX):
-            yield _rows(split, data, group)
+            yield _rows(split, data, group, selection)
             group = []
         if isinstance(one, DamagedBytes):
-            yield damage_row(split, one, "batches")
-        elif one[1].end_offset > split.start_offset and one[1].base_offset < split.end_offset:
+            yield damage_row(split, one, selection.schema)
+            continue
+        _, header = one
+        is_within = header.end_offset > split.start_offset and header.base_offset < split.end_offset
+        if is_within and selection.wants(header):
             group.append(one)
+        elif group:
+            # The batches of a group follow each other in the bytes.
+            yield _rows(split, data, group, selection)
+            group = []
     if group:
-        yield _rows(split, data, group)
+        yield _rows(split, data, group, selection)
 
 
-def _rows(split: Split, data: bytes, batches: Sequence[tuple[int, BatchHeader]]) -> pa.RecordBatch:
+def _rows(
+    split: Split, data: Buffer, batches: Sequence[tuple[int, BatchHeader]], selection: Selection
+) -> pa.RecordBatch:
     """Batches that follow each other in ``data``."""
-    schema = arrow_schema("batches")
     headers = [header for _, header in batches]
     positions = np.array([position for position, _ in batches], dtype=np.int64)
     edges = pa.array([*positions.tolist(), batches[-1][0] + headers[-1].size_bytes], pa.int32())
-    columns = [
-        *location_columns(split, positions + split.position),
-        pa.array([header.size_bytes for header in headers], pa.int32()),
-        pa.array([header.base_offset for header in headers], pa.int64()),
-        pa.array([header.last_offset for header in headers], pa.int64()),
-        pa.array([header.epoch for header in headers], pa.int32()),
-        _times(split, batches, [header.base_timestamp for header in headers]),
-        _times(split, batches, [header.max_timestamp for header in headers]),
-        pa.array([header.records_count for header in headers], pa.int32()),
-        pa.array([header.is_control for header in headers], pa.bool_()),
-        pa.array([header.compression.name.lower() for header in headers], pa.string()),
-        pa.array([header.crc for header in headers], pa.int64()),
-        pa.BinaryArray.from_buffers(pa.binary(), len(headers), [None, edges.buffers()[1], pa.py_buffer(data)]),
-        pa.nulls(len(headers), pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = location_columns(split, positions + split.position) | {
+        "batch_size": pa.array([header.size_bytes for header in headers], pa.int32()),
+        "base_offset": pa.array([header.base_offset for header in headers], pa.int64()),
+        "last_offset": pa.array([header.last_offset for header in headers], pa.int64()),
+        "epoch": pa.array([header.epoch for header in headers], pa.int32()),
+        "base_timestamp": _times(split, batches, [header.base_timestamp for header in headers]),
+        "max_timestamp": _times(split, batches, [header.max_timestamp for header in headers]),
+        "records_count": pa.array([header.records_count for header in headers], pa.int32()),
+        "is_control": pa.array([header.is_control for header in headers], pa.bool_()),
+        "compression": pa.array([header.compression.name.lower() for header in headers], pa.string()),
+        "crc": pa.array([header.crc for header in headers], pa.int64()),
+        "content": pa.BinaryArray.from_buffers(
+            pa.binary(), len(headers), [None, edges.buffers()[1], pa.py_buffer(data)]
+        ),
+        "corrupt": constant(None, len(headers)),
+    }
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in selection.schema], schema=selection.schema)
 
 
 def _times(split: Split, batches: Sequence[tuple[int, BatchHeader]], times_ms: Sequence[int]) -> pa.Array:

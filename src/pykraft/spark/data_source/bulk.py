@@ -1,4 +1,4 @@
-"""Finds the values of many batches at once with numpy, without a Python loop over records.
+"""Finds and copies the values of many batches at once with numpy, without a Python loop over records.
 
 All bytes of a KRaft record except its value follow from two numbers: the size of the value and the record's index in
 the batch (`pykraft.protocol.values` has the layout). If all values of a batch have the same size, the position of every
@@ -21,10 +21,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
 from pykraft.protocol.varint import encode_varint, read_varint, varint_size_bytes
+from pykraft.types import Buffer
 
 TOGETHER_MIN = 64
 """Below this many records of one size, comparing them one by one is faster."""
@@ -34,6 +36,7 @@ _BEFORE_DELTA = b"\x00\x00"
 """Attributes and timestamp delta."""
 _NO_KEY = b"\x01"
 _NO_HEADERS = 0
+_WORD = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Values:
     are_found: np.ndarray
 
 
-def find_values(data: bytes, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
+def find_values(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
     """The values of the batches whose values have one size and which are encoded as KRaft does.
 
     ``batches`` are positions and headers of whole batches in ``data``, each header checked against its length.
@@ -82,7 +85,7 @@ def find_values(data: bytes, batches: Sequence[tuple[int, BatchHeader]]) -> Valu
     return Values(starts=starts, sizes=np.repeat(first_sizes, counts), are_found=are_found)
 
 
-def _first_size(data: bytes, position: int, header: BatchHeader) -> int:
+def _first_size(data: Buffer, position: int, header: BatchHeader) -> int:
     """Size of a batch's first value; 0 for a batch that cannot be found here."""
     count = header.records_count
     if header.attributes != 0 or count == 0 or count != header.last_offset_delta + 1:
@@ -160,16 +163,65 @@ def _record_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
 
 
 def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray, run: _Run) -> np.ndarray:
-    """For each record of a run: whether every byte around its value is as `encode_batch` writes it."""
-    before = run.length + _BEFORE_DELTA
-    after = _NO_KEY + encode_varint(run.value_size_bytes)
+    """For each record of a run: whether every byte around its value is as `encode_batch` writes it.
+
+    The bytes before the value are compared eight at a time: to read an unaligned number costs no more than a byte.
+    """
     are_right = octets[records + run.record_size_bytes - 1] == _NO_HEADERS
-    for at, octet in enumerate(before):
-        are_right &= octets[records + at] == octet
-    zigzag = deltas * 2
-    for index in range(run.delta_size_bytes):
-        more = 0x80 if index + 1 < run.delta_size_bytes else 0
-        are_right &= octets[records + len(before) + index] == ((zigzag >> 7 * index) & 0x7F | more)
-    for at, octet in enumerate(after, start=len(before) + run.delta_size_bytes):
-        are_right &= octets[records + at] == octet
+    before = run.length + _BEFORE_DELTA
+    template = before + bytes(run.delta_size_bytes) + _NO_KEY + encode_varint(run.value_size_bytes)
+    written = _encoded(deltas, run.delta_size_bytes)
+    words = np.ndarray(len(octets) - _WORD + 1, dtype="<u8", buffer=octets, strides=(1,))
+    # The last word overlaps the one before. Of a head shorter than a word, it has bytes of the value, too.
+    for at in sorted({*range(0, len(template) - _WORD, _WORD), max(0, len(template) - _WORD)}):
+        part = template[at : at + _WORD]
+        mask = int.from_bytes(b"\xff" * len(part), "little")
+        shift = 8 * (len(before) - at)
+        expected = (written << shift if shift >= 0 else written >> -shift) if -64 < shift < 64 else written * 0
+        expected = (expected | int.from_bytes(part, "little")) & mask
+        are_right &= (words[records + at] & np.uint64(mask)) == expected
     return are_right
+
+
+def _encoded(deltas: np.ndarray, size_bytes: int) -> np.ndarray:
+    """The varints of these deltas, which all take so many bytes, as little-endian numbers."""
+    zigzag = deltas.astype(np.uint64) << np.uint64(1)
+    written = np.zeros_like(zigzag)
+    for index in range(size_bytes):
+        more = 0x80 if index + 1 < size_bytes else 0
+        written |= ((zigzag >> np.uint64(7 * index)) & np.uint64(0x7F) | np.uint64(more)) << np.uint64(8 * index)
+    return written
+
+
+def gather_values(data: Buffer, found: Values, are_found: np.ndarray, others: Sequence[bytes | None]) -> pa.BinaryArray:
+    """One column of the values found in place (``are_found``, by row) and of the others, in their order."""
+    rows = np.flatnonzero(are_found)
+    rest = pa.array(others, pa.binary())
+    if len(rows) == 0:
+        return rest
+    values = _of_one_size(data, found) if not others else None
+    if values is not None:
+        return values
+    edges = np.empty(2 * len(rows), dtype=np.int32)
+    edges[0::2] = found.starts[rows]
+    edges[1::2] = edges[0::2] + found.sizes[rows]
+    # The cells of this column alternate between values and the bytes between them; take every second one.
+    cells = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    values = cells.take(pa.array(np.arange(0, len(edges) - 1, 2)))
+    if not others:
+        return values
+    order = np.empty(len(are_found), dtype=np.int64)
+    order[rows] = np.arange(len(rows))
+    order[~are_found] = np.arange(len(rows), len(are_found))
+    return pa.concat_arrays([values, rest]).take(pa.array(order))
+
+
+def _of_one_size(data: Buffer, found: Values) -> pa.BinaryArray | None:
+    """The column if all values have one size: each is an element of an array of such elements. Else None."""
+    size, count = int(found.sizes[0]), len(found.sizes)
+    if (found.sizes != size).any():
+        return None
+    elements = np.ndarray(len(data) - size + 1, dtype=f"V{size}", buffer=data, strides=(1,))
+    edges = np.arange(count + 1, dtype=np.int32) * np.int32(size)
+    values = elements[found.starts]
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(values.view(np.uint8))])

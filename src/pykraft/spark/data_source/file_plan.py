@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
+from pykraft.spark.data_source.filters import EVERYTHING, Bounds
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.segment_walk import BatchSpan
 from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, Limit, SplitPlan, plan_splits
@@ -24,21 +26,45 @@ from pykraft.types import Offset
 
 T = TypeVar("T")
 
+TASKS = 4_096
+"""Tasks of a query, about, over a log that has more than this many splits of `SPLIT_SIZE_BYTES`."""
+SPLIT_SIZE_BYTES_MIN = 1024 * 1024
 TRIES_MAX = 5
 """How often to look again because a live node deleted a segment meanwhile."""
 
 
-def plan_batch(replica: ReplicaLog, options: SourceOptions) -> SplitPlan:
-    """The splits that a query over the current log reads.
+def split_size_bytes(replicas: Sequence[ReplicaLog], options: SourceOptions) -> int:
+    """About how much of a segment one task of a query reads: more in a large log, less if more tasks are wanted.
+
+    A task has a chunk of a split in memory at one time, whatever the size of the split. Errors: StorageError.
+    """
+    total_bytes = sum(while_segments_vanish(replica.size_bytes) for replica in replicas)
+    size_bytes = max(SPLIT_SIZE_BYTES, total_bytes // TASKS)
+    return size_bytes if options.tasks_min is None else divided(total_bytes, options.tasks_min, size_bytes)
+
+
+def divided(total_bytes: int, tasks: int, most: int) -> int:
+    """The size of a split of which at least so many make the total; no more than ``most``, and not tiny."""
+    return min(most, max(SPLIT_SIZE_BYTES_MIN, total_bytes // tasks))
+
+
+def plan_batch(
+    replica: ReplicaLog, options: SourceOptions, *, size_bytes: int = SPLIT_SIZE_BYTES, bounds: Bounds = EVERYTHING
+) -> SplitPlan:
+    """The splits of about this size that a query over the current log reads.
 
     Errors: UsageError for a start below the log start; CorruptionError, unless damage is to be marked; StorageError.
     """
 
     def plan() -> SplitPlan:
-        start_offset, cursor = find_start(replica, options.start)
-        end_offset = find_end(replica, options.end, cursor)
-        spans = spans_from(replica, cursor, options, size_bytes=SPLIT_SIZE_BYTES)
-        return plan_splits(replica.name, cursor, spans, start_offset=start_offset, limit=Limit(end_offset=end_offset))
+        start_offset, cursor = find_start(replica, options.start, or_log_start=not options.fails_on_data_loss)
+        end_offset = min(bounds.offset_end, find_end(replica, options.end, cursor))
+        if bounds.offset_min > start_offset:
+            start_offset, cursor = bounds.offset_min, replica.seek(bounds.offset_min)
+        spans = spans_from(replica, cursor, options, size_bytes=size_bytes)
+        limit = Limit(end_offset=end_offset)
+        made = plan_splits(replica.name, cursor, spans, start_offset=start_offset, limit=limit, size_bytes=size_bytes)
+        return replace(made, splits=tuple(split for split in made.splits if bounds.may_hold(split)))
 
     return while_segments_vanish(plan)
 
@@ -75,10 +101,15 @@ def check_names(replicas: Sequence[ReplicaLog], options: SourceOptions) -> None:
             raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {', '.join(there)}")
 
 
-def find_start(replica: ReplicaLog, bound: Bound) -> tuple[Offset, Cursor]:
-    """The first wanted offset, and the batch that holds it. Errors: as `plan_batch`."""
+def find_start(replica: ReplicaLog, bound: Bound, *, or_log_start: bool = False) -> tuple[Offset, Cursor]:
+    """The first wanted offset, or, if it is no longer there and that is allowed, the log start; and its batch.
+
+    Errors: as `plan_batch`.
+    """
     offset = bound.offset_of(replica.name)
     if offset is not None:
+        if or_log_start:
+            offset = max(offset, replica.start().offset)
         return offset, replica.seek(offset)
     start = replica.start()
     if bound.is_latest or bound.timestamp_ms is not None:

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
@@ -33,9 +34,11 @@ from pykraft.spark.data_source.file_plan import (
     while_segments_vanish,
 )
 from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.limits import default_limit, records_and_bytes
+from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.read_split import SplitPartition, read_split
+from pykraft.spark.data_source.schema import columns_for
+from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
 from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
@@ -48,10 +51,13 @@ ReplicaPosition = dict[str, Any]
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One stream over all replicas."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
+        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
         self._options = options
+        self._selection = select(columns or columns_for(options), options)
         self._cursors: dict[tuple[str, Offset], Cursor] = {}
         self._end: dict[str, Any] | None = None
+        self._delay = TriggerDelay(options)
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
@@ -60,7 +66,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = find_replicas(self._options.patterns)
         check_names(found, self._options)
         for replica in found:
-            offset, cursor = find_start(replica, self._options.start)
+            offset, cursor = self._find_start(replica)
             replicas[replica.name] = position_of(cursor, offset, began=offset)
         return {"cluster": self._cluster_id(), "replicas": replicas}
 
@@ -90,6 +96,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = Offset(max(min(plan.end.offset, most.end_offset), position["offset"]))
             is_new = end != position["offset"]
             found[replica.name] = position_of(plan.end, end, began=position.get("began")) if is_new else position
+        if self._end is None and self._delay.holds_back(_records_between(start["replicas"], found)):
+            return start
         missing = {name: position for name, position in start["replicas"].items() if name not in found}
         return {"cluster": start["cluster"], "replicas": found | missing}
 
@@ -102,7 +110,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = end["replicas"].get(replica.name)
             if position is not None:
                 begin = _begin(self._position(start, replica), position)
-                if position["offset"] == begin["offset"]:
+                if position["offset"] <= begin["offset"]:
                     continue
                 plan = self._plan(replica, begin, Limit(end_offset=position["offset"]))
                 _check_end(replica, plan.end, position)
@@ -112,7 +120,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`."""
-        return read_split(partition, self._options)
+        return read_split(partition, self._options, self._selection)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -165,9 +173,13 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a replica's part starts; for a new replica, as the options say."""
         known: ReplicaPosition | None = start["replicas"].get(replica.name)
         if known is not None:
-            return known
-        offset, cursor = find_start(replica, self._options.start)
+            log_start = None if self._options.fails_on_data_loss else replica.start().offset
+            return known if log_start is None or log_start <= known["offset"] else {"offset": log_start}
+        offset, cursor = self._find_start(replica)
         return position_of(cursor, offset, began=offset)
+
+    def _find_start(self, replica: ReplicaLog) -> tuple[Offset, Cursor]:
+        return find_start(replica, self._options.start, or_log_start=not self._options.fails_on_data_loss)
 
     def _cluster_id(self) -> str | None:
         """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
@@ -183,6 +195,11 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the checkpoint is that of a stream of cluster {remembered}, and these are the logs of {found}: "
                 "give the query the logs that it began with, or a new checkpointLocation"
             )
+
+
+def _records_between(start: Mapping[str, ReplicaPosition], end: Mapping[str, ReplicaPosition]) -> int:
+    """How many records an end has that the start had not; all of a replica that is new."""
+    return sum(position["offset"] - start.get(name, {"offset": 0})["offset"] for name, position in end.items())
 
 
 def position_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> ReplicaPosition:

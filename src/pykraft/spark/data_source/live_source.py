@@ -12,20 +12,25 @@ Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
+from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.limits import default_limit, records_and_bytes
+from pykraft.spark.data_source.filters import EVERYTHING, bounds_of
+from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
+from pykraft.spark.data_source.schema import columns_for
+from pykraft.spark.data_source.selection import Selection, select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 from pykraft.types import Offset
@@ -49,8 +54,11 @@ class LivePartition(InputPartition):
 class LiveReader(DataSourceReader):
     """A query over the records that are committed when it starts."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
+        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
         self._options = options
+        self._selection = select(columns or columns_for(options), options)
+        self._bounds = EVERYTHING
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
@@ -58,27 +66,41 @@ class LiveReader(DataSourceReader):
         quorum = LiveQuorum(self._options.controllers)
         cluster_id = quorum.find_cluster_id()
         extent = quorum.extent()
-        start, end = find_start(quorum, extent, self._options.start), find_end(quorum, extent, self._options.end)
-        return splits_of(start, end, cluster_id)
+        start = max(find_start(quorum, extent, self._options), self._bounds.offset_min)
+        end = min(find_end(quorum, extent, self._options.end), self._bounds.offset_end)
+        return splits_of(start, end, cluster_id, tasks_min=self._options.tasks_min)
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`."""
-        return fetch_rows(partition, self._options)
+        return fetch_rows(partition, self._options, self._selection)
+
+
+class FilteringLiveReader(LiveReader):
+    """The same, for a session whose flag ``spark.sql.python.filterPushdown.enabled`` is on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """See `DataSourceReader`; Spark evaluates all of them again."""
+        self._bounds = replace(bounds_of(filters), replicas=None)
+        self._selection = self._bounds.narrow(self._selection)
+        return filters
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of committed records."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
+        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
         self._options = options
+        self._selection = select(columns or columns_for(options), options)
         self._end: Offset | None = None
+        self._delay = TriggerDelay(options)
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
         quorum = LiveQuorum(self._options.controllers)
-        start = find_start(quorum, quorum.extent(), self._options.start)
+        start = find_start(quorum, quorum.extent(), self._options)
         return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -98,8 +120,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         quorum = LiveQuorum(self._options.controllers, start["cluster"])
         extent = quorum.extent()
-        begin: Offset = start["offset"]
-        check_is_there(begin, extent)
+        begin = there(start["offset"], extent, self._options)
         most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
         end = most = most if self._end is None else min(most, self._end)
         records, size_bytes = records_and_bytes(limit, self._options)
@@ -107,19 +128,25 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, Offset(begin + records))
         if size_bytes is not None and begin < end:
             end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
-        return start | {"offset": aligned(quorum, begin, end, most)}
+        end = aligned(quorum, begin, end, most)
+        if self._end is None and self._delay.holds_back(end - begin):
+            return start
+        return start | {"offset": end}
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`."""
         is_first = start.get("began") == start["offset"]
         begin = end.get("began", start["offset"]) if is_first else start["offset"]
-        return splits_of(begin, end["offset"], start["cluster"])
+        if not self._options.fails_on_data_loss:
+            quorum = LiveQuorum(self._options.controllers, start["cluster"])
+            begin = there(begin, quorum.extent(), self._options)
+        return splits_of(begin, end["offset"], start["cluster"], tasks_min=self._options.tasks_min)
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`. Errors: as `LiveQuorum.chunks`."""
-        return fetch_rows(partition, self._options)
+        return fetch_rows(partition, self._options, self._selection)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -127,13 +154,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}
 
 
-def find_start(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
-    """The start offset. Errors: UsageError for an offset below the log start."""
+def find_start(quorum: LiveQuorum, extent: Extent, options: SourceOptions) -> Offset:
+    """The start offset. Errors: UsageError for an offset below the log start, unless the loss of data is allowed."""
+    bound = options.start
     if bound.by_replica:
         raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
     if bound.offset is not None:
-        check_is_there(bound.offset, extent)
-        return bound.offset
+        return there(bound.offset, extent, options)
     if bound.timestamp_ms is not None:
         return first_since(quorum, extent, bound.timestamp_ms)
     return extent.end_offset if bound.is_latest else extent.start_offset
@@ -148,13 +175,14 @@ def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
     return extent.end_offset if bound.timestamp_ms is None else first_since(quorum, extent, bound.timestamp_ms)
 
 
-def check_is_there(offset: Offset, extent: Extent) -> None:
-    """Reject offsets that the log no longer holds. Errors: UsageError."""
-    if offset < extent.start_offset:
+def there(offset: Offset, extent: Extent, options: SourceOptions) -> Offset:
+    """This offset, or the log start if the log no longer holds it and that may be. Errors: UsageError if it may not."""
+    if offset < extent.start_offset and options.fails_on_data_loss:
         raise UsageError(
             f"offset {offset} is no longer in the log, which begins at {extent.start_offset}: earlier records are only "
             "in a snapshot, which this source does not read. Start at earliest; a stream also needs a new checkpoint"
         )
+    return max(offset, extent.start_offset)
 
 
 def average_size_bytes(quorum: LiveQuorum, offset: Offset) -> float:
@@ -176,15 +204,18 @@ def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Off
     return min(batch.end_offset, most)
 
 
-def splits_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
-    """Split the offsets among tasks."""
+def splits_of(
+    start: Offset, end: Offset, cluster_id: str | None, *, tasks_min: int | None = None
+) -> list[LivePartition]:
+    """Split the offsets among tasks, at least so many if there are records for each."""
+    count = min(RECORDS_PER_TASK, max(1, (end - start) // (tasks_min or 1)))
     return [
-        LivePartition(Offset(low), min(end, Offset(low + RECORDS_PER_TASK)), cluster_id, is_first=low == start)
-        for low in range(start, end, RECORDS_PER_TASK)
+        LivePartition(Offset(low), min(end, Offset(low + count)), cluster_id, is_first=low == start)
+        for low in range(start, end, count)
     ]
 
 
-def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
     """The rows of one split. If two splits share a batch, each has its own records; as a batch it is in the first."""
     if not isinstance(partition, LivePartition):
         return  # without partitions, Spark reads an empty placeholder
@@ -199,8 +230,13 @@ def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa
     )
     for data in quorum.chunks(partition.start_offset, partition.end_offset):
         if options.rows == "batches":
-            for rows in batches_of(split, data):
-                begins_here = pc.greater_equal(rows.column("base_offset"), partition.start_offset)
-                yield rows if partition.is_first else rows.filter(begins_here)
+            own = data if partition.is_first else _from(data, partition.start_offset)
+            yield from batches_of(split, own, selection=selection)
         else:
-            yield from records_of(split, data)
+            yield from records_of(split, data, selection=selection)
+
+
+def _from(data: bytes, offset: Offset) -> bytes:
+    """Whole batches without the one that starts below this offset; only the first can."""
+    header = read_header(data)
+    return data[header.size_bytes :] if header.base_offset < offset else data

@@ -7,10 +7,17 @@
 | rows | ``records`` (default) or ``batches`` |
 | startingOffsets, endingOffsets | ``earliest``, ``latest``, an offset, or by replica ``{"n1": 5}``; ends excluded |
 | startingTimestamp, endingTimestamp | wall ms: from, and up to, the first record that is not older |
-| maxRecordsPerTrigger, maxBytesPerTrigger | limit of a micro-batch of a stream, which has at least one batch |
+| maxRecordsPerTrigger, maxBytesPerTrigger | limit of a micro-batch of a stream, which has at least one batch; 1 GiB if
+neither is given |
+| minOffsetsPerTrigger, maxTriggerDelay | a micro-batch waits for so many records, but no longer than this (15m) |
+| minPartitions | least number of tasks, if the log is large enough |
+| failOnDataLoss | ``true`` (default), or ``false``: continue at the log start if wanted records are no longer there |
 | corrupt | ``fail`` (default) or ``mark``: damage becomes a row that describes it, and reading continues after it |
+| columns | ``pykraft`` (default) or ``kafka``: the columns of Spark's Kafka source, without control records |
+| pushFilters | ``false`` (default) or ``true``: use filters of the query to read less |
 
-Names are those of Spark's Kafka source where it has them; as everywhere in Spark, case does not matter.
+Names are those of Spark's Kafka source where it has them (`pykraft.spark.data_source.kafka_options` has its others); as
+everywhere in Spark, case does not matter.
 Invariant: the parsed options do not contradict each other.
 
 Source: Spark's Kafka integration guide.
@@ -25,6 +32,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from pykraft.errors import UsageError
+from pykraft.spark.data_source.kafka_options import ALIASES, translate
 from pykraft.types import Endpoint, Offset
 
 NEAR = 0.7
@@ -42,8 +50,24 @@ KNOWN = (
     "endingTimestamp",
     "maxRecordsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "failOnDataLoss",
     "corrupt",
+    "columns",
+    "pushFilters",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "includeHeaders",
+    *ALIASES,
 )
+DELAY_TEXT = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h)")
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+TRIGGER_DELAY_MS = 15 * 60_000
+EARLIEST, LATEST = -2, -1
+"""Offsets in JSON by topic, as the Kafka source has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +96,27 @@ class SourceOptions:
     records_per_trigger: int | None
     size_bytes_per_trigger: int | None
     tolerant: bool
+    columns: str = "pykraft"
+    records_min_per_trigger: int | None = None
+    trigger_delay_ms_max: int = TRIGGER_DELAY_MS
+    tasks_min: int | None = None
+    fails_on_data_loss: bool = True
+    pushes_filters: bool = False
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
     _refuse_misspelled(options)
-    read = _Reader({name.lower(): value for name, value in options.items()})
+    read = _Reader(translate(options))
     patterns, controllers = read.patterns(), read.controllers()
     if bool(patterns) == bool(controllers):
         raise UsageError(
             'the source pykraft needs either .option("path", …), partition directories or globs of them, or '
             '.option("bootstrap.controllers", "host:port,…"), nodes of a live quorum'
         )
-    return SourceOptions(
+    read.check_fixed("includeHeaders", "false", "the source has no column of headers")
+    read.check_fixed("startingOffsetsByTimestampStrategy", "latest", "a time after the last record is the log end")
+    found = SourceOptions(
         patterns=patterns,
         controllers=controllers,
         rows=read.choice("rows", ("records", "batches")),
@@ -93,7 +125,25 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         records_per_trigger=read.number("maxRecordsPerTrigger", least=1),
         size_bytes_per_trigger=read.number("maxBytesPerTrigger", least=1),
         tolerant=read.choice("corrupt", ("fail", "mark")) == "mark",
+        columns=read.choice("columns", ("pykraft", "kafka")),
+        records_min_per_trigger=read.number("minOffsetsPerTrigger", least=1),
+        trigger_delay_ms_max=read.delay_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
+        tasks_min=read.number("minPartitions", least=1),
+        fails_on_data_loss=read.choice("failOnDataLoss", ("true", "false")) == "true",
+        pushes_filters=read.choice("pushFilters", ("false", "true")) == "true",
     )
+    _refuse_contradictions(found)
+    return found
+
+
+def _refuse_contradictions(options: SourceOptions) -> None:
+    least, most = options.records_min_per_trigger, options.records_per_trigger
+    if least is not None and most is not None and least > most:
+        raise UsageError(f"minOffsetsPerTrigger = {least} is more than the largest micro-batch, {most}")
+    if options.columns == "kafka" and options.rows == "batches":
+        raise UsageError("the option columns = kafka has a row for each record: leave out rows = batches")
+    if options.columns == "kafka" and options.tolerant:
+        raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 
 
 def _refuse_misspelled(options: Mapping[str, str]) -> None:
@@ -126,6 +176,18 @@ class _Reader:
             raise _wrong(name, value, f"a whole number, at least {least}")
         return int(value)
 
+    def check_fixed(self, name: str, only: str, reason: str) -> None:
+        value = self.text(name).lower()
+        if value not in ("", only):
+            raise _wrong(name, value, f"{only}: {reason}")
+
+    def delay_ms(self, name: str, otherwise: int) -> int:
+        value = self.text(name).lower()
+        match = DELAY_TEXT.fullmatch(value)
+        if value and match is None:
+            raise _wrong(name, value, "a time such as 500ms, 30s, 15m or 1h")
+        return int(match["number"]) * UNITS_MS[match["unit"]] if match else otherwise
+
     def patterns(self) -> tuple[str, ...]:
         patterns = [part.strip() for part in self.text("path").split(",")]
         paths = self.text("paths")
@@ -150,10 +212,15 @@ class _Reader:
         return tuple(found)
 
     def bound(self, prefix: str) -> Bound:
-        name, time_name = f"{prefix}Offsets", f"{prefix}Timestamp"
+        name, time_name, times_name = f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp"
+        given = [each for each in (time_name, times_name, name) if self.text(each)]
+        if len(given) > 1:
+            raise UsageError(f"give the option {given[1]} or {given[0]}, not both")
         value, timestamp_ms = self.text(name), self.number(time_name, least=0)
-        if value and timestamp_ms is not None:
-            raise UsageError(f"give the option {name} or {time_name}, not both")
+        if times_name in given:
+            timestamp_ms = _of_partition_0(_json(self.text(times_name)), least=0)
+            if timestamp_ms is None:
+                raise _wrong(times_name, self.text(times_name), 'JSON with one topic, such as {"topic": {"0": 1000}}')
         match value.lower():
             case "":
                 return Bound(timestamp_ms=timestamp_ms)
@@ -164,10 +231,24 @@ class _Reader:
         if OFFSET_TEXT.fullmatch(value):
             return Bound(offset=Offset(int(value)))
         listed = _json(value)
+        of_topic = _of_partition_0(listed, least=EARLIEST if prefix == "starting" else LATEST)
+        if of_topic is not None:
+            offset = None if of_topic < 0 else Offset(of_topic)
+            return Bound(offset=offset, is_latest=of_topic == LATEST)
         allowed = "earliest, latest, an offset, or JSON of offsets by replica"
         if not isinstance(listed, dict) or not all(type(each) is int and each >= 0 for each in listed.values()):
             raise _wrong(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
         return Bound(by_replica=tuple((replica, Offset(offset)) for replica, offset in sorted(listed.items())))
+
+
+def _of_partition_0(listed: object, *, least: int) -> int | None:
+    """The number that JSON in the Kafka source's form gives to partition 0 of its only topic; None for other JSON."""
+    match listed:
+        case {**topics} if len(topics) == 1:
+            match next(iter(topics.values())):
+                case {"0": int() as number, **others} if not others and type(number) is int and number >= least:
+                    return number
+    return None
 
 
 def _json(text: str) -> object:

@@ -17,6 +17,7 @@ from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
+from pykraft.spark.data_source.selection import Selection
 from pykraft.spark.data_source.splits import Split, judged, read_chunks
 
 
@@ -28,19 +29,21 @@ class SplitPartition(InputPartition):
         self.split = split
 
 
-def read_split(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of one split. Errors: CorruptionError, unless damage is to be marked; StorageError."""
+def read_split(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of one split. Errors: CorruptionError, unless damage is to be marked; StorageError."""
     if not isinstance(partition, SplitPartition):
         return  # without partitions, Spark reads an empty placeholder
     split = partition.split
     if split.damage is not None:
         size_bytes = split.end_position - split.position
         damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
-        yield damage_row(split, damage, options.rows)
+        yield damage_row(split, damage, selection.schema)
         return
     rows_of = batches_of if options.rows == "batches" else records_of
     for chunk in read_chunks(split):
         try:
-            yield from rows_of(chunk.split, chunk.data, tolerant=options.tolerant, batches=chunk.batches)
+            yield from rows_of(
+                chunk.split, chunk.data, tolerant=options.tolerant, batches=chunk.batches, selection=selection
+            )
         except CorruptionError as problem:
             raise judged(split, problem) from problem

@@ -7,20 +7,25 @@ Source: KIP-98; Kafka ``DefaultRecordBatch.ensureValid``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, scan
-from pykraft.spark.data_source.schema import arrow_schema
 from pykraft.spark.data_source.splits import Batches, Split
-from pykraft.types import Offset
+from pykraft.types import Buffer, Offset
 
 INT32_MAX = 2**31 - 1
+COLUMN_MADE = 65_536
+"""Rows of a shared column; as many as a row group has, unless one batch has more."""
+PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ def damaged(split: Split, position: int, found: str) -> CorruptionError:
 
 
 def sound_batches(
-    split: Split, data: bytes, *, tolerant: bool, batches: Batches | None = None
+    split: Split, data: Buffer, *, tolerant: bool, batches: Batches | None = None
 ) -> Iterator[tuple[int, BatchHeader] | DamagedBytes]:
     """Position in ``data`` and header of each batch; all of them are whole, and no byte that a CRC covers changed.
 
@@ -75,7 +80,7 @@ def sound_batches(
     yield DamagedBytes(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
 
 
-def _crc_problem(data: bytes, position: int, header: BatchHeader) -> str | None:
+def _crc_problem(data: Buffer, position: int, header: BatchHeader) -> str | None:
     try:
         check_crc(data, position, header)
     except ProtocolError as error:
@@ -83,21 +88,50 @@ def _crc_problem(data: bytes, position: int, header: BatchHeader) -> str | None:
     return None
 
 
-def location_columns(split: Split, positions: np.ndarray) -> list[pa.Array]:
-    """The columns replica, segment and position; null for batches from a live quorum."""
+def location_columns(split: Split, positions: np.ndarray) -> dict[str, pa.Array]:
+    """The columns replica, segment, position, topic and partition of rows in batches at these positions of a file.
+
+    The first three are null for batches from a live quorum.
+    """
     count = len(positions)
+    topic, partition = _topic_and_partition(split)
+    columns = {"topic": constant(topic, count), "partition": constant(partition, count)}
     if split.replica is None:
-        return [pa.nulls(count, pa.string()), pa.nulls(count, pa.string()), pa.nulls(count, pa.int64())]
-    return [pa.repeat(split.replica, count), pa.repeat(Path(split.path).name, count), pa.array(positions)]
+        nowhere = {"replica": constant(None, count), "segment": constant(None, count)}
+        return columns | nowhere | {"position": pa.nulls(count, pa.int64())}
+    segment = constant(Path(split.path).name, count)
+    return columns | {"replica": constant(split.replica, count), "segment": segment, "position": pa.array(positions)}
 
 
-def damage_row(split: Split, damage: DamagedBytes, rows: str) -> pa.RecordBatch:
-    """One row of ``records`` or ``batches`` that reports damage and is null otherwise."""
-    schema = arrow_schema(rows)
+def constant(value: str | int | None, count: int) -> pa.Array:
+    """A column of one value: a text, a 32-bit number, or a null text. Columns of up to `COLUMN_MADE` rows share one."""
+    if count > COLUMN_MADE:
+        return _constant(value, count)
+    return _constant(value, COLUMN_MADE).slice(0, count)
+
+
+@lru_cache(maxsize=32)
+def _constant(value: str | int | None, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, pa.string())
+    return pa.repeat(pa.scalar(value, pa.int32() if isinstance(value, int) else pa.string()), count)
+
+
+def _topic_and_partition(split: Split) -> tuple[str, int]:
+    """As the name of the partition directory says."""
+    if split.replica is None:
+        return METADATA_TOPIC_NAME, 0
+    name = Path(split.path).parent.name
+    topic, _, partition = name.rpartition("-")
+    return (topic, int(partition)) if topic and PARTITION_TEXT.fullmatch(partition) else (name, 0)
+
+
+def damage_row(split: Split, damage: DamagedBytes, schema: pa.Schema) -> pa.RecordBatch:
+    """One row of these columns that reports damage and is null otherwise."""
     position = np.array([split.position + damage.position], dtype=np.int64)
-    known = dict(zip(("replica", "segment", "position"), location_columns(split, position), strict=True))
+    known = location_columns(split, position)
     known["batch_size"] = pa.array([min(damage.size_bytes, INT32_MAX)], pa.int32())
-    known["offset" if rows == "records" else "base_offset"] = pa.array([damage.offset], pa.int64())
+    known["offset"] = known["base_offset"] = pa.array([damage.offset], pa.int64())
     known["corrupt"] = pa.array([damage.text])
     return pa.RecordBatch.from_arrays(
         [known.get(field.name, pa.nulls(1, field.type)) for field in schema], schema=schema

@@ -34,7 +34,20 @@ or a record batch (``rows`` = ``batches``):
 | content | binary | the whole batch as it is on disk |
 | corrupt | string | as above |
 
-Source: KIP-98 (record batches), KIP-595 (control records).
+With ``columns`` = ``kafka`` a row is a data record in the columns of Spark's Kafka source:
+
+| column | type | meaning |
+|---|---|---|
+| key, value | binary | |
+| topic | string | of the partition directory; ``__cluster_metadata`` for a live quorum |
+| partition | int | of the partition directory; 0 for a live quorum |
+| offset | bigint | |
+| timestamp | timestamp | |
+| timestampType | int | 0: the record's own time; 1: the time of the append |
+
+A query may name some columns only, in its order; those of a record and of Kafka's table mix.
+
+Source: Spark's Kafka integration guide; KIP-98 (record batches), KIP-595 (control records).
 """
 
 from __future__ import annotations
@@ -54,6 +67,9 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from pykraft.errors import UsageError
+from pykraft.spark.data_source.options import SourceOptions
 
 _TYPES = {
     "array<int>": ArrayType(IntegerType()),
@@ -85,9 +101,42 @@ BATCHES = columns_of(
     "max_timestamp timestamp, records_count int, is_control boolean, compression string, crc bigint, content binary, "
     "corrupt string"
 )
+KAFKA = columns_of(
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+
+
+def columns_for(options: SourceOptions) -> StructType:
+    """The columns of a query that names none."""
+    if options.rows == "batches":
+        return BATCHES
+    return KAFKA if options.columns == "kafka" else RECORDS
+
+
+def check_columns(wanted: StructType, options: SourceOptions) -> None:
+    """Refuse columns that the source does not have. Errors: UsageError."""
+    if options.rows == "batches":
+        offered = {field.name: field.dataType for field in BATCHES}
+    else:
+        offered = {field.name: field.dataType for columns in (RECORDS, KAFKA) for field in columns}
+    for field in wanted:
+        if field.name not in offered:
+            raise UsageError(f"the source pykraft has no column {field.name}; it has {', '.join(offered)}")
+        if field.dataType != offered[field.name]:
+            kinds = f"{offered[field.name].simpleString()}, not {field.dataType.simpleString()}"
+            raise UsageError(f"the column {field.name} of the source pykraft is a {kinds}")
+    if len(set(wanted.names)) < len(wanted.names) or not wanted.names:
+        raise UsageError("give .schema(…) at least one column of the source pykraft, and each once")
+    if options.tolerant and "corrupt" not in wanted.names:
+        raise UsageError("with the option corrupt = mark the columns must include corrupt, which reports damage")
 
 
 @cache
 def arrow_schema(rows: str) -> pa.Schema:
     """The columns of ``records`` or ``batches`` as Spark wants them from a Python source, field by field."""
-    return to_arrow_schema(BATCHES if rows == "batches" else RECORDS, timezone="UTC")
+    return arrow_of(BATCHES if rows == "batches" else RECORDS)
+
+
+def arrow_of(columns: StructType) -> pa.Schema:
+    """These columns as Spark wants them from a Python source."""
+    return to_arrow_schema(columns, timezone="UTC")

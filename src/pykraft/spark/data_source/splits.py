@@ -28,7 +28,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
-from pykraft.types import Epoch, Offset
+from pykraft.types import Buffer, Epoch, Offset
 
 SPLIT_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
@@ -81,7 +81,7 @@ class SplitChunk:
 
     split: Split
     """The split, narrowed to these batches."""
-    data: bytes
+    data: Buffer
     batches: Batches
 
 
@@ -212,7 +212,7 @@ def _read_chunks(split: Split, least: int) -> Iterator[SplitChunk]:
                 if follow is not None:
                     follow.take(position, batches)
                 chunk = replace(split, position=position, end_position=position + end)
-                yield SplitChunk(split=chunk, data=data[:end], batches=batches)
+                yield SplitChunk(split=chunk, data=memoryview(data)[:end], batches=batches)
                 position, wanted = position + end, least
             elif wanted < (next_size_bytes := _size_of_next(data)) <= split.end_position - position:
                 wanted = next_size_bytes

@@ -59,6 +59,9 @@ def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
     """
     segment = state.segment
     end_offset = base_offset_of(state.later[0]) if state.later else None
+    if end_offset is None:
+        # The walk reads every header of what is left of the newest segment after the last stride.
+        size_bytes = min(size_bytes, STRIDE_SIZE_BYTES)
     with closing(_open_index(segment)) as index, closing(OsFs().open(segment)) as file:
         look = _Look(segment, file, _Entries(index, base_offset_of(segment)))
         segment_end = file.size()

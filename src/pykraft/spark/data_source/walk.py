@@ -71,6 +71,13 @@ class ReplicaLog:
             found = _after_cleaning(names, found)
         return found
 
+    def size_bytes(self) -> int:
+        """The size of its segments now. Errors: StorageError, also if one vanished."""
+        try:
+            return sum(segment.stat().st_size for segment in self.segments())
+        except OSError as error:
+            raise StorageError(self.directory, f"cannot be read: {error.strerror}") from error
+
     def start(self) -> Cursor:
         """The current first batch. Errors: StorageError if there is no segment."""
         segments = self.segments()

@@ -26,7 +26,7 @@ from pykraft.protocol.control import read_control_body
 from pykraft.spark.audit import payload_columns
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
-from pykraft.spark.data_source.schema import RECORDS, columns_of
+from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset
 
@@ -89,7 +89,7 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if first["corrupt"] is not None:
         offset = Offset(first["base_offset"])
         damage = DamagedBytes(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
-        yield damage_row(split, damage, "records")
+        yield damage_row(split, damage, arrow_schema("records"))
     else:
         yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True)
 

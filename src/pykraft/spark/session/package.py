@@ -18,6 +18,8 @@ import pykraft
 from pykraft.errors import StorageError
 
 SOURCES = Path(pykraft.__file__).resolve().parent
+SPARK_FINDS = SOURCES.parent / "pyspark_pykraft"
+"""The module by whose name Spark finds the source."""
 BEGIN_OF_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -52,5 +54,6 @@ def cached_package(folder: Path) -> Path:
 
 def _files() -> list[tuple[str, bytes]]:
     """Names and contents of the files: all sources, without Python's caches."""
-    paths = sorted(path for path in SOURCES.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = (path for folder in (SOURCES, SPARK_FINDS) for path in folder.rglob("*"))
+    paths = sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
     return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]

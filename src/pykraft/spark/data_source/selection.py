@@ -1,0 +1,58 @@
+"""What a query wants of the rows: some of the columns, and only batches that may hold a wanted row.
+
+Invariant: a batch is left out only if its header proves that no row of it is wanted. Spark then evaluates the query's
+filters on the rows that are left, so that the result is the same without this.
+
+Source: PySpark's ``DataSourceReader.pushFilters``; Spark's Kafka source, which leaves out control records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from pykraft.protocol.batch import BatchHeader
+from pykraft.spark.data_source.options import SourceOptions
+from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
+from pykraft.types import Epoch
+
+EPOCH_MIN: Final = Epoch(-1)
+"""Of a batch that no leader of a quorum wrote."""
+EPOCH_MAX: Final = Epoch(2**31 - 1)
+TIMESTAMP_MS_MIN: Final = -(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The columns, in the order of ``schema``, and the range of batches; all bounds are inclusive."""
+
+    schema: pa.Schema
+    epoch_min: Epoch = EPOCH_MIN
+    epoch_max: Epoch = EPOCH_MAX
+    timestamp_ms_min: int = TIMESTAMP_MS_MIN
+    leaves_out_control: bool = False
+
+    def wants(self, header: BatchHeader) -> bool:
+        """Whether a batch may hold a wanted row."""
+        return (
+            self.epoch_min <= header.epoch <= self.epoch_max
+            and header.max_timestamp >= self.timestamp_ms_min
+            and not (self.leaves_out_control and header.is_control)
+        )
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these columns is wanted."""
+        return any(name in self.schema.names for name in names)
+
+
+def select(columns: StructType, options: SourceOptions) -> Selection:
+    """What a query of these columns wants. Errors: UsageError for columns that the source does not have."""
+    check_columns(columns, options)
+    return Selection(schema=arrow_of(columns), leaves_out_control=options.columns == "kafka")
+
+
+EVERY_RECORD: Final = Selection(schema=arrow_schema("records"))
+EVERY_BATCH: Final = Selection(schema=arrow_schema("batches"))

@@ -1,0 +1,12 @@
+"""Spark finds ``format("pykraft")`` by this module's name, so that a program need not register it.
+
+Spark imports every module ``pyspark_*`` that it can find when a session first uses a Python source.
+
+Source: PySpark's ``lookup_data_sources`` (SPARK-45917).
+"""
+
+from __future__ import annotations
+
+from pykraft.spark.source import PykraftDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,67 @@
+"""A query's columns and batches: what the source has, and which batches may hold a wanted row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.types import StructType
+
+from pykraft.errors import UsageError
+from pykraft.protocol.batch import read_header
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
+from pykraft.spark.data_source.selection import Selection, select
+from pykraft.types import Epoch
+from tests.spark.logs import EPOCH, START_MS, batch
+
+pytestmark = pytest.mark.spark
+
+HEADER = read_header(batch([b"a", b"b"], base_offset=0))
+
+
+@pytest.mark.parametrize("columns", [RECORDS, KAFKA, columns_of("topic string, epoch int, value binary")])
+def test_columns_of_the_source_are_taken_in_their_order(columns: StructType) -> None:
+    selection = select(columns, parse_options({"path": "p"}))
+    assert selection.schema.equals(arrow_of(columns), check_metadata=True)
+    assert selection.wants(HEADER)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "problem"),
+    [
+        ("a int", {}, "has no column a; it has replica"),
+        ("content binary", {}, "has no column content"),
+        ("topic string", {"rows": "batches"}, "has no column topic"),
+        ("offset int", {}, "the column offset of the source pykraft is a bigint, not int"),
+        ("offset bigint, offset bigint", {}, "each once"),
+        ("offset bigint", {"corrupt": "mark"}, "must include corrupt"),
+    ],
+)
+def test_other_columns_are_refused(columns: str, options: dict[str, str], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        select(columns_of(columns), parse_options({"path": "p"} | options))
+
+
+def test_no_column_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least one column"):
+        select(StructType([]), parse_options({"path": "p"}))
+
+
+@pytest.mark.parametrize(
+    ("selection", "is_wanted"),
+    [
+        (Selection(schema=None, epoch_min=Epoch(EPOCH), epoch_max=Epoch(EPOCH), timestamp_ms_min=START_MS), True),
+        (Selection(schema=None, epoch_min=Epoch(EPOCH + 1)), False),
+        (Selection(schema=None, epoch_max=Epoch(EPOCH - 1)), False),
+        (Selection(schema=None, timestamp_ms_min=START_MS + 1), False),
+        (Selection(schema=None, leaves_out_control=True), True),
+    ],
+)
+def test_a_batch_is_left_out_if_its_header_proves_that_no_row_is_wanted(selection: Selection, is_wanted: bool) -> None:
+    assert selection.wants(HEADER) is is_wanted
+
+
+def test_control_batches_can_be_left_out() -> None:
+    selection = select(KAFKA, parse_options({"path": "p", "columns": "kafka"}))
+    assert not selection.wants(replace(HEADER, attributes=0x20))
