@@ -46,7 +46,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.host.open": (18, "all that a start reads, in its order"),
     "pykraft.host.components": (25, "all parts of a node, put together"),
     "pykraft.machine.replicated": (14, "the one face of a replicated state machine"),
-    "pykraft.protocol.messages": (24, "the registry of all RPCs"),
+    "pykraft.protocol.messages": (25, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.log.offline.dump": (13, "the table of all files of a node"),
     "pykraft.log.offline.verify": (14, "all that a data directory may hold"),

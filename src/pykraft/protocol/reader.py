@@ -140,6 +140,14 @@ class _ReaderSource:
     def _value(self, one: Field, path: str) -> str:
         """Read a field that is not part of a run; returns the local name of its value."""
         match one.kind:
+            case Struct() if one.may_be_null(self._version):
+                sign, target = self._source.fresh(), self._source.fresh()
+                self._run([(Field(one.name, Kind.INT8), sign)], path.rpartition(".")[0])
+                with self._source.block(f"if {sign} < 0:"):
+                    self._source.line(f"{target} = None")
+                with self._source.block("else:"):
+                    self._source.line(f"{target} = {self._struct(one.kind, path)}")
+                return target
             case Struct():
                 return self._struct(one.kind, path)
             case Kind(size_bytes=int()):

@@ -200,6 +200,11 @@ def struct_of(
     return Field(name, Struct(fields), versions, ignorable=ignorable, tag=tag)
 
 
+def optional_struct(name: str, *fields: Field, versions: str = "0+") -> Field:
+    """A field that is a struct or null, by default null; a byte before it tells which."""
+    return Field(name, Struct(fields), versions, default=None, nullable=True)
+
+
 def fields_of(struct: Struct, version: int) -> Iterator[Field]:
     """Fields of this version that are not tagged, in wire order."""
     return (one for one in struct.fields if version in one.present and one.tag is None)

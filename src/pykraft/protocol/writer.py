@@ -39,6 +39,9 @@ from pykraft.types import Buffer
 BY_REFERENCE_SIZE_BYTES_MIN = 512
 """Records from this size on are not copied; for smaller ones another buffer costs more than the copy."""
 
+ABSENT, PRESENT = b"\xff", b"\1"
+"""The byte before a struct that may be null."""
+
 Write: TypeAlias = Callable[[Body, bytes], list[Buffer]]
 
 
@@ -160,11 +163,18 @@ class _WriterSource:
         self._source.line(f"{value} = {_get(one, of)}")
         if one.may_be_null(self._version):
             with self._source.block(f"if {value} is None:"):
-                self._source.line(f"add({self._null_string if one.kind is STRING else self._null!r})")
+                self._source.line(f"add({self._null_of(one.kind)!r})")
             with self._source.block("else:"):
+                if isinstance(one.kind, Struct):
+                    self._source.line(f"add({PRESENT!r})")
                 self._present(one.kind, value, path)
         else:
             self._present(one.kind, value, path)
+
+    def _null_of(self, kind: Kind | Struct | Array) -> bytes:
+        if isinstance(kind, Struct):
+            return ABSENT
+        return self._null_string if kind is STRING else self._null
 
     def _present(self, kind: Kind | Struct | Array, value: str, path: str) -> None:
         """Write a value that is not None."""

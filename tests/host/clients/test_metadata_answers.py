@@ -60,6 +60,38 @@ def test_a_topic_without_a_name_is_refused_where_the_answer_has_to_name_it() -> 
     assert (row["name"], row["topic_id"], row["error_code"]) == ("", TOPIC_ID, ErrorCode.INVALID_REQUEST)
 
 
+def partitions_of(leader: Leader, *names: str, limit: int = 2_000, cursor: Any = None) -> Any:
+    body = {"topics": [{"name": name} for name in names], "response_partition_limit": limit, "cursor": cursor}
+    leader.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)
+    return leader.answer()
+
+
+def test_the_partitions_of_topics_by_name_or_of_all() -> None:
+    told = partitions_of(Leader(FOLLOWS))
+    [topic] = told["topics"]
+    [partition] = topic["partitions"]
+    assert (topic["name"], topic["topic_id"], partition["leader_id"]) == (TOPIC_NAME, TOPIC_ID, 2)
+    assert (partition["replica_nodes"], told["next_cursor"]) == ([1, 2, 3], None)
+    assert (partition["eligible_leader_replicas"], partition["last_known_elr"]) == ([], []), "null stops Kafka's admin"
+    rows = partitions_of(Leader(), "other", TOPIC_NAME, TOPIC_NAME)["topics"]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(row["name"], row["error_code"], len(row["partitions"])) for row in rows] == [
+        (TOPIC_NAME, 0, 1),
+        ("other", unknown, 0),
+    ]
+
+
+def test_partitions_come_up_to_a_limit_and_go_on_at_the_cursor() -> None:
+    names = (METADATA_TOPIC_NAME, TOPIC_NAME)
+    told = partitions_of(Leader(), *names, limit=1)
+    assert [row["name"] for row in told["topics"]] == [METADATA_TOPIC_NAME]
+    assert told["next_cursor"] == {"topic_name": TOPIC_NAME, "partition_index": 0}
+    told = partitions_of(Leader(), *names, limit=1, cursor=told["next_cursor"])
+    assert ([row["name"] for row in told["topics"]], told["next_cursor"]) == ([TOPIC_NAME], None)
+    [row] = partitions_of(Leader(), cursor={"topic_name": "x", "partition_index": -1})["topics"]
+    assert row["error_code"] == ErrorCode.INVALID_REQUEST
+
+
 def test_no_leader() -> None:
     told = metadata(Leader(FOLLOWS._replace(leader_id=None)), named(TOPIC_NAME))
     [partition] = told["topics"][0]["partitions"]

@@ -88,7 +88,8 @@ def kio_value(hint: Any, value: Any) -> Any:
             element = typing.get_args(element)[0]
         return tuple(kio_value(element, one) for one in value)
     if isinstance(value, dict):
-        return to_kio(hint, value)
+        # A struct that may be null is ``X | None``.
+        return to_kio(next((one for one in options if one is not type(None)), hint), value)
     if uuid.UUID in (hint, *options):
         return uuid.UUID(bytes=value) if any(value) else None
     if Records in (hint, *options):

@@ -76,6 +76,8 @@ class ClientRequests:
                 answer(self._offsets.ends_of_epochs(body))
             case ApiKey.METADATA:
                 answer(metadata_answers.metadata(body, version, listener, self._topics))
+            case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+                answer(metadata_answers.describe_topic_partitions(body, listener, self._topics))
             case ApiKey.DESCRIBE_CONFIGS:
                 answer(metadata_answers.describe_configs(body, self._topics))
             case ApiKey.FIND_COORDINATOR:

@@ -20,6 +20,7 @@ TOPIC_RESOURCE: Final = 2
 NODE_RESOURCE: Final = 4
 ID_ALONE_VERSION: Final = 12
 """Metadata's first version that may ask for a topic by its id alone."""
+NO_TOPIC_ID: Final = Uuid(bytes(16))
 _DEFAULT_CONFIG: Final = 5
 _NO_GROUPS: Final = "this quorum keeps no consumer groups and no transactions: assign partitions yourself"
 
@@ -38,6 +39,26 @@ def metadata(body: Body, version: int, listener: str, topics: ClientTopics) -> B
         "controller_id": leader_id,
         "topics": rows,
     }
+
+
+def describe_topic_partitions(body: Body, listener: str, topics: ClientTopics) -> Body:
+    """The topics that the request names, all without names, in order; from the cursor's on, and so many at a time."""
+    names = sorted({each["name"] for each in body["topics"]}) or [topics.name]
+    cursor, limit = body["cursor"], body["response_partition_limit"]
+    if cursor is not None:
+        if cursor["partition_index"] < 0:
+            row = {"error_code": ErrorCode.INVALID_REQUEST, "name": cursor["topic_name"], "topic_id": NO_TOPIC_ID}
+            return {"topics": [row]}
+        names = [name for name in names if name >= cursor["topic_name"]]
+    rows: list[Body] = []
+    for name in names:
+        if sum(len(row["partitions"]) for row in rows) >= max(1, limit) and name in topics.ids:
+            return {"topics": rows, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        row = _asked_row({"name": name, "topic_id": NO_TOPIC_ID}, ID_ALONE_VERSION, listener, topics)
+        # Kafka's admin client fails on null, which the definition allows.
+        parts = [{**part, "eligible_leader_replicas": [], "last_known_elr": []} for part in row["partitions"]]
+        rows.append({**row, "partitions": parts})
+    return {"topics": rows}
 
 
 def describe_brokers(listener: str, topics: ClientTopics) -> Body:

@@ -18,6 +18,7 @@ from pykraft.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_quorum,
+    describe_topic_partitions,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
@@ -62,6 +63,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
@@ -96,6 +98,7 @@ APIS: dict[int, Api] = {
     ApiKey.UPDATE_FEATURES: Api(update_features.REQUEST, update_features.RESPONSE),
     ApiKey.FETCH_SNAPSHOT: Api(fetch_snapshot.REQUEST, fetch_snapshot.RESPONSE),
     ApiKey.DESCRIBE_CLUSTER: Api(describe_cluster.REQUEST, describe_cluster.RESPONSE),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(describe_topic_partitions.REQUEST, describe_topic_partitions.RESPONSE),
     ApiKey.ADD_RAFT_VOTER: Api(add_raft_voter.REQUEST, add_raft_voter.RESPONSE),
     ApiKey.REMOVE_RAFT_VOTER: Api(remove_raft_voter.REQUEST, remove_raft_voter.RESPONSE),
     ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
@@ -114,6 +117,7 @@ CLIENT_KEYS: Final = frozenset(
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )
 """APIs of Kafka's producers and consumers, which no node of a quorum needs."""
