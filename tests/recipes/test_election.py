@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import CompactedError
+from pykraft.errors import CompactedError, LeaseLostError
 from pykraft.recipes import KeyValueStore, leader_of, leaders, leadership
 from tests.client.nodes import run
 from tests.recipes.stores import led, stores
@@ -42,7 +42,15 @@ def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> None:
     async def main() -> None:
         async with stores(tmp_path) as nodes:
             leader, follower = await led(nodes)
-            await leadership(leader, "job", "first", ttl_ms=1_000).__aenter__()
+            is_held = asyncio.Event()
+
+            async def lead() -> None:
+                async with leadership(leader, "job", "first", ttl_ms=1_000):
+                    is_held.set()
+                    await asyncio.Event().wait()
+
+            first = asyncio.ensure_future(lead())
+            await is_held.wait()
             seen = leaders(follower, "job")
             assert await anext(seen) == "first"
             other = leadership(follower, "job", "second")
@@ -51,6 +59,8 @@ def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> None:
             await waiting
             while (name := await anext(seen)) != "second":
                 assert name is None
+            with pytest.raises(LeaseLostError):
+                await first
             await other.__aexit__(None, None, None)
             await seen.aclose()
 

@@ -62,10 +62,22 @@ def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> None:
         async with stores(tmp_path) as nodes:
             leader, follower = await led(nodes)
             await JobQueue(leader, "mail").put("a")
-            first = await JobQueue(leader, "mail", ttl_ms=1_000).take().__aenter__()
+            numbers: list[int] = []
+            is_taken = asyncio.Event()
+
+            async def work() -> None:
+                async with JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
+                    numbers.append(job.number)
+                    is_taken.set()
+                    await asyncio.Event().wait()
+
+            worker = asyncio.ensure_future(work())
+            await is_taken.wait()
             await leader._node.close()
             async with JobQueue(follower, "mail").take() as job:
-                assert (job.value, job.number) == ("a", first.number)
+                assert (job.value, [job.number]) == ("a", numbers)
+            with pytest.raises(LeaseLostError):
+                await worker
 
     run(main)
 
