@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from benchmarks.suite import measures
 from benchmarks.suite.measures import Measure
 from benchmarks.suite.peers import PEERS
+from benchmarks.suite.producer import KAFKAS, WARM_UP_RECORDS
 from pykraft.errors import UsageError
 from pykraft.plural import counted
 from pykraft.suggest import did_you_mean
@@ -52,7 +53,8 @@ SHORT = (
 
 def all_cases() -> list[Case]:
     """Every case, in the order of the documentation."""
-    return [*_sizes(), *_voters(), *_singles(), *_latencies(), *_observers(), *_log_sizes(), *_failovers(), *_starts()]
+    loads = [*_sizes(), *_voters(), *_singles(), *_producers(), *_latencies(), *_observers(), *_log_sizes()]
+    return [*loads, *_failovers(), *_starts()]
 
 
 def chosen_cases(words: Sequence[str]) -> list[Case]:
@@ -102,6 +104,17 @@ def _singles() -> Iterator[Case]:
             label=counted(window, "caller"),
             position=window,
             contenders=contenders,
+        )
+
+
+def _producers() -> Iterator[Case]:
+    for size in WARM_UP_RECORDS:
+        yield Case(
+            group="producer",
+            name=f"producer-{size}",
+            label=f"{size:,} B",
+            position=size,
+            contenders={name: measures.produced(name, size_bytes=size) for name in ("pykraft", *KAFKAS)},
         )
 
 

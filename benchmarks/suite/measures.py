@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from benchmarks import failover, verify
 from benchmarks.suite.peers import Name, PeerLoad, run_peer
+from benchmarks.suite.producer import measure_producer
 from benchmarks.suite.quorums import Watched, WithLongLog
 from benchmarks.suite.results import ROOT
 from pykraft.bench.appenders import Appenders
@@ -121,6 +122,16 @@ def single(contender: str, *, window: int, size_bytes: int = 100) -> Measure:
             return _raced(Appenders(window * size_bytes), task, setting.disk, setting)
         load = PeerLoad(window=window, size_bytes=size_bytes, seconds=setting.seconds)
         return run_peer(_peer(contender), load, setting.disk)
+
+    return measure
+
+
+def produced(contender: str, *, size_bytes: int) -> Measure:
+    """Records that Kafka's own ProducerPerformance writes with acks=all."""
+
+    def measure(setting: Setting) -> Figures:
+        with temporary_folder("pykraft-suite-", setting.disk) as home:
+            return measure_producer(contender, home, size_bytes=size_bytes, seconds=setting.seconds)
 
     return measure
 

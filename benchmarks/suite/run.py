@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.suite.cases import Case
 from benchmarks.suite.measures import Figures, Setting
 from benchmarks.suite.peers import PEERS, ready
+from benchmarks.suite.producer import KAFKAS
 from benchmarks.suite.results import Results, SuiteRun
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.kafka.java import Kafka
@@ -116,7 +117,7 @@ def _wanted(cases: Sequence[Case], options: SuiteOptions) -> list[str]:
 
 def _left_out(names: Sequence[str], results: Results, tell: ReportProgress) -> set[str]:
     """Build what must be built; the contenders that this machine cannot run are noted in the results."""
-    checks: dict[str, Callable[[], object]] = {"kafka": lambda: Kafka.find(None)}
+    checks: dict[str, Callable[[], object]] = {name: lambda: Kafka.find(None) for name in ("kafka", *KAFKAS)}
     checks |= {peer: partial(ready, peer) for peer in PEERS}
     missing = set()
     for name in names:

@@ -194,6 +194,8 @@ class NodeConfig:
     client_listeners: tuple[str, ...] = ()
     client_topic: str = ""
     client_records: str = CLIENT_RECORDS
+    client_producers_max: int = 10_000
+    """Idempotent producers that are remembered; no property sets it, and simulated nodes remember fewer."""
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()

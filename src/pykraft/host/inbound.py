@@ -71,6 +71,18 @@ ServeForward: TypeAlias = Callable[[Body, Callable[[Body], None]], None]
 """Serves a Forward request; the callback gets the answer later."""
 
 
+class Requester(Protocol):
+    """The connection of a client, and the listener to which it was made."""
+
+    @property
+    def connection(self) -> ConnectionId:
+        """Answers on it leave in the order of the requests."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener."""
+
+
 class Clients(Protocol):
     """Answers requests of Kafka's own clients; see `pykraft.host.clients.client_requests.ClientRequests`."""
 
@@ -86,7 +98,7 @@ class Clients(Protocol):
         api_key: int,
         version: int,
         body: Body,
-        listener: str,
+        requester: Requester,
         is_wanted: Callable[[], bool],
         answer: Callable[[Body | ProtocolError | None], None],
     ) -> None:
@@ -293,7 +305,7 @@ class Inbound:
             key,
             header.api_version,
             wanted,
-            requester.listener,
+            requester,
             lambda: self.awaits(request.request_id),
             lambda body: self._answer_client(request, body),
         )

@@ -32,6 +32,11 @@ def ask(leader: Leader, sequence: int = -1, *, values: tuple[bytes, ...] = (b"a"
     leader.ask(ApiKey.PRODUCE, 11, produce(data, **changes))
 
 
+def codes(answer: Any) -> ErrorCode:
+    [topic] = answer["responses"]
+    return ErrorCode(topic["partition_responses"][0]["error_code"])
+
+
 def told(leader: Leader) -> Any:
     [topic] = leader.answer()["responses"]
     [part] = topic["partition_responses"]
@@ -61,6 +66,46 @@ def test_a_large_batch_is_checked_off_the_loop() -> None:
     leader.decide()
     leader.commit()
     assert told(leader)["error_code"] == ErrorCode.NONE
+
+
+def test_a_small_batch_waits_for_a_large_one_that_came_before_it_on_its_connection() -> None:
+    leader = Leader()
+    ask(leader, 0, values=(b"x" * CHECKED_AT_ONCE_SIZE_BYTES_MAX,))
+    ask(leader, 1, values=(b"small",))
+    [(read, then)] = leader.ports.reads
+    assert leader.answers == []
+    assert leader.inbox.take() is None
+    then(read())
+    leader.decide()
+    leader.decide()
+    leader.commit()
+    answers, leader.answers = leader.answers, []
+    assert [codes(each) for each in answers] == [ErrorCode.NONE] * 2
+
+
+def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap() -> None:
+    leader = Leader()
+    ask(leader, 0, values=(b"a",))
+    ask(leader, 1, values=(b"b",))
+    leader.reject(BufferFullError("full"))
+    assert leader.inbox.take() is None
+    answers, leader.answers = leader.answers, []
+    assert [codes(each) for each in answers] == [
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ]
+
+
+def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place() -> None:
+    leader = Leader()
+    ask(leader, 0)
+    _, data = batch_of((b"a", b"b"), producer_id=ID, sequence=0)
+    leader.ask(ApiKey.PRODUCE, 11, produce(data), connection=2)
+    leader.reject(BufferFullError("full"))
+    assert told(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    leader.decide()
+    leader.commit()
+    assert told(leader)["base_offset"] == 0
 
 
 def test_acks_0_wants_no_answer() -> None:
@@ -220,7 +265,7 @@ def test_too_many_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(producers_module, "UNDECIDED_PROPOSALS_MAX", 1)
     leader = Leader()
     ask(leader, 0)
-    ask(leader, 2)
+    ask(leader)
     assert told(leader)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
 
 

@@ -125,6 +125,19 @@ def test_an_id_older_than_what_is_known_is_refused_whatever_its_sequence(sequenc
     assert after.check(header(0, producer_id=5 << COUNTER_BITS), Epoch(5)) is None
 
 
+def test_a_producer_with_a_proposal_that_is_not_in_the_log_yet_is_not_evicted() -> None:
+    states = ProducerStates(producers_max=1)
+    first, second = (states.propose(header(sequence)) for sequence in (0, 1))
+    states.appended(header(0, at=5, producer_id=ID + 1))
+    assert len(states) == 1
+    for at, known in enumerate((first, second), start=6):
+        known.base_offset = Offset(at)
+        states.appended(header(known.first_sequence, at=at))
+    assert states.check(header(2), EPOCH) is None
+    states.appended(header(0, at=8, producer_id=ID + 2))
+    assert refusal(states, header(2)) == ErrorCode.UNKNOWN_PRODUCER_ID
+
+
 def test_an_id_that_nobody_issued_is_refused() -> None:
     assert refusal(ProducerStates(), header(0, producer_id=9 << COUNTER_BITS)) == ErrorCode.UNKNOWN_PRODUCER_ID
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pykraft.core.messages import DescribeQuorumResponse
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.inbound import Requester
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey
 from pykraft.protocol.schema import Body
@@ -33,11 +34,11 @@ class Broker:
         api_key: int,
         version: int,
         body: Body,
-        listener: str,
+        requester: Requester,
         is_wanted: Callable[[], bool],
         answer: Callable[[Body | ProtocolError | None], None],
     ) -> None:
-        del version, body, listener
+        del version, body, requester
         self.asked.append((api_key, is_wanted, answer))
 
     def describe_brokers(self, listener: str) -> Body:

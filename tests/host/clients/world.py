@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from crc32c import crc32c
@@ -22,6 +23,7 @@ from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.fetch_read import FetchReads
 from pykraft.host.inbox import Inbox
+from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
 from pykraft.protocol.api import decode_response, encode_response
@@ -127,8 +129,9 @@ class Leader:
         assert clients is not None
         self.clients: ClientRequests = clients
 
-    def ask(self, key: ApiKey, version: int, body: Body) -> None:
+    def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""
+        requester = SimpleNamespace(connection=ConnectionId(connection), listener=LISTENER)
 
         def answered(told: Body | ProtocolError | None) -> None:
             if isinstance(told, ProtocolError):
@@ -139,7 +142,7 @@ class Leader:
                 _, told = decode_response(key, version, raw)
             self.answers.append(told)
 
-        self.clients.handle(key, version, body, LISTENER, lambda: self.is_there, answered)
+        self.clients.handle(key, version, body, requester, lambda: self.is_there, answered)
 
     def answer(self) -> Any:
         """The only answer since the last one was taken."""

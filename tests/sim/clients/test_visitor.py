@@ -37,7 +37,7 @@ def visited(probability: float) -> tuple[World, Listens]:
 
 def test_each_question_is_asked_and_answered() -> None:
     world, found = visited(1.0)
-    world._visitor.begin()
+    world.others.visitor.begin()
     run_until(world, lambda: {each.question for each in found.told} == {*VisitQuestion})
     assert all(each.answer is not None for each in found.told)
     impossible = [each.answer for each in found.told if each.question is VisitQuestion.ADD_IMPOSSIBLE_VOTER]
@@ -51,6 +51,6 @@ def test_each_question_is_asked_and_answered() -> None:
 
 def test_a_world_may_have_none() -> None:
     world, found = visited(0.0)
-    world._visitor.begin()
+    world.others.visitor.begin()
     run_for(world, 500_000)
     assert not found.questions

@@ -23,6 +23,7 @@ from tests.sim.mutants import (
     host,
     links,
     membership,
+    producers,
     recovery,
     replication,
     snapshots,
@@ -50,6 +51,7 @@ FAMILIES = (
     failover,
     strangers,
     told,
+    producers,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

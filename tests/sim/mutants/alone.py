@@ -69,6 +69,8 @@ ALONE: Mapping[str, str] = {
     "RejectedStaysOut": "unknown_is_called_rejected",
     "NoPhantoms": "new_leader_appends_a_value",
     "NoDuplicates": "unknown_is_proposed_again",
+    "ProducersKeepOrder": "restart_forgets_producers",
+    "ProducersAreToldTheTruth": "new_producer_epochs_go_on_counting",
     "EveryProposalIsDecided": "outcome_is_forgotten",
     "Linearizable": "append_is_called_committed",
     "NobodyIsBlamed": "candidate_restarts_behind_a_leader",

@@ -44,7 +44,7 @@ def client_requests(
     if not config.client_listeners:
         return None
     topics = ClientTopics(config=config, status=status)
-    states = ProducerStates()
+    states = ProducerStates(producers_max=config.client_producers_max)
     recover(states, view, log)
     return ClientRequests(
         topics,

@@ -19,6 +19,7 @@ from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
 from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.topics import ClientTopics
+from pykraft.host.inbound import Requester
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.schema import Body
@@ -62,14 +63,21 @@ class ClientRequests:
         return body["cluster_id"] is None and (body["session_epoch"] >= 0 or body["min_bytes"] > 0)
 
     def handle(
-        self, api_key: int, version: int, body: Body, listener: str, is_wanted: Callable[[], bool], answer: ClientAnswer
+        self,
+        api_key: int,
+        version: int,
+        body: Body,
+        requester: Requester,
+        is_wanted: Callable[[], bool],
+        answer: ClientAnswer,
     ) -> None:
         """Answer one request of a client."""
+        listener = requester.listener
         match api_key:
             case ApiKey.FETCH:
                 self._fetches.handle(body, version, listener, is_wanted, answer)
             case ApiKey.PRODUCE:
-                self._produce.handle(body, version, listener, answer)
+                self._produce.handle(body, version, requester, answer)
             case ApiKey.LIST_OFFSETS:
                 self._offsets.list_offsets(body, version, is_wanted, answer)
             case ApiKey.OFFSET_FOR_LEADER_EPOCH:

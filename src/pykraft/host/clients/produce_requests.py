@@ -20,11 +20,13 @@ from typing import Any, Final, TypeAlias
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
+from pykraft.host.clients.append_order import AppendOrder, CheckResult
 from pykraft.host.clients.client_batch import check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
 from pykraft.host.clients.topics import ClientTopics, committed_end
+from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
-from pykraft.host.ports import AT_ONCE_MS, Ports
+from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, ProposalOutcome, Rejected
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.batch import BatchHeader
@@ -61,9 +63,10 @@ class ProduceRequests:
         self._states = states
         self._topics = topics
         self._must_be_kraft = must_be_kraft
+        self._order = AppendOrder(lambda header: states.is_waiting(header.producer_id))
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
 
-    def handle(self, body: Body, version: int, listener: str, answer: ClientAnswer) -> None:
+    def handle(self, body: Body, version: int, requester: Requester, answer: ClientAnswer) -> None:
         """Append the batches of one request; ``answer`` gets the answer later.
 
         With acks 0 there is none, but an error closes the connection: the client then asks who leads.
@@ -84,7 +87,7 @@ class ProduceRequests:
                 finish()
 
         def finish() -> None:
-            leader, endpoints = self._topics.leader_bodies(listener)
+            leader, endpoints = self._topics.leader_bodies(requester.listener)
             parts = [each for row in rows for each in row["partition_responses"]]
             moved = [each for each in parts if each["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER]
             for each in moved:
@@ -98,9 +101,11 @@ class ProduceRequests:
             answer({"responses": []})
         for row, topic in zip(rows, topics, strict=True):
             for at, part in enumerate(topic["partition_data"]):
-                self._produce(body, version, topic["name"], part, partial(told, row, at))
+                self._produce(body, version, requester.connection, topic["name"], part, partial(told, row, at))
 
-    def _produce(self, body: Body, version: int, name: str, part: Body, told: Callable[[Body], None]) -> None:
+    def _produce(
+        self, body: Body, version: int, connection: ConnectionId, name: str, part: Body, told: Callable[[Body], None]
+    ) -> None:
         """Append the batch for one partition."""
 
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
@@ -119,7 +124,7 @@ class ProduceRequests:
                 case _:
                     reply(_code_of(outcome.error), str(outcome.error))
 
-        def checked(found: BatchHeader | ProtocolError) -> None:
+        def checked(found: CheckResult) -> None:
             try:
                 self._append(_or_raise(found), part["records"], self._topics.check(name, part["index"]), decided)
             except ProtocolError as error:
@@ -131,7 +136,7 @@ class ProduceRequests:
         except ProtocolError as error:
             reply(error.code, str(error))
             return
-        self._check(part["records"], version, checked)
+        self._check(part["records"], version, connection, checked)
 
     def committed(self) -> None:
         """The high watermark rose: answer the repeats of batches below it."""
@@ -151,10 +156,13 @@ class ProduceRequests:
             for batch, epoch, decided in repeats:
                 decided(OutcomeUnknown(base_offset=batch.base_offset or Offset(0), epoch=epoch))
 
-    def _check(self, records: Buffer | None, version: int, then: Callable[[BatchHeader | ProtocolError], None]) -> None:
+    def _check(
+        self, records: Buffer | None, version: int, connection: ConnectionId, then: Callable[[CheckResult], None]
+    ) -> None:
+        """Check a batch and let it go on when those before it on its connection have."""
         is_kraft, size_bytes_max = self._must_be_kraft, self._topics.config.raft.batch_size_bytes_max
 
-        def check() -> BatchHeader | ProtocolError:
+        def check() -> CheckResult:
             try:
                 header = check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
                 _check_codec(header, version)
@@ -162,15 +170,22 @@ class ProduceRequests:
                 return error
             return header
 
-        def checked(found: BatchHeader | ProtocolError) -> None:
-            then(found)
+        if records is None or len(records) <= CHECKED_AT_ONCE_SIZE_BYTES_MAX:
+            found = check()
+            if self._order.passes(connection, found):
+                then(found)
+            else:
+                self._order.join(connection, then).found = found
+            return
+        batch = self._order.join(connection, then)
+
+        def checked(found: CheckResult) -> None:
+            batch.found = found
+            self._order.advance()
             # The proposal waits in the inbox: no frame brought it, so request a step.
             self._ports.wake_at(AT_ONCE_MS)
 
-        if records is not None and len(records) > CHECKED_AT_ONCE_SIZE_BYTES_MAX:
-            self._ports.submit_read(check, checked)
-        else:
-            then(check())
+        self._ports.submit_read(check, checked)
 
     def _append(
         self, header: BatchHeader, data: Buffer, status: Status, decided: Callable[[ProposalOutcome], None]
@@ -199,11 +214,15 @@ class ProduceRequests:
         def accepted(base_offset: Offset) -> None:
             if known is not None:
                 known.base_offset = base_offset
+                self._order.advance()
 
         def has_outcome(outcome: ProposalOutcome) -> None:
             if known is not None and isinstance(outcome, Rejected):
                 self._states.withdraw(batch[0].producer_id, known)
-            decided(outcome)
+                decided(outcome)
+                self._order.advance()
+            else:
+                decided(outcome)
 
         proposed = self._producers.propose_batch(batch, epoch=epoch, on_outcome=has_outcome, on_accepted=accepted)
         if self._producers.is_overfull:
@@ -226,7 +245,7 @@ def _check_codec(header: BatchHeader, version: int) -> None:
         raise ProtocolError(text, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-def _or_raise(found: BatchHeader | ProtocolError) -> BatchHeader:
+def _or_raise(found: CheckResult) -> BatchHeader:
     if isinstance(found, ProtocolError):
         raise found
     return found

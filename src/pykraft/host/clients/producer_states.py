@@ -6,8 +6,9 @@ that it has proposed, before that is in the log. Invariant: of each producer at 
 and all that are not committed; clients have at most five in flight.
 
 A producer id is (leader epoch << 31) | counter, so ids ascend in the order in which they were issued, and nobody has to
-store them. At most PRODUCERS_MAX producers are known. An id that is unknown and older than what is known may have
-batches in the log that nobody remembers: it is refused with UNKNOWN_PRODUCER_ID, whatever its sequence.
+store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet: if one
+of these were forgotten, the log would bring back a part of what was known. An id that is unknown and older than what is
+known may have batches in the log that nobody remembers: it is refused with UNKNOWN_PRODUCER_ID, whatever its sequence.
 
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
 """
@@ -23,7 +24,7 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.types import Epoch, Offset
 
 PRODUCERS_MAX: Final = 10_000
-"""Producers that are remembered; one more evicts the one that wrote longest ago."""
+"""Producers that are remembered; one more evicts the one that wrote longest ago, of those without an open proposal."""
 BATCHES_KEPT: Final = 5
 """Committed batches that are remembered of a producer: as many as clients may have in flight."""
 COUNTER_BITS: Final = 31
@@ -39,6 +40,7 @@ class KnownBatch:
     last_sequence: int
     count: int
     base_offset: Offset | None
+    is_in_log: bool
 
     @property
     def end_offset(self) -> Offset | None:
@@ -95,9 +97,14 @@ class ProducerStates:
             raise ProtocolError(text, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         return None
 
+    def is_waiting(self, producer_id: int) -> bool:
+        """True while the newest batch of this producer is proposed, and the core has neither placed nor rejected it."""
+        batches = self._producers.get(producer_id)
+        return batches is not None and batches[-1].base_offset is None
+
     def propose(self, header: BatchHeader) -> KnownBatch:
         """The leader proposes this batch, which `check` has passed."""
-        return self._note(header, None)
+        return self._note(header, None, is_in_log=False)
 
     def withdraw(self, producer_id: int, batch: KnownBatch) -> None:
         """The batch never reached the log."""
@@ -110,9 +117,11 @@ class ProducerStates:
         """A batch is in the log; the leader noted its own when it proposed it."""
         if header.producer_id < 0:
             return
-        known = self._producers.get(header.producer_id, ())
-        if not any(each.base_offset == header.base_offset for each in known):
-            self._note(header, header.base_offset)
+        for each in self._producers.get(header.producer_id, ()):
+            if each.base_offset == header.base_offset:
+                each.is_in_log = True
+                return
+        self._note(header, header.base_offset, is_in_log=True)
 
     def committed(self, end_offset: Offset) -> None:
         """Everything below is committed."""
@@ -140,7 +149,7 @@ class ProducerStates:
             return
         raise ProtocolError(text, ErrorCode.UNKNOWN_PRODUCER_ID)
 
-    def _note(self, header: BatchHeader, base_offset: Offset | None) -> KnownBatch:
+    def _note(self, header: BatchHeader, base_offset: Offset | None, *, is_in_log: bool) -> KnownBatch:
         batches = self._producers.setdefault(header.producer_id, deque())
         self._producers.move_to_end(header.producer_id)
         batch = KnownBatch(
@@ -149,15 +158,23 @@ class ProducerStates:
             last_sequence=_last_sequence(header),
             count=header.last_offset_delta + 1,
             base_offset=base_offset,
+            is_in_log=is_in_log,
         )
         batches.append(batch)
         # What is not committed may be truncated, and then the batches before it count again.
         while len(batches) > BATCHES_KEPT and self._is_committed(batches[0]):
             batches.popleft()
         if len(self._producers) > self._producers_max:
-            evicted_id, _ = self._producers.popitem(last=False)
-            self._known_from = max(self._known_from, evicted_id + 1)
+            self._evict()
         return batch
+
+    def _evict(self) -> None:
+        # Batches of a producer reach the log in order, so the newest tells of all. Proposals are bounded elsewhere.
+        found = (each for each, batches in self._producers.items() if batches[-1].is_in_log)
+        evicted_id = next(found, None)
+        if evicted_id is not None:
+            del self._producers[evicted_id]
+            self._known_from = max(self._known_from, evicted_id + 1)
 
     def _is_committed(self, batch: KnownBatch) -> bool:
         return batch.end_offset is not None and batch.end_offset <= self._committed_end

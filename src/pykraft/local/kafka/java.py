@@ -53,6 +53,7 @@ class Main(Enum):
     RAFT_NODE = "kafka.tools.TestRaftServer"
     SERVER = "kafka.Kafka"
     DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
+    PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
     QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
     STORAGE = "kafka.tools.StorageTool"
     FEATURES = "org.apache.kafka.tools.FeatureCommand"

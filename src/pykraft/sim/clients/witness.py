@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
 from pykraft.sim.facts.visit import Visit
 from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.machine.node import SimulatedNode
@@ -24,6 +25,12 @@ class ClientWatch(Protocol):
 
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
+
+    def produced(self, answer: ProducerAnswer) -> None:
+        """A producer got the answer to a batch that it waited for."""
+
+    def id_issued(self, issued: IssuedId) -> None:
+        """A producer got an id."""
 
     def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """An application loaded a snapshot in place of the records that it covers."""

@@ -14,6 +14,8 @@ from pykraft.sim.invariants.clients.linearizable import Linearizable
 from pykraft.sim.invariants.clients.linger import LingerIsBounded
 from pykraft.sim.invariants.clients.phantoms import NoPhantoms
 from pykraft.sim.invariants.clients.plain_listener import PlainListenerMissesOnlyTheCleaned
+from pykraft.sim.invariants.clients.producer_answers import ProducersAreToldTheTruth
+from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
 from pykraft.sim.invariants.clients.rejected import RejectedStaysOut
 from pykraft.sim.invariants.clients.room import RoomIsUsed
 from pykraft.sim.invariants.clients.told_leader import LeaderIsToldInTime
@@ -174,6 +176,8 @@ ALL: tuple[type[Invariant], ...] = (
     RejectedStaysOut,
     NoPhantoms,
     NoDuplicates,
+    ProducersKeepOrder,
+    ProducersAreToldTheTruth,
     EveryProposalIsDecided,
     ClientsAreToldTheTruth,
     Linearizable,

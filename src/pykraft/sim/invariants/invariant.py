@@ -16,6 +16,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit
 from pykraft.sim.facts.voter_requests import VoterRequest
@@ -114,6 +115,12 @@ class Invariant:
 
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
+
+    def produced(self, answer: ProducerAnswer) -> None:
+        """A producer got the answer to a batch that it waited for."""
+
+    def id_issued(self, issued: IssuedId) -> None:
+        """A producer got an id."""
 
     def asked(self, asked: VoterRequest) -> None:
         """An operator's request to change the voters is on its way to the leader."""

@@ -13,8 +13,8 @@ from functools import partial
 from random import Random
 
 from pykraft.config import NodeConfig
+from pykraft.sim.clients.others import OtherClients
 from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
-from pykraft.sim.clients.visitor import Visitor
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
@@ -37,7 +37,14 @@ from pykraft.sim.machine.weather import Weather
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.reporter import Reporter
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
-from pykraft.sim.scenario.settings import node_configs, size_limits, with_memory, with_small_segments, with_snapshots
+from pykraft.sim.scenario.settings import (
+    node_configs,
+    size_limits,
+    with_memory,
+    with_producers,
+    with_small_segments,
+    with_snapshots,
+)
 
 
 class World:
@@ -68,6 +75,8 @@ class World:
         self.records_between = snapshot_dice.choice(scenario.snapshots.records_between)
         preparing = self._dice(seed, "prepared")
         prepares = preparing.random() < scenario.work.prepared_probability
+        self._producer_dice = self._dice(seed, "producers")
+        self._producer_count = self._producer_dice.choice(scenario.producers.count)
         self.witness = Reporter(self.trace, partial(self._dice, seed))
         self._surroundings = Surroundings(
             clock=self.clock,
@@ -86,7 +95,9 @@ class World:
         prepared = PreparedAppends(preparing if prepares else None)
         self.workload = SimulatedWorkload(self.facts, self.witness, self._dice(seed, "workload", variant), prepared)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
-        self._visitor = Visitor(self.facts, self.witness, self._dice(seed, "visitor"))
+        self.others = OtherClients(
+            self.facts, self.witness, partial(self._dice, seed), producer_count=self._producer_count
+        )
         self.watch = Watch(self.facts, oracles, self.faults.voters_appended)
         self.members.on_committed = self.faults.voters_committed
         self.witness.workload, self.witness.faults, self.witness.watch = self.workload, self.faults, self.watch
@@ -138,6 +149,8 @@ class World:
             configs = with_small_buffers(configs, preparing)
         if self._dice(seed, "segments").random() < scenario.quorum.small_segment_probability:
             configs = with_small_segments(configs)
+        if self._producer_count:
+            configs = with_producers(configs, scenario.producers, self._producer_dice)
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
 
     def run(self, *, until_us: int | None = None) -> Outcome:
@@ -151,7 +164,7 @@ class World:
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
         first_start.plan(self.facts, self.witness, self._dice(self.seed, "first starts"))
         self.workload.begin()
-        self._visitor.begin()
+        self.others.begin()
         self.faults.begin()
         while self.clock.now_us < faults_us:
             self.turn()
@@ -248,7 +261,7 @@ class World:
 
     def _has_healed(self, goal: int) -> bool:
         """True when all nodes have the goal, then what was acknowledged by that time, and one node everything since."""
-        if not self._is_given(goal):
+        if not self._is_given(goal) or not self.others.are_served:
             return False
         if self._last_goal is None:
             self._last_goal = self.workload.acknowledged_end_offset

@@ -24,6 +24,7 @@ from pykraft.suggest import did_you_mean
 
 FILE_SIZE_BYTES_MAX: Final = 64 * 1024
 VOTERS_MAX: Final = 9
+PRODUCERS_MAX: Final = 8
 _SUFFIX: Final = ".toml"
 _FAULTS: Final = "faults"
 
@@ -185,6 +186,9 @@ _MOST: Final[Mapping[str, float]] = {
     "pace.skew_max": 0.9,
     "work.values_max": 1_000,
     "work.value_size_bytes_max": 100_000,
+    "producers.count": PRODUCERS_MAX,
+    "producers.values_max": 1_000,
+    "producers.value_size_bytes_max": 100_000,
 }
 _LEAST: Final[Mapping[str, int]] = {
     "quorum.segment_size_bytes": 1_024,
@@ -207,6 +211,12 @@ _LEAST: Final[Mapping[str, int]] = {
             "snapshots.clean_interval_ms",
             "work.values_max",
             "work.value_size_bytes_max",
+            "producers.remembered_max",
+            "producers.accumulated_batches_max",
+            "producers.period_us",
+            "producers.values_max",
+            "producers.value_size_bytes_max",
+            "producers.sleep_us_max",
             "pace.period_us_min",
             "pace.operations_max",
             "pace.storm_restarts_max",

@@ -157,6 +157,32 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """Idempotent producers, which write through Kafka's own requests; the default has none."""
+
+    count: tuple[int, ...] = (0,)
+    """How many producers a world has."""
+    remembered_max: tuple[int, ...] = (10_000,)
+    """How many producer ids a node remembers."""
+    accumulated_batches_max: tuple[int, ...] = (10,)
+    """How many batches a leader accumulates before it refuses more."""
+    period_us: int = 20_000
+    """Typical time between two batches of a producer: at least half of it, at most twice as much."""
+    values_max: int = 3
+    value_size_bytes_max: tuple[int, ...] = (60, 3_000)
+    """With the larger values some batches are checked on the bulk lane."""
+    impatience: float = 0.03
+    """Probability per turn that a producer gives up its connection although requests are unanswered."""
+    restart_probability: float = 0.004
+    """Probability per turn that a producer forgets its id and begins anew."""
+    bump_probability: float = 0.01
+    """Probability per turn that a producer gives up what is unanswered and raises its epoch."""
+    sleep_probability: float = 0.01
+    """Probability per turn that a producer with nothing unanswered pauses."""
+    sleep_us_max: int = 1_500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
     """When applications take snapshots, and how long nodes keep them; the default takes none."""
 
@@ -233,6 +259,7 @@ class Scenario:
     storage: Storage = Storage()
     work: Work = Work()
     snapshots: SnapshotSettings = SnapshotSettings()
+    producers: ProducerSettings = ProducerSettings()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 

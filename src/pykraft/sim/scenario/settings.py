@@ -16,7 +16,7 @@ from typing import Final
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.scenario.scenario import QuorumSettings, SnapshotSettings
+from pykraft.sim.scenario.scenario import ProducerSettings, QuorumSettings, SnapshotSettings
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
@@ -113,6 +113,21 @@ def with_snapshots(
                 snapshot_record_bytes_max=records_between * RECORD_SIZE_BYTES,
                 snapshot_interval_ms=SNAPSHOT_INTERVAL_MS,
             ),
+        )
+        for config in configs
+    ]
+
+
+def with_producers(configs: Sequence[NodeConfig], producers: ProducerSettings, rng: Random) -> list[NodeConfig]:
+    """These configurations with the quorum's listener open for Kafka's clients, and one draw of small bounds."""
+    remembered_max = rng.choice(producers.remembered_max)
+    batches_max = rng.choice(producers.accumulated_batches_max)
+    return [
+        replace(
+            config,
+            client_listeners=(LISTENER,),
+            client_producers_max=remembered_max,
+            raft=replace(config.raft, accumulated_batches_max=batches_max),
         )
         for config in configs
     ]

@@ -1,0 +1,118 @@
+"""Idempotent producers find the leader, repeat what was not answered, and give up only what nobody can know.
+
+Source: KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.errors import ErrorCode
+from pykraft.host.ports import ConnectionId
+from pykraft.sim.clients.producer import IN_FLIGHT_MAX, SimulatedProducer
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import OperationOutcome
+from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
+from pykraft.sim.invariants.clients.producer_answers import ProducersAreToldTheTruth
+from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import ProducerSettings
+from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
+
+CALM = ProducerSettings(
+    count=(1,), impatience=0, restart_probability=0, bump_probability=0, sleep_probability=0, value_size_bytes_max=(60,)
+)
+
+
+class Listens(Invariant):
+    """Keeps what producers were told."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self.answers: list[ProducerAnswer] = []
+        self.ids: list[int] = []
+
+    def produced(self, answer: ProducerAnswer) -> None:
+        """Keep it."""
+        self.answers.append(answer)
+
+    def id_issued(self, issued: IssuedId) -> None:
+        """Keep it."""
+        self.ids.append(issued.producer_id)
+
+
+def producing(settings: ProducerSettings = CALM) -> tuple[World, SimulatedProducer, Listens]:
+    oracles = [Listens, ProducersKeepOrder, ProducersAreToldTheTruth]
+    world, _ = led(World(SEED_OF_THREE, scenario=replace(THREE, producers=settings), oracles=oracles))
+    [producer] = world.others.producers
+    producer.begin()
+    found = world.watch.oracles[0]
+    assert isinstance(found, Listens)
+    return world, producer, found
+
+
+def acknowledged(found: Listens) -> list[ProducerAnswer]:
+    return [each for each in found.answers if each.error == ErrorCode.NONE]
+
+
+def test_a_producer_gets_an_id_and_writes_numbered_batches() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: len(acknowledged(found)) > 20)
+    assert len(found.ids) == 1
+    sequences = [each.base_sequence for each in found.answers]
+    assert sequences == sorted(sequences)
+    assert producer.acknowledged_us > 0
+    with pytest.raises(AssertionError, match="somebody dials a producer"):
+        producer.accepted(ConnectionId(1))
+
+
+def test_what_was_not_answered_is_sent_again_to_the_next_leader() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: bool(acknowledged(found)))
+    leader = world.facts.newest_leader()
+    assert leader is not None
+    run_until(world, lambda: bool(producer._in_flight))
+    waiting = [batch.base_sequence for batch in producer._in_flight]
+    world.nodes[leader.node_id].kill()
+    run_until(world, lambda: set(waiting) <= {each.base_sequence for each in acknowledged(found)})
+    assert found.answers[-1].node_id != leader.node_id
+    assert len(found.ids) == 1
+
+
+def test_no_more_than_five_batches_wait_and_a_late_one_is_given_up() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: bool(acknowledged(found)))
+    for node in world.nodes.values():
+        for other in world.nodes.values():
+            world.network.cut(int(node.node_id), int(other.node_id))
+    run_until(world, lambda: len(producer._in_flight) == IN_FLIGHT_MAX)
+    given_up = [batch.operation for batch in producer._in_flight]
+    run_until(world, lambda: producer._producer_epoch == 1)
+    assert {each.answer for each in given_up} == {OperationOutcome.UNKNOWN}
+    world.network.heal()
+    run_until(world, lambda: acknowledged(found)[-1].producer_epoch >= 1)
+
+
+def test_a_producer_that_begins_anew_gets_another_id() -> None:
+    world, producer, found = producing(replace(CALM, restart_probability=0.05))
+    run_until(world, lambda: len(found.ids) > 2)
+    assert len({*found.ids}) == len(found.ids)
+    assert producer.acknowledged_us > 0
+
+
+def test_a_sleeping_producer_sends_nothing() -> None:
+    world, _, found = producing(replace(CALM, sleep_probability=1, sleep_us_max=1))
+    run_for(world, 500_000)
+    assert not found.answers
+
+
+def test_worlds_without_producers_serve_no_clients() -> None:
+    world = World(SEED_OF_THREE, scenario=THREE)
+    assert world.others.producers == []
+    assert {node.config.client_listeners for node in world.nodes.values()} == {()}
+    world = World(SEED_OF_THREE, scenario=load(["producers"]))
+    assert {node.config.client_listeners for node in world.nodes.values()} == {("CONTROLLER",)}

@@ -1,0 +1,194 @@
+"""Bugs in what a node knows of idempotent producers, and in what it tells them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.clients import assemble
+from pykraft.host.clients.append_order import AppendOrder
+from pykraft.host.clients.client_requests import ClientRequests
+from pykraft.host.clients.produce_requests import ProduceRequests
+from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
+from pykraft.protocol.batch import BatchHeader
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def followers_forget_producers(patch: Patch) -> None:
+    """Only a leader notes the batches of producers, so the next leader knows none of them."""
+    appended = ClientRequests.appended
+
+    def of_leader(self: Any, batches: Any) -> None:
+        if self._topics.status().leads:
+            appended(self, batches)
+
+    patch.setattr(ClientRequests, "appended", of_leader)
+
+
+def restart_forgets_producers(patch: Patch) -> None:
+    """A start does not read the log for the producers that wrote it, and takes them for new ones."""
+    patch.setattr(assemble, "recover", lambda states, view, log: None)
+
+
+def cut_batches_stay_known(patch: Patch) -> None:
+    """A truncation leaves the batches of producers that it removes from the log."""
+    patch.setattr(ProducerStates, "truncate_to", lambda self, end_offset: None)
+
+
+def repeat_is_answered_before_the_commit(patch: Patch) -> None:
+    """A repeat of a batch that is in the log and not committed yet is acknowledged at once."""
+    append = ProduceRequests._append
+
+    def at_once(self: Any, header: Any, data: Any, status: Any, decided: Any) -> None:
+        append(self, header, data, status._replace(high_watermark=status.log_end_offset), decided)
+
+    patch.setattr(ProduceRequests, "_append", at_once)
+
+
+def repeat_is_told_the_newest_offset(patch: Patch) -> None:
+    """A repeat gets the offset of the newest batch of its producer, as if that were the only one to be repeated."""
+    check = ProducerStates.check
+
+    def newest(self: Any, header: Any, epoch: Any) -> Any:
+        known = check(self, header, epoch)
+        return known if known is None else self._producers[header.producer_id][-1]
+
+    patch.setattr(ProducerStates, "check", newest)
+
+
+def gaps_are_accepted(patch: Patch) -> None:
+    """A batch is accepted although batches before it are missing."""
+    check = ProducerStates.check
+
+    def any_later(self: Any, header: Any, epoch: Any) -> Any:
+        try:
+            return check(self, header, epoch)
+        except ProtocolError as error:
+            batches = self._producers.get(header.producer_id)
+            is_later = batches and header.base_sequence > batches[-1].last_sequence
+            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not is_later:
+                raise
+            return None
+
+    patch.setattr(ProducerStates, "check", any_later)
+
+
+def old_producer_epochs_are_accepted(patch: Patch) -> None:
+    """A batch of an epoch that its producer has given up is appended once it arrives."""
+    check = ProducerStates.check
+
+    def any_epoch(self: Any, header: Any, epoch: Any) -> Any:
+        try:
+            return check(self, header, epoch)
+        except ProtocolError as error:
+            if error.code != ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            return None
+
+    patch.setattr(ProducerStates, "check", any_epoch)
+
+
+def new_producer_epochs_go_on_counting(patch: Patch) -> None:
+    """A higher epoch of a producer has to go on with the sequence of the former one."""
+    check = ProducerStates.check
+
+    def as_before(self: Any, header: BatchHeader, epoch: Any) -> Any:
+        batches = self._producers.get(header.producer_id)
+        known = (
+            header
+            if not batches
+            else replace(header, producer_epoch=min(header.producer_epoch, batches[-1].producer_epoch))
+        )
+        return check(self, known, epoch)
+
+    patch.setattr(ProducerStates, "check", as_before)
+
+
+def unknown_producers_may_begin_anywhere(patch: Patch) -> None:
+    """A producer that is unknown, perhaps since it was evicted, may go on with any sequence."""
+    check = ProducerStates.check
+
+    def anywhere(self: Any, header: Any, epoch: Any) -> Any:
+        return None if header.producer_id not in self._producers else check(self, header, epoch)
+
+    patch.setattr(ProducerStates, "check", anywhere)
+
+
+def evicted_producers_count_as_new(patch: Patch) -> None:
+    """An eviction forgets a producer, and that there was one: its first batch may be written again."""
+
+    def check_unknown(self: Any, header: Any, epoch: Any) -> None:
+        return None
+
+    patch.setattr(ProducerStates, "_check_unknown", check_unknown)
+
+
+def one_batch_is_remembered(patch: Patch) -> None:
+    """Only the newest batch of a producer is remembered, although five may be repeated."""
+    note = ProducerStates._note
+
+    def newest(self: Any, header: Any, base_offset: Any, *, is_in_log: bool) -> Any:
+        batch = note(self, header, base_offset, is_in_log=is_in_log)
+        batches = self._producers.get(header.producer_id)
+        while batches and len(batches) > 1 and self._is_committed(batches[0]):
+            batches.popleft()
+        return batch
+
+    patch.setattr(ProducerStates, "_note", newest)
+
+
+def proposals_are_not_noted(patch: Patch) -> None:
+    """A leader notes a batch when it is in the log, so a repeat that comes before that is appended as well."""
+    note = ProducerStates._note
+
+    def unnoted(self: Any, header: Any) -> Any:
+        batch = note(self, header, None, is_in_log=False)
+        self.withdraw(header.producer_id, batch)
+        return batch
+
+    patch.setattr(ProducerStates, "propose", unnoted)
+
+
+def small_batches_overtake_large_ones(patch: Patch) -> None:
+    """A batch that is checked at once goes on before an earlier one of its connection that is checked elsewhere."""
+    patch.setattr(AppendOrder, "passes", lambda self, connection, found: True)
+
+
+def producer_ids_begin_anew_with_each_leader(patch: Patch) -> None:
+    """A leader counts its producer ids from 1 on, and two leaders issue the same ones."""
+    issue = ProducerStates.issue
+    patch.setattr(ProducerStates, "issue", lambda self, epoch: issue(self, epoch) % 2**COUNTER_BITS)
+
+
+SOURCES = (
+    (followers_forget_producers, "KIP-98: followers build the state from the log, too"),
+    (restart_forgets_producers, "Kafka's ProducerStateManager, which takes snapshots of the state"),
+    (cut_batches_stay_known, "Kafka's ProducerStateManager.truncateAndReload"),
+    (repeat_is_answered_before_the_commit, "ours: a repeat of a batch in flight waits for its commit"),
+    (
+        repeat_is_told_the_newest_offset,
+        "KAFKA-6003 (the state after a repeat); Kafka keeps five batches since KAFKA-5494",
+    ),
+    (gaps_are_accepted, "KIP-98 (OUT_OF_ORDER_SEQUENCE_NUMBER)"),
+    (old_producer_epochs_are_accepted, "KIP-360, KIP-98 (fencing)"),
+    (new_producer_epochs_go_on_counting, "KIP-360 (a new epoch begins at 0)"),
+    (unknown_producers_may_begin_anywhere, "Kafka since KAFKA-7190: an unknown producer may begin anywhere"),
+    (evicted_producers_count_as_new, "KIP-360; Kafka's expiry of producers"),
+    (one_batch_is_remembered, "Kafka before KAFKA-5494"),
+    (proposals_are_not_noted, "ours"),
+    (small_batches_overtake_large_ones, "ours: the simulator found it"),
+    (producer_ids_begin_anew_with_each_leader, "Kafka's ProducerIdManager, which allocates blocks of ids"),
+)
+SCENARIOS = {
+    cut_batches_stay_known: "producers,brief_leaders",
+    repeat_is_answered_before_the_commit: "producers,brief_leaders",
+    repeat_is_told_the_newest_offset: "producers,brief_leaders",
+    old_producer_epochs_are_accepted: "producers,brief_leaders",
+    gaps_are_accepted: "producers,full_leaders",
+}
+"""Where the shipped scenario alone would need many worlds."""
+MUTANTS = tuple(
+    Mutant(plant=plant, source=source, scenario=SCENARIOS.get(plant, "producers")) for plant, source in SOURCES
+)
