@@ -33,7 +33,7 @@ def begun(seed: int, voters: int, observers: int = 0) -> World:
     world = World(seed, scenario=Scenario(cluster=cluster, membership=membership, pace=pace, faults={}))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     return world
 
 
@@ -178,7 +178,7 @@ def test_one_leader_in_a_star_from_the_start(seed: int) -> None:
     cut_all_but(world, STAR)
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     leader = leader_of(world)
     assert leader.node_id in (3, 4, 5)
     stays(world, leader)

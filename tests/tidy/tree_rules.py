@@ -46,6 +46,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.host.open": (18, "all that a start reads, in its order"),
     "pykraft.host.components": (25, "all parts of a node, put together"),
     "pykraft.machine.replicated": (14, "the one face of a replicated state machine"),
+    "pykraft.machine.testing.simulate": (14, "a scenario, oracles, a world, its shrinking and its page, put together"),
+    "pykraft.machine.testing.users": (15, "a program's parts and those of a simulated process, put together"),
     "pykraft.protocol.messages": (25, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.log.offline.dump": (13, "the table of all files of a node"),
@@ -53,7 +55,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.offline.verify_log": (14, "a log as a whole, in parts, and put together again"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (100, "the table of all invariants"),
-    "pykraft.sim.run.world": (24, "all parts of a world, put together"),
+    "pykraft.sim.machine.node": (13, "all parts of a simulated machine, put together"),
+    "pykraft.sim.run.world": (25, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 
@@ -67,6 +70,7 @@ ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
     "pykraft.machine": "programs with a replicated state machine",
+    "pykraft.machine.testing": "tests of programs with a replicated state machine",
     "pykraft.recipes": "programs with a key-value store",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""

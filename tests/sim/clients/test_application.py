@@ -41,7 +41,7 @@ def test_a_process_that_starts_again_loads_its_newest_snapshot_and_goes_on_behin
     world = World(8, scenario=replace(THREE, snapshots=snapshots))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     node = world.nodes[1]
     run_until(world, lambda: len(world.facts.platters.snapshots(node)) > 2)
     node.kill()

@@ -21,9 +21,9 @@ def test_it_falls_behind_and_goes_on() -> None:
     world = World(8, scenario=replace(THREE, snapshots=SNAPSHOTS))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: world.faults.counts["listener fell behind"] > 2)
-    goal = world.workload.acknowledged_end_offset
+    goal = world.users.acknowledged_end_offset
     run_until(world, lambda: all(each.end_offset >= goal for each in world.witness.bystanders.values()))
     assert len(world.witness.bystanders) == 3
 

@@ -37,8 +37,8 @@ def test_appends_are_prepared_in_rows() -> None:
 
 def test_what_is_prepared_is_committed_in_the_end() -> None:
     world, _ = led(World(SEED_OF_THREE, scenario=PREPARED))
-    world.workload.begin()
-    operations = world.workload.history.operations
+    world.users.begin()
+    operations = world.facts.history.operations
     run_until(
         world, lambda: sum(each.is_prepared and each.answer is OperationOutcome.COMMITTED for each in operations) >= 40
     )

@@ -13,7 +13,7 @@ def lived(snapshots: SnapshotSettings, duration_us: int = 1_500_000) -> World:
     world = World(8, scenario=replace(THREE, snapshots=snapshots))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     run_for(world, duration_us)
     return world
 

@@ -34,7 +34,7 @@ def world_of(voters: int, observers: int = 0) -> World:
 def led_for_long() -> tuple[World, Process]:
     """Three voters that have some records, and get more."""
     world, leader = led_world()
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: all(world.facts.atlas.durable_point(node) > 5 for node in world.nodes.values()))
     return world, leader
 
@@ -78,7 +78,7 @@ def test_a_copy_may_be_lost_only_while_a_majority_of_the_others_has_it() -> None
     other = next(node for node in world.nodes.values() if node.node_id != leader.node_id)
     other.kill()
     world.faults.start = lambda node: None  # type: ignore[method-assign]
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: (leader.host.status.high_watermark or 0) > 1)
     may_lose = {int(node.node_id): world.facts.atlas.may_lose(node) for node in world.nodes.values()}
     assert may_lose == {int(node.node_id): node is other for node in world.nodes.values()}

@@ -15,7 +15,7 @@ def test_a_node_that_is_down_shows_its_disk_only() -> None:
 
 def test_a_cluster_at_work() -> None:
     world, leader = led_world()
-    run_until(world, lambda: all(node.process and node.process.is_lane_idle for node in world.nodes.values()))
+    run_until(world, lambda: all(node.process and node.process.ordered.is_idle for node in world.nodes.values()))
     seen = {node_id: view_of(node, world.facts.platters.election(node)) for node_id, node in world.nodes.items()}
     assert {node_id for node_id, each in seen.items() if each.leads} == {leader.node_id}
     assert {node_id for node_id, each in seen.items() if each.has_fetched} == set(seen) - {leader.node_id}

@@ -25,7 +25,7 @@ from tests.sim.worlds import led_world, run_until
 )
 def test_a_node_stops_with_the_error_of_its_disk_and_starts_again(kind: str, text: str) -> None:
     world, _ = led_world()
-    world.workload.begin()
+    world.users.begin()
     harm = harm_to(world)
     family = DiskFaults(harm)
     for _ in range(9):

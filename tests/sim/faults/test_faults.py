@@ -48,7 +48,7 @@ def test_faults_are_counted_until_they_stop_and_then_all_is_well() -> None:
     world = World(5, scenario=replace(load(["all"]), cluster=THREE.cluster))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     world.faults.begin()
     run_for(world, 3_000_000)
     assert world.faults.counts

@@ -66,7 +66,7 @@ def test_a_slow_link_works_again_after_a_while(kind: str) -> None:
         pass
     assert harm.counts[kind] == 1
     assert told(world, "slower")
-    world.workload.begin()
+    world.users.begin()
     run_for(world, 3_000_000)
     run_until(world, lambda: world.facts.newest_leader() is not None)
 
@@ -74,20 +74,20 @@ def test_a_slow_link_works_again_after_a_while(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["lost frames", "duplicated request", "reordered frames"])
 def test_a_connection_breaks_under_the_next_frame_and_the_quorum_goes_on(kind: str) -> None:
     world, _ = led_world()
-    world.workload.begin()
+    world.users.begin()
     harm = harm_to(world)
     family = NetworkFaults(harm)
     for _ in range(5):
         before = harm.counts[kind]
         assert family.kinds[kind]()
         run_until(world, lambda before=before: harm.counts[kind] > before)  # type: ignore[misc]
-    acknowledged = world.workload.acknowledged
-    run_until(world, lambda: world.workload.acknowledged > acknowledged)
+    acknowledged = world.users.acknowledged
+    run_until(world, lambda: world.users.acknowledged > acknowledged)
 
 
 def test_an_old_fetch_reaches_a_leader_that_its_sender_has_left() -> None:
     world, leader = led_world()
-    world.workload.begin()
+    world.users.begin()
     harm = harm_to(world)
     epoch = leader.host.status.epoch
     assert NetworkFaults(harm).kinds["old fetch"]()
@@ -100,7 +100,7 @@ def test_an_old_fetch_reaches_a_leader_that_its_sender_has_left() -> None:
 
 def test_in_the_end_nothing_is_cut_slow_or_held_back() -> None:
     world, _ = led_world()
-    world.workload.begin()
+    world.users.begin()
     harm = harm_to(world)
     family = NetworkFaults(harm)
     for kind in (*NETWORK, *NETWORK):
@@ -109,8 +109,8 @@ def test_in_the_end_nothing_is_cut_slow_or_held_back() -> None:
     harm.end()
     family.stop()
     assert world.network.cut_links == 0
-    acknowledged = world.workload.acknowledged
-    run_until(world, lambda: world.workload.acknowledged > acknowledged)
+    acknowledged = world.users.acknowledged
+    run_until(world, lambda: world.users.acknowledged > acknowledged)
 
 
 def test_what_a_leader_sends_trickles_until_the_connection_ends() -> None:
@@ -127,7 +127,7 @@ def test_what_a_leader_sends_trickles_until_the_connection_ends() -> None:
 
 def test_connections_break_again_and_again_and_the_leader_stays() -> None:
     world, leader = led_world()
-    world.workload.begin()
+    world.users.begin()
     epoch = leader.host.status.epoch
     harm = harm_to(world)
     family = NetworkFaults(harm)
@@ -142,7 +142,7 @@ def test_connections_break_again_and_again_and_the_leader_stays() -> None:
 
 def test_a_leader_that_refuses_all_others_is_replaced_and_listens_again() -> None:
     world, leader = led_world()
-    world.workload.begin()
+    world.users.begin()
     epoch = leader.host.status.epoch
     family = NetworkFaults(harm_to(world))
     others = {node_id for node_id in world.nodes if node_id != leader.node_id}

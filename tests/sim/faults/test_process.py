@@ -43,7 +43,7 @@ def test_nodes_that_are_down_are_left_alone(kind: str) -> None:
 )
 def test_a_node_ends_in_the_middle_of_a_write_and_only_that_is_counted(kind: str, text: str) -> None:
     world, _ = led_world()
-    world.workload.begin()
+    world.users.begin()
     assert ProcessFaults(harm_to(world)).kinds[kind]()
     assert not faults_of(world).counts
     run_until(world, lambda: told(world, f"{text} while"))
@@ -109,7 +109,7 @@ def test_what_was_prepared_is_taken_back() -> None:
     family.kinds["kill while writing"]()
     family.stop()
     family.committed()
-    world.workload.begin()
+    world.users.begin()
     run_for(world, 200_000)
     assert running(world) == 3
 

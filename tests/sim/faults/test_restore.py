@@ -16,8 +16,8 @@ from tests.sim.worlds import calm_world, led_world, run_until
 
 def test_a_node_with_an_older_quorum_state_comes_back_with_its_whole_log() -> None:
     world, leader = led_world()
-    world.workload.begin()
-    run_until(world, lambda: world.workload.acknowledged > 20)
+    world.users.begin()
+    run_until(world, lambda: world.users.acknowledged > 20)
     harm = harm_to(world)
     run_until(world, RestoreFaults(harm).kinds[OLDER])
     (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]

@@ -19,7 +19,7 @@ from tests.sim.worlds import THREE, led, led_world, run_for, run_until
 def busy_world() -> tuple[World, Process]:
     """Some records are everywhere, and more come."""
     world, leader = led_world()
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: all(world.facts.atlas.durable_point(node) > 5 for node in world.nodes.values()))
     return world, leader
 
@@ -39,15 +39,15 @@ def test_bits_flip_in_a_minority_and_are_mended() -> None:
     assert told(world, "has a bit flipped in ")
     if node.process is not None:
         node.lose_power()
-    acknowledged = world.workload.acknowledged
+    acknowledged = world.users.acknowledged
     run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
-    run_until(world, lambda: world.workload.acknowledged > acknowledged)
+    run_until(world, lambda: world.users.acknowledged > acknowledged)
 
 
 def test_nothing_flips_where_there_is_no_other_copy() -> None:
     world = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
     world.nodes[1].start()
-    world.workload.begin()
+    world.users.begin()
     run_for(world, 500_000)
     harm = harm_to(world)
     assert not any(SilentFaults(harm).kinds["bit flip"]() for _ in range(20))
@@ -105,7 +105,7 @@ def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
     harm = harm_to(world)
     family = SilentFaults(harm)
     assert not any(rotten(world))
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: all(len(world.facts.platters.snapshots(node)) > 1 for node in world.nodes.values()))
     run_until(world, lambda: family.kinds["bit flip"]() and bool(told(world, ".checkpoint at position")))
     (node,) = rotten(world)

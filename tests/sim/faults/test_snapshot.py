@@ -22,7 +22,7 @@ def busy_world() -> World:
     world = World(8, scenario=replace(THREE, snapshots=OFTEN))
     for node in world.nodes.values():
         node.start()
-    world.workload.begin()
+    world.users.begin()
     run_until(world, lambda: world.faults.counts["log cleaned"] > 0)
     return world
 

@@ -23,15 +23,15 @@ def made(world: World, seed: int = 1) -> StrangerFaults:
 @pytest.mark.parametrize("kind", STRANGER)
 def test_a_quorum_goes_on_whatever_a_stranger_does(kind: str) -> None:
     world, _ = led(dynamic_world())
-    world.workload.begin()
+    world.users.begin()
     for seed in range(3):
         faults = made(world, seed)
         run_until(world, faults.kinds[kind])
         run_for(world, 700_000)
         faults.stop()
     assert world.facts.claims.is_any
-    goal = world.workload.acknowledged + 20
-    run_until(world, lambda: world.workload.acknowledged > goal, limit_us=20_000_000)
+    goal = world.users.acknowledged + 20
+    run_until(world, lambda: world.users.acknowledged > goal, limit_us=20_000_000)
 
 
 def test_nobody_is_there_to_be_spoken_to_where_nothing_runs() -> None:

@@ -14,8 +14,8 @@ from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
 
 def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everything() -> None:
     world, leader = led_world()
-    world.workload.begin()
-    run_until(world, lambda: world.workload.acknowledged > 20)
+    world.users.begin()
+    run_until(world, lambda: world.users.acknowledged > 20)
     harm = harm_to(world)
     assert WipeFaults(harm).kinds["wiped disk"]()
     (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]
@@ -66,8 +66,8 @@ def test_whose_snapshot_is_damaged_gets_an_empty_disk_and_nobody_else_does() -> 
 
 def test_the_start_after_a_disk_was_emptied_may_be_killed_and_the_power_goes_later() -> None:
     world, _ = led(World(8, scenario=replace(THREE, pace=Pace(emptied_kill_probability=1.0))))
-    world.workload.begin()
-    run_until(world, lambda: world.workload.acknowledged > 20)
+    world.users.begin()
+    run_until(world, lambda: world.users.acknowledged > 20)
     harm = harm_to(world)
     assert WipeFaults(harm).kinds["emptied disk"]()
     run_until(world, lambda: told(world, "loses power after it was killed in its first start"))

@@ -110,7 +110,7 @@ def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
     node = world.nodes[leader.node_id]
     process = node.process
     assert process is not None
-    run_until(world, lambda: process.is_lane_idle)
+    run_until(world, lambda: process.ordered.is_idle)
     ends = []
     for value in (b"000000000001w", b"000000000002w"):
         propose(world, leader, value)
@@ -118,7 +118,7 @@ def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
     assert ends[0] < ends[1], "this world has no linger"
     run_until(world, lambda: world.facts.platters.end_offset(node) >= ends[0])
     assert world.facts.platters.end_offset(node) == ends[0]
-    assert not process.is_lane_idle
+    assert not process.ordered.is_idle
 
 
 def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_what_comes_during_a_pause_is_taken_afterwards_one_by_one() -> None:
     node = next(node for node in world.nodes.values() if node.node_id != leader.node_id)
     process = node.process
     assert process is not None
-    world.workload.begin()
+    world.users.begin()
     process.pause(100_000)
     high_watermark = process.host.status.high_watermark
     with pytest.raises(AssertionError, match="already"):
@@ -238,7 +238,7 @@ def test_what_only_the_page_cache_has_after_a_failed_sync_is_durable_once_the_no
     for seed in range(8):
         world, leader = led_world(seed)
         node = world.nodes[leader.node_id]
-        world.workload.begin()
+        world.users.begin()
         node.disk.io_errors.plan(SYNC_ERROR, 0)
         run_until(world, lambda node=node: node.process is None)  # type: ignore[misc]
         node.disk.io_errors.mend()

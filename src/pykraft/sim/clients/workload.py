@@ -6,6 +6,7 @@ The history records calls and answers, and oracles hear of each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from pykraft.errors import BufferFullError
@@ -24,7 +25,15 @@ READ_PROBABILITY = 0.1
 class SimulatedWorkload:
     """Calls every node that leads, again and again."""
 
-    def __init__(self, facts: Facts, witness: Witness, rng: Random, prepared: PreparedAppends) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        witness: Witness,
+        rng: Random,
+        prepared: PreparedAppends,
+        dice: Callable[[str], Random],
+    ) -> None:
+        """``dice`` returns the random generator of the named part of the world."""
         self.history = facts.history
         self.acknowledged = 0
         """Number of acknowledged values."""
@@ -36,16 +45,33 @@ class SimulatedWorkload:
         self._prepared = prepared
         self._work = facts.scenario.work
         self._applications: dict[int, Application] = {}
+        self._dice = dice
+        self._snapshot_dice: dict[int, Random] = {}
+        self._asking_dice: dict[int, Random] = {}
 
     def begin(self) -> None:
         """Schedule the first proposals."""
         self._facts.clock.after(self._work.period_us, self._turn)
 
-    def serve(self, node: SimulatedNode, application: Application) -> None:
-        """A process begins with this application: note whether its host asks it for snapshots."""
-        self._applications[int(node.node_id)] = application
+    def started(self, node: SimulatedNode) -> None:
+        """See `Users`: the application listens from the first record or snapshot on."""
+        node_id = int(node.node_id)
+        self._applications[node_id] = application = Application(
+            self._facts,
+            self._witness,
+            node,
+            snapshot_dice=self._snapshot_dice.setdefault(node_id, self._dice(f"snapshots {node_id}")),
+            asking_dice=self._asking_dice.setdefault(node_id, self._dice(f"asking {node_id}")),
+        )
         asked = self.history.asked_node_ids
-        (asked.add if application.is_asked else asked.discard)(int(node.node_id))
+        (asked.add if application.is_asked else asked.discard)(node_id)
+        application.listen()
+
+    def ended(self, node: SimulatedNode) -> None:
+        """See `Users`: the clients of the node see it by its silence."""
+
+    def over(self) -> None:
+        """See `Users`: the oracles check the history."""
 
     def _turn(self) -> None:
         for node in self._facts.nodes.values():

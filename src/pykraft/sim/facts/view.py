@@ -73,7 +73,7 @@ def view_of(node: SimulatedNode, disk: DurableElection) -> View:
         status.leader_id,
         status.committed_end_offset or None if status.role == RESIGNED else status.high_watermark,
         isinstance(state, Follower) and state.has_fetched,
-        process.is_lane_idle,
+        process.ordered.is_idle,
         disk,
         status.log_start_offset,
         raft.log.snapshots,

@@ -26,6 +26,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
+from pykraft.sim.machine.guests import Guests
 from pykraft.sim.machine.lanes import BulkLane, SimulatedOrderedLane
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
@@ -49,6 +50,7 @@ class Process:
         self._backlog: deque[Callable[[], None]] | None = None
         self._visits: dict[ConnectionId, Callable[[Sequence[Buffer]], None]] = {}
         """Open questions of clients that call the host directly, and where each answer goes."""
+        self.guests = Guests(self, node.surroundings.network)
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
         self.is_leaving = False
@@ -56,27 +58,22 @@ class Process:
         self.resumed_us = -1
         """When the process had caught up after its last pause; -1 without one."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
-        self._ordered = SimulatedOrderedLane(self, node.rng)
-        self._bulk = BulkLane(self, node.surroundings)
+        self.ordered = SimulatedOrderedLane(self, node.rng)
+        self.bulk = BulkLane(self, node.surroundings)
         config = node.observer.configured(node)
         self.bootstrap = config.bootstrap_servers
         self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()))
-
-    @property
-    def is_lane_idle(self) -> bool:
-        """True when no storage job waits or is being done."""
-        return self._ordered.is_idle
-
-    @property
-    def is_idle(self) -> bool:
-        """True when both lanes have nothing to do."""
-        return self._ordered.is_idle and self._bulk.is_idle
 
     def start(self) -> None:
         """Let the host take its first step."""
         self._surroundings.network.attach(self)
         self.touch()
         self.host.start(self._node.clock.instant)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when both lanes have nothing to do."""
+        return self.ordered.is_idle and self.bulk.is_idle
 
     @property
     def is_paused(self) -> bool:
@@ -126,10 +123,14 @@ class Process:
 
     def _connected(self, connection: ConnectionId) -> None:
         self.touch()
+        if self.guests.connected(connection):
+            return
         self.host.on_connected(connection, self._node.clock.instant)
 
     def _closed(self, connection: ConnectionId, *, is_refused: bool) -> None:
         self.touch()
+        if self.guests.closed(connection):
+            return
         self.wiretap.broke(connection, is_refused=is_refused)
         self.host.on_closed(connection, self._node.clock.instant, is_refused=is_refused)
 
@@ -137,6 +138,8 @@ class Process:
         """Show the frame to the wiretap first, so that oracles can judge its answer."""
         self.touch()
         self._surroundings.trace.absorb(frame)
+        if self.guests.received(connection, frame):
+            return
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
         self.wiretap.heard(connection, frame, self._node.ledger.end, is_damaged=self._node.is_damaged)
@@ -194,11 +197,11 @@ class Process:
             ledger.cut(self.host.status.log_end_offset)
         elif isinstance(job, InstallSnapshot) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
-        self._ordered.submit(job)
+        self.ordered.submit(job)
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
-        self._bulk.submit(read, then)
+        self.bulk.submit(read, then)
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`."""
@@ -244,10 +247,8 @@ class Process:
 
     def cannot_write(self, problem: Interrupted | StorageError) -> None:
         """End the process: a lane was interrupted, or the disk gave an error."""
-        if isinstance(problem, Interrupted):
-            self._node.interrupted(problem, "writing")
-        else:
-            self._node.failed(problem)
+        node = self._node
+        node.interrupted(problem, "writing") if isinstance(problem, Interrupted) else node.failed(problem)
 
     def _ring(self) -> None:
         self.touch()

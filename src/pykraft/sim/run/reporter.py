@@ -1,22 +1,21 @@
 """Passes on what nodes and clients report: to the oracles, to the faults, and to all that keeps counts.
 
 It is the observer of all nodes and the witness of all clients. Nodes need their observer when they are created, so the
-reporter comes first, and the world sets `facts`, `faults`, `watch` and `workload` before anything runs. When a process
+reporter comes first, and the world sets `facts`, `faults`, `watch` and `users` before anything runs. When a process
 starts, the reporter gives it its ledger and its application.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
-from pykraft.sim.clients.application import Application
 from pykraft.sim.clients.bystander import Bystander
-from pykraft.sim.clients.workload import SimulatedWorkload
+from pykraft.sim.clients.users import Users
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants.watch import Watch
@@ -31,10 +30,9 @@ class Reporter:
     facts: Facts
     faults: Faults
     watch: Watch
-    workload: SimulatedWorkload
+    users: Users
 
-    def __init__(self, trace: Trace, dice: Callable[[str], Random]) -> None:
-        """``dice`` returns the random generator of the named part of the world."""
+    def __init__(self, trace: Trace) -> None:
         self.touched: dict[int, SimulatedNode] = {}
         """Nodes that the present event concerns."""
         self.ends: dict[int, int] = {}
@@ -44,9 +42,6 @@ class Reporter:
         self.bystander_dice: Random | None = None
         """None in a world without plain listeners."""
         self._trace = trace
-        self._dice = dice
-        self._snapshot_dice: dict[int, Random] = {}
-        self._asking_dice: dict[int, Random] = {}
 
     def touch(self, node: SimulatedNode) -> None:
         """See `NodeObserver`: oracles look at the node once the event is over."""
@@ -73,15 +68,7 @@ class Reporter:
         if self.facts.atlas.has_lost(node):
             self.watch.lost(node)
         self.watch.started(node)
-        application = Application(
-            self.facts,
-            self,
-            node,
-            snapshot_dice=self._snapshot_dice.setdefault(node_id, self._dice(f"snapshots {node_id}")),
-            asking_dice=self._asking_dice.setdefault(node_id, self._dice(f"asking {node_id}")),
-        )
-        self.workload.serve(node, application)
-        application.listen()
+        self.users.started(node)
         if self.bystander_dice is not None:
             self.bystanders[node_id] = bystander = Bystander(self.facts, self, node, self.bystander_dice)
             bystander.listen()
@@ -90,6 +77,7 @@ class Reporter:
         """See `NodeObserver`."""
         self.ends.pop(node.node_id, None)
         self.bystanders.pop(node.node_id, None)
+        self.users.ended(node)
         self.faults.ended(node)
 
     def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:

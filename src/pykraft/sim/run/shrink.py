@@ -31,6 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario, Work
 
@@ -78,7 +79,9 @@ class Shrinking:
         tries_max: int = TRIES_MAX,
         events_max: int = EVENTS_MAX,
         tell: Callable[[int, Small], None] | None = None,
+        run: Callable[..., Outcome | Failure] | None = None,
     ) -> None:
+        """``run`` runs a world, by default `pykraft.sim.run.simulation.simulate`, whose arguments it has."""
         cluster = ClusterSettings(voters=(failure.voters,), observers=(failure.observers,))
         self.best = Small(scenario=_keeping(replace(scenario, cluster=cluster), failure), failure=failure)
         self.tries = 0
@@ -88,6 +91,7 @@ class Shrinking:
         self._events_max = events_max
         self._variants = 0
         self._tell = tell
+        self._run = run
 
     def search(self) -> Small:
         """The smallest failing run found; the given one if no smaller one was found."""
@@ -196,7 +200,7 @@ class Shrinking:
         former = self.best.failure
         faults_us = scenario.course.faults_us
         until_us = min(former.at_us * 2, faults_us) if former.at_us <= faults_us else None
-        result = simulate(former.seed, scenario=scenario, until_us=until_us)
+        result = (self._run or simulate)(former.seed, scenario=scenario, until_us=until_us)
         self.events += result.events
         is_smaller = False
         if isinstance(result, Failure) and result.finding == former.finding:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from shlex import quote
 
+from pykraft.sim.clients.users import MakeUsers
 from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.run.outcome import Outcome
@@ -57,11 +58,12 @@ def simulate(
     tell: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
     until_us: int | None = None,
+    make_users: MakeUsers | None = None,
 ) -> Outcome | Failure:
     """Run one world, to its end or until ``until_us``; the other arguments are those of `World`."""
     world: World | None = None
     try:
-        world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder)
+        world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder, make_users=make_users)
         outcome = world.run(until_us=until_us)
     except Exception as error:  # noqa: BLE001 (whatever a world raises is a finding)
         reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))

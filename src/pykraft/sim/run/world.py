@@ -15,6 +15,7 @@ from random import Random
 from pykraft.config import NodeConfig
 from pykraft.sim.clients.others import OtherClients
 from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
+from pykraft.sim.clients.users import MakeUsers, Users
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
@@ -60,8 +61,12 @@ class World:
         oracles: Sequence[type[Invariant]] = ALL,
         tell: Callable[[str], None] | None = None,
         recorder: Recorder | None = None,
+        make_users: MakeUsers | None = None,
     ) -> None:
-        """``tell`` is called with each line of the trace; ``recorder`` collects the events for the page of a run."""
+        """``tell`` is called with each line of the trace; ``recorder`` collects the events for the page of a run.
+
+        ``make_users`` makes what uses the quorum, instead of `SimulatedWorkload`.
+        """
         rng, variant = self._dice(seed, "cluster"), scenario.course.variant
         self.seed, self.scenario = seed, scenario
         self.recorder = recorder
@@ -77,7 +82,7 @@ class World:
         prepares = preparing.random() < scenario.work.prepared_probability
         self._producer_dice = self._dice(seed, "producers")
         self._producer_count = self._producer_dice.choice(scenario.producers.count)
-        self.witness = Reporter(self.trace, partial(self._dice, seed))
+        self.witness = Reporter(self.trace)
         self._surroundings = Surroundings(
             clock=self.clock,
             network=self.network,
@@ -92,15 +97,21 @@ class World:
         self.facts = self.witness.facts = self._facts()
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
-        prepared = PreparedAppends(preparing if prepares else None)
-        self.workload = SimulatedWorkload(self.facts, self.witness, self._dice(seed, "workload", variant), prepared)
+        self.users: Users
+        dice = partial(self._dice, seed)
+        if make_users is not None:
+            self.users = make_users(self.facts, self.witness, dice)
+        else:
+            prepared = PreparedAppends(preparing if prepares else None)
+            work_dice = self._dice(seed, "workload", variant)
+            self.users = SimulatedWorkload(self.facts, self.witness, work_dice, prepared, dice)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
         self.others = OtherClients(
             self.facts, self.witness, partial(self._dice, seed), producer_count=self._producer_count
         )
         self.watch = Watch(self.facts, oracles, self.faults.voters_appended)
         self.members.on_committed = self.faults.voters_committed
-        self.witness.workload, self.witness.faults, self.witness.watch = self.workload, self.faults, self.watch
+        self.witness.users, self.witness.faults, self.witness.watch = self.users, self.faults, self.watch
         listening = self._dice(seed, "bystanders")
         if self.records_between and listening.random() < scenario.snapshots.bystander_probability:
             self.witness.bystander_dice = listening
@@ -163,7 +174,7 @@ class World:
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
         first_start.plan(self.facts, self.witness, self._dice(self.seed, "first starts"))
-        self.workload.begin()
+        self.users.begin()
         self.others.begin()
         self.faults.begin()
         while self.clock.now_us < faults_us:
@@ -180,6 +191,7 @@ class World:
                 break
             self.turn()
         self.watch.ended()
+        self.users.over()
         return self._outcome()
 
     def _outcome(self) -> Outcome:
@@ -188,7 +200,7 @@ class World:
             voters=self.voter_count,
             observers=self.observer_count,
             committed=self._committed(),
-            acknowledged=self.workload.acknowledged,
+            acknowledged=self.users.acknowledged,
             epochs=max((host.status.epoch for host in self.facts.hosts()), default=0),
             faults=dict(sorted(self.faults.counts.items())),
             states=self.faults.states,
@@ -264,10 +276,10 @@ class World:
         if not self._is_given(goal) or not self.others.are_served:
             return False
         if self._last_goal is None:
-            self._last_goal = self.workload.acknowledged_end_offset
+            self._last_goal = self.users.acknowledged_end_offset
         # The acknowledged end keeps rising, so not every node can have reached it: where followers learn of a commit
         # only with the next record, as from a leader of an old version, some node always lacks the newest one.
-        is_told = self._committed() >= self.workload.acknowledged_end_offset
+        is_told = self._committed() >= self.users.acknowledged_end_offset
         return is_told and self._is_given(self._last_goal)
 
     def _is_given(self, goal: int) -> bool:

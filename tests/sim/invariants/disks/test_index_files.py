@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ BATCHES = (encoded(5, b"a", b"b"), encoded(7, b"c"))
 
 def with_entries(offsets: list[tuple[int, int]], times: list[tuple[int, int]]) -> Any:
     made = node(1, role="follower")
-    made.process.is_lane_idle = True
+    made.process.ordered = SimpleNamespace(is_idle=True)
     made.disk, made.config.partition_directory = VirtualDisk(Random(1)), HOME
     made.disk.mkdir(HOME)
     contents = {

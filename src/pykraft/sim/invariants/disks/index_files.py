@@ -32,7 +32,7 @@ class IndexesAreOfTheirLogs(Invariant):
     def ended(self) -> None:
         """Check all indexes at the end, except on nodes in the middle of storage jobs."""
         for node in self.facts.nodes.values():
-            if node.process is not None and node.process.is_lane_idle:
+            if node.process is not None and node.process.ordered.is_idle:
                 self._look(node)
 
     def _look(self, node: SimulatedNode) -> None:

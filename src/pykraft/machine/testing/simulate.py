@@ -1,0 +1,167 @@
+"""Runs a program's state machine in simulated worlds, under all faults: what a test of the program calls.
+
+Invariant: the same seed is the same world, so a failure can be repeated, shrunk and drawn.
+
+Source: ours (ADR 058); Hypothesis (`given`, shrinking) and madsim for the shape of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar
+
+from pykraft.errors import UsageError
+from pykraft.machine.state_machine import StateMachine
+from pykraft.machine.testing.users import MachineUsers
+from pykraft.plural import counted
+from pykraft.sim.invariants import ALL
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
+from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
+from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
+from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.page.render import render
+from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.shrink import Shrinking
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.simulation import simulate as run_world
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Scenario
+
+C = TypeVar("C")
+FAULTS_US: Final = 3_000_000
+"""How long a world has faults; then it must heal."""
+RECORDS_BETWEEN: Final = (0, 30, 100)
+"""Roughly how many records lie between two snapshots; 0: a world without them."""
+TRIES_MAX: Final = 30
+"""Worlds that are tried to make a failure smaller."""
+LINES_SHOWN: Final = 12
+READING_REGISTERS: Final = frozenset({SnapshotsAlike, SnapshotIsCommitted, SnapshotIsDurable, SnapshotNamesItsVoters})
+"""Oracles that read the simulator's own registers from snapshots; here snapshots hold the program's state."""
+ORACLES: Final[tuple[type[Invariant], ...]] = tuple(oracle for oracle in ALL if oracle not in READING_REGISTERS)
+
+
+class SimulationFailedError(AssertionError):
+    """A world broke a rule; the text says which, in which world, and how to repeat it."""
+
+    def __init__(self, text: str, failure: Failure) -> None:
+        super().__init__(text)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineReport:
+    """What the worlds of one `simulate` did, when all of them passed."""
+
+    worlds: int
+    commands: int
+    """Commands that were answered with a result or a rejection."""
+    faults: int
+
+
+def simulate(
+    machine: Callable[[], StateMachine[C, Any]],
+    commands: Callable[[Random], C],
+    *,
+    seeds: Iterable[int] = range(20),
+    faults: str = "all",
+    page: Path | str | None = None,
+) -> MachineReport:
+    """Run this state machine in one world for each seed, and check what its callers are told.
+
+    ``machine`` makes a state machine, such as its class. ``commands`` draws the next command with the random generator
+    that it gets. On every node callers execute commands and read. Meanwhile processes are killed, disks fail, links are
+    cut, clocks go wrong and voters change. Checked are:
+
+    - all replicas answer each command alike, and have equal states after it;
+    - each command is applied at most once, and an error says truly whether it is applied;
+    - commands and reads are linearizable;
+    - nothing that a caller was told is lost, and all rules of the quorum.
+
+    ``faults`` names a shipped scenario, see ``pykraft sim run --help``. A failure is made smaller first; ``page`` is
+    the file for the page on which one steps through it.
+
+    Errors: SimulationFailedError for the first world that breaks a rule; UsageError.
+    """
+    scenario = scenario_of(faults)
+    passed: list[Outcome] = []
+    for seed in seeds:
+        run = partial(run_machines, machine, commands)
+        result = run(seed, scenario=scenario)
+        if isinstance(result, Failure):
+            raise _failed(result, scenario, run, None if page is None else Path(page))
+        passed.append(result)
+    if not passed:
+        raise UsageError("seeds is empty: no world was simulated")
+    return MachineReport(
+        worlds=len(passed),
+        commands=sum(each.acknowledged for each in passed),
+        faults=sum(sum(each.faults.values()) for each in passed),
+    )
+
+
+def run_machines(
+    machine: Callable[[], StateMachine[C, Any]],
+    commands: Callable[[Random], C],
+    seed: int,
+    *,
+    scenario: Scenario,
+    until_us: int | None = None,
+    recorder: Recorder | None = None,
+) -> Outcome | Failure:
+    """Run one world; see `pykraft.sim.run.simulation.simulate`."""
+    made: list[MachineUsers] = []
+
+    def make(*arguments: Any) -> MachineUsers:  # noqa: ANN401 - see `MakeUsers`
+        made.append(MachineUsers(machine, commands, *arguments))
+        return made[-1]
+
+    try:
+        return run_world(
+            seed, scenario=scenario, oracles=ORACLES, until_us=until_us, recorder=recorder, make_users=make
+        )
+    finally:
+        for users in made:
+            users.abandon()
+
+
+def scenario_of(faults: str) -> Scenario:
+    """The shipped scenario, with shorter worlds and more snapshots. Errors: UsageError for an unknown name."""
+    scenario = load([faults])
+    return replace(
+        scenario,
+        course=replace(scenario.course, faults_us=FAULTS_US),
+        snapshots=replace(scenario.snapshots, records_between=RECORDS_BETWEEN, bystander_probability=0.0),
+    )
+
+
+def _failed(
+    failure: Failure, scenario: Scenario, run: Callable[..., Outcome | Failure], page: Path | None
+) -> SimulationFailedError:
+    small = Shrinking(failure, scenario, tries_max=TRIES_MAX, run=run).search()
+    found = small.failure
+    harm = ", ".join(f"{count} x {kind}" for kind, count in found.faults.items()) or "no fault"
+    lines = [
+        found.reason,
+        f"world {found.seed} with {counted(found.voters, 'voter')} and {counted(found.observers, 'observer')}, {harm}",
+        *_last(found.trace),
+        f"repeat it with simulate(..., seeds=[{found.seed}])",
+    ]
+    if page is not None:
+        recorder = Recorder()
+        run(found.seed, scenario=small.scenario, recorder=recorder)
+        title, replay = f"World {found.seed}", f"simulate(..., seeds=[{found.seed}])"
+        page.write_text(render(recorder, title=title, replay=replay, reason=found.reason))
+        lines.append(f"page: {page}")
+    error = SimulationFailedError("\n".join(lines), found)
+    error.add_note(found.story)
+    return error
+
+
+def _last(trace: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in trace[-LINES_SHOWN:]]

@@ -1,0 +1,1 @@
+"""A program's state machine in simulated worlds."""

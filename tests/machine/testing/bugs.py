@@ -1,0 +1,276 @@
+"""Bugs planted in replicated state machines, which simulated worlds must notice by themselves.
+
+Each plants itself with a patch, and its docstring says what it does.
+``python -m tests.machine.testing.search`` finds a seed for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pykraft.client.proposals import _Group
+from pykraft.core.on import read
+from pykraft.errors import CommandRejectedError, NotLeaderError, OutcomeUnknownError, UnreachableError
+from pykraft.machine import Applied, StateMachine
+from pykraft.machine.applier import Applier
+from pykraft.machine.client_session import ClientSession
+from pykraft.machine.forwarder import ForwardConnection
+from pykraft.machine.reads import MachineReads
+from pykraft.machine.records import ResultRecord, SessionRecord, decode_snapshot_record
+from pykraft.machine.replica import CommandAnswered, MachineReplica, SessionOpened
+from pykraft.machine.submission import Submission, _Attempt
+from tests.machine.counters import Add, Counters
+from tests.sim.mutants.patch import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class MachineBug:
+    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+
+    plant: Callable[[Patch], None]
+    seed: int
+    noticed_by: str
+    machine: Callable[[], StateMachine[Add, int]] = Counters
+
+
+def draw(random: Random) -> Add:
+    """A command for counters; some of them are rejected."""
+    return Add(random.choice("xyz"), random.choice((1, 1, 2, -3)))
+
+
+def nothing(patch: Patch) -> None:
+    """The bug is in the machine."""
+    del patch
+
+
+def snapshot_forgets_sessions(patch: Patch) -> None:
+    """A snapshot has the state without the sessions."""
+    save = MachineReplica.save
+
+    def forgetful(self: MachineReplica[Any, Any]) -> Iterator[bytes]:
+        for record in save(self):
+            if not isinstance(decode_snapshot_record(record), SessionRecord | ResultRecord):
+                yield record
+
+    patch.setattr(MachineReplica, "save", forgetful)
+
+
+def snapshot_forgets_results(patch: Patch) -> None:
+    """A snapshot has the sessions without the results that they keep for copies."""
+    save = MachineReplica.save
+
+    def forgetful(self: MachineReplica[Any, Any]) -> Iterator[bytes]:
+        for record in save(self):
+            if not isinstance(decode_snapshot_record(record), ResultRecord):
+                yield record
+
+    patch.setattr(MachineReplica, "save", forgetful)
+
+
+def snapshot_loses_the_time(patch: Patch) -> None:
+    """A replica that loads a snapshot begins at log time 0."""
+    load = MachineReplica.load
+
+    def timeless(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
+        load(self, values)
+        self.time_ms = 0
+
+    patch.setattr(MachineReplica, "load", timeless)
+
+
+def load_keeps_old_sessions(patch: Patch) -> None:
+    """A replica that loads a snapshot keeps the sessions that it had."""
+    load = MachineReplica.load
+
+    def keeping(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
+        before = dict(self._sessions)
+        load(self, values)
+        self._sessions = before
+
+    patch.setattr(MachineReplica, "load", keeping)
+
+
+def copies_are_applied(patch: Patch) -> None:
+    """A copy of a command is applied again."""
+    carry_out = MachineReplica._on_command
+
+    def again(self: MachineReplica[Any, Any], record: Any, offset: Any, epoch: Any) -> Any:
+        session = self._sessions.get(record.session_id)
+        if session is not None:
+            session.answers.pop(record.sequence, None)
+        return carry_out(self, record, offset, epoch)
+
+    patch.setattr(MachineReplica, "_on_command", again)
+
+
+def acknowledged_copies_are_applied(patch: Patch) -> None:
+    """A copy of a command whose result was given to its client is applied again."""
+
+    def numberless(session: Any, acknowledged: int) -> None:
+        for sequence in [at for at in session.answers if at < acknowledged]:
+            del session.answers[sequence]
+
+    patch.setattr(MachineReplica, "_acknowledge", staticmethod(numberless))
+
+
+def answers_go_by_number_alone(patch: Patch) -> None:
+    """A caller gets the answer to a command of another session."""
+    tell = Applier._tell
+
+    def careless(self: Applier[Any, Any], news: SessionOpened | CommandAnswered) -> None:
+        if isinstance(news, CommandAnswered) and self.sessions:
+            news = CommandAnswered(next(iter(self.sessions)), news.sequence, news.answer)
+        tell(self, news)
+
+    patch.setattr(Applier, "_tell", careless)
+
+
+def all_clients_have_one_nonce(patch: Patch) -> None:
+    """Two nodes take the same session for their own."""
+    begin = Submission.__init__
+
+    def same(self: Submission[Any, Any], node: Any, applier: Any, forwarder: Any, random_bytes: Any) -> None:
+        del random_bytes
+        begin(self, node, applier, forwarder, bytes)
+
+    patch.setattr(Submission, "__init__", same)
+
+
+def doubt_is_told_as_not_applied(patch: Patch) -> None:
+    """A command whose copy may be in the log is told as certainly not applied."""
+
+    def certain(self: _Attempt, reason: str) -> Exception:
+        self.copies = 0
+        return late(self, reason)
+
+    late = _Attempt.late
+    patch.setattr(_Attempt, "late", certain)
+
+
+def lost_leadership_is_told_as_not_appended(patch: Patch) -> None:
+    """A leader that is replaced says that its open proposals are not in the log."""
+
+    def certain(self: Any, outcome: Any) -> None:
+        self._fail(NotLeaderError(None, outcome.epoch))
+
+    patch.setattr(_Group, "_doubt", certain)
+
+
+def lost_forward_is_told_as_not_sent(patch: Patch) -> None:
+    """A forwarded command whose answer is lost is told as not sent."""
+    ask = ForwardConnection.ask
+
+    async def certain(self: ForwardConnection, records: Sequence[bytes]) -> Any:
+        try:
+            return await ask(self, records)
+        except OutcomeUnknownError as error:
+            raise UnreachableError(self._leader(), str(error)) from error
+
+    patch.setattr(ForwardConnection, "ask", certain)
+
+
+def retry_has_a_number_of_its_own(patch: Patch) -> None:
+    """Each copy of a command has a number of its own."""
+    record = ClientSession.record
+
+    def renumbered(self: ClientSession, sequence: int, command: bytes, time_ms: int) -> bytes:
+        twin, _ = self.issue()
+        self.waiters[twin] = self.waiters[sequence]
+        return record(self, twin, command, time_ms)
+
+    patch.setattr(ClientSession, "record", renumbered)
+
+
+def read_asks_nobody(patch: Patch) -> None:
+    """A node reads at the high watermark that it knows."""
+
+    async def own(self: MachineReads) -> Any:
+        return self._node.high_watermark or 0
+
+    patch.setattr(MachineReads, "_ask", own)
+
+
+def read_does_not_wait_for_apply(patch: Patch) -> None:
+    """A read begins before the node has applied what it must see."""
+
+    async def hasty(self: MachineReads, max_age_ms: int, timeout_ms: int) -> None:
+        del max_age_ms
+        async with asyncio.timeout(timeout_ms / 1_000):
+            await self._join()
+
+    patch.setattr(MachineReads, "wait", hasty)
+
+
+def read_joins_a_round_that_has_begun(patch: Patch) -> None:
+    """A read counts a confirmation that began before it arrived."""
+    join = MachineReads._join
+
+    def late(self: MachineReads) -> Any:
+        if not self._serving:
+            return join(self)
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._serving.append(waiter)
+        return waiter
+
+    patch.setattr(MachineReads, "_join", late)
+
+
+def read_uses_an_old_confirmation(patch: Patch) -> None:
+    """A linearizable read uses the last confirmation."""
+    fresh = MachineReads._fresh
+    patch.setattr(MachineReads, "_fresh", lambda self, max_age_ms: fresh(self, max_age_ms + 300))
+
+
+def leader_reads_without_a_majority(patch: Patch) -> None:
+    """A leader confirms a read by itself."""
+    patch.setattr(read, "_is_confirmed", lambda *_: True)
+
+
+class DiceCounters(Counters):
+    """A result depends on a random number."""
+
+    dice = Random(7)
+
+    def apply(self, command: Add, context: Applied) -> int:
+        return super().apply(command, context) + self.dice.choice((0, 0, 0, 1))
+
+
+class ForgetfulCounters(Counters):
+    """Its snapshots lack a counter."""
+
+    def snapshot(self) -> Iterable[bytes]:
+        return [record for record in super().snapshot() if not record.startswith(b"z")]
+
+
+class HalfRejecting(Counters):
+    """It changes its state, then rejects the command, and only a state that was not restored remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rejected = 0
+
+    def apply(self, command: Add, context: Applied) -> int:
+        try:
+            return super().apply(command, context) + self.rejected
+        except CommandRejectedError:
+            self.rejected += 1
+            raise
+
+
+BUGS = {
+    "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
+    "lost_forward_is_told_as_not_sent": MachineBug(lost_forward_is_told_as_not_sent, 18, "ErrorsAreTrue"),
+    "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 4, "AppliedOnce"),
+    "read_asks_nobody": MachineBug(read_asks_nobody, 0, "ReadsAreCurrent"),
+    "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 2, "MachineGoesOn"),
+    "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 43, "ReadsAreCurrent"),
+    "read_uses_an_old_confirmation": MachineBug(read_uses_an_old_confirmation, 4, "ReadsAreCurrent"),
+    "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 36, "ReadsAreCurrent"),
+    "result_depends_on_chance": MachineBug(nothing, 0, "EqualReplicas", DiceCounters),
+    "snapshot_lacks_a_counter": MachineBug(nothing, 2, "EqualReplicas", ForgetfulCounters),
+    "rejected_command_changes_the_state": MachineBug(nothing, 0, "EqualReplicas", HalfRejecting),
+}
