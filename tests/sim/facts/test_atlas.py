@@ -156,3 +156,12 @@ def test_what_is_allowed_leaves_every_committed_record_in_each_majority_that_can
     able = voters - harmed
     assert len(able) >= majority
     assert all(set(quorum) & holding for quorum in combinations(sorted(able), majority))
+
+
+def test_a_wiped_voter_waits_for_the_epoch_that_it_forgot_when_its_disk_was_emptied() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    world.facts.atlas.emptied(node, 7)
+    world.facts.atlas.started(node)
+    world.facts.atlas.wiped(node, 0)  # all that it knows since
+    assert world.facts.atlas.waiting == {int(node.node_id): 7}

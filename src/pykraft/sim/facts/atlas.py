@@ -69,6 +69,8 @@ class Atlas:
         """Voters with a new disk that may not return yet, and the highest epoch that they knew."""
         self._emptied: set[int] = set()
         """Voters whose disk was emptied and that have not started since."""
+        self._forgotten: dict[int, int] = {}
+        """By node whose disk was emptied: the highest epoch that it knew before."""
         self._lossy: set[int] = set()
         self._untrusted: set[int] = set()
         """Nodes whose disks have lied: the leader may believe that they hold records that they do not hold."""
@@ -115,12 +117,15 @@ class Atlas:
 
     def wiped(self, node: SimulatedNode, epoch: int) -> None:
         """Record that this node has a new disk, and the epoch it knew; an observer may return at once."""
-        if any(int(node.node_id) in voters.ids for voters in self._members.in_force()):
-            self._wiped[int(node.node_id)] = epoch
+        node_id = int(node.node_id)
+        if any(node_id in voters.ids for voters in self._members.in_force()):
+            # If its disk was emptied before, the node may not know any more in which epochs its copies counted.
+            self._wiped[node_id] = max(epoch, self._forgotten.get(node_id, 0))
 
-    def emptied(self, node: SimulatedNode) -> None:
-        """Record that the disk of this node was emptied; the node may start at any time."""
+    def emptied(self, node: SimulatedNode, epoch: int) -> None:
+        """Record that the disk of this node was emptied, and the epoch it knew; the node may start at any time."""
         self._emptied.add(int(node.node_id))
+        self._forgotten[int(node.node_id)] = max(epoch, self._forgotten.get(int(node.node_id), 0))
 
     def started(self, node: SimulatedNode) -> None:
         """Forget that the disk was emptied: since this start, the proof file on it says so."""

@@ -61,7 +61,7 @@ class WipeFaults:
             return False
         self._harm.hit("emptied disk", node, "finds its disk empty")
         world.watch.emptied(node)
-        world.facts.atlas.emptied(node)
+        world.facts.atlas.emptied(node, self._known_epoch(node))
         wipe_disk(node)
         node.config = replace(node.config, directory_id=node.key.directory_id)
         node.first_voters = node.config.voters
@@ -82,11 +82,14 @@ class WipeFaults:
             self._harm.happened("damaged snapshot", node, role=node.last_role)
             self._exchange(node)
 
+    def _known_epoch(self, node: SimulatedNode) -> int:
+        """The highest epoch that this node knows, in memory or on its disk."""
+        return max(self._harm.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
+
     def _exchange(self, node: SimulatedNode) -> None:
         world = self._harm.world
         self._harm.note(node, "is given an empty disk")
-        epoch = max(world.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
-        world.facts.atlas.wiped(node, epoch)
+        world.facts.atlas.wiped(node, self._known_epoch(node))
         world.watch.wiped(node)
         if world.facts.members.is_at_level_one:
             replace_disk(node)
