@@ -87,8 +87,20 @@ def test_what_is_not_committed_is_never_forgotten() -> None:
     for at in range(1, 10):
         states.committed(Offset(at))
         states.appended(header(at, at=at))
-    assert refusal(states, header(9 - BATCHES_KEPT)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.check(header(10 - BATCHES_KEPT), EPOCH) is not None
+    # Nine are committed, of which five are kept, and one is not.
+    assert refusal(states, header(8 - BATCHES_KEPT)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(9 - BATCHES_KEPT), EPOCH) is not None
+
+
+def test_a_truncation_of_all_that_is_under_way_leaves_what_is_committed() -> None:
+    states = ProducerStates()
+    states.appended(header(0, at=0))
+    states.committed(Offset(1))
+    for at in range(1, 1 + BATCHES_KEPT):
+        states.appended(header(at, at=at))
+    states.truncate_to(Offset(1))
+    assert states.check(header(1), EPOCH) is None
+    assert states.check(header(0), EPOCH) is not None, "it is in the log"
 
 
 def test_a_proposal_is_noted_once_and_can_be_withdrawn() -> None:

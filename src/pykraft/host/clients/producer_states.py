@@ -2,8 +2,8 @@
 
 The state follows the log: every append on a leader and on a follower feeds it, a truncation takes it back, and a start
 rebuilds it from the log's batch headers. So a new leader has it without further messages. A leader also notes a batch
-that it has proposed, before that is in the log. Invariant: of each producer at least the newest five batches are known,
-and all that are not committed; clients have at most five in flight.
+that it has proposed, before that is in the log. Invariant: of each producer at least the newest five committed batches
+are known, and all that are not committed; clients have at most five in flight.
 
 A producer id is (leader epoch << 31) | counter, so ids ascend in the order in which they were issued, and nobody has to
 store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet: if one
@@ -161,8 +161,9 @@ class ProducerStates:
             is_in_log=is_in_log,
         )
         batches.append(batch)
-        # What is not committed may be truncated, and then the batches before it count again.
-        while len(batches) > BATCHES_KEPT and self._is_committed(batches[0]):
+        # What is not committed may be truncated, and then the batches before it count again: keep as many committed
+        # ones, however many are not. Five batches under way would otherwise leave nothing when they are cut.
+        while len(batches) > BATCHES_KEPT and self._is_committed(batches[BATCHES_KEPT]):
             batches.popleft()
         if len(self._producers) > self._producers_max:
             self._evict()
