@@ -15,6 +15,7 @@ import pytest
 
 import pykraft.client
 import pykraft.machine
+import pykraft.machine.testing
 import pykraft.recipes
 from tests.tidy.repository import ROOT
 
@@ -23,6 +24,7 @@ SOURCES = ROOT / "src"
 MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.client": tuple(pykraft.client.__all__),
     "pykraft.machine": tuple(pykraft.machine.__all__),
+    "pykraft.machine.testing": tuple(pykraft.machine.testing.__all__),
     "pykraft.recipes": tuple(pykraft.recipes.__all__),
     "pykraft.config": ("RaftConfig", "LogSettings", "NodeConfig"),
     "pykraft.properties": ("node_config", "ParsedConfig"),

@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from pykraft.spark.data_source.bounds import EVERYTHING
 from pykraft.spark.data_source.file_plan import check_names, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.filters import EVERYTHING, bounds_of
+from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.read_split import SplitPartition, read_split
 from pykraft.spark.data_source.schema import columns_for
@@ -60,7 +61,7 @@ class FilteringFilesReader(FilesReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """See `DataSourceReader`; Spark evaluates all of them again."""
         self._bounds = bounds_of(filters)
-        self._selection = self._bounds.narrow(self._selection)
+        self._selection = self._selection.within(self._bounds)
         return filters
 
 

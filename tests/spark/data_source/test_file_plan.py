@@ -9,9 +9,9 @@ import pytest
 from pykraft.errors import StorageError, UsageError
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source import file_plan
+from pykraft.spark.data_source.bounds import Bounds
 from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
 from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.filters import Bounds
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, read_chunks
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog

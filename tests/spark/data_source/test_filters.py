@@ -18,10 +18,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pykraft.spark.data_source.filters import EVERYTHING, Bounds, bounds_of
+from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
+from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.selection import EVERY_RECORD
-from pykraft.spark.data_source.splits import BatchIdentity, Split
-from pykraft.types import Epoch, Offset
+from pykraft.types import Epoch
 
 pytestmark = pytest.mark.spark
 
@@ -58,29 +58,6 @@ def test_filters_and_what_they_bound(filters: list[Filter], bounds: dict[str, An
 
 def test_a_selection_only_gets_narrower() -> None:
     bounds = Bounds(epoch_min=Epoch(3), timestamp_ms_min=7)
-    narrow = bounds.narrow(EVERY_RECORD)
+    narrow = EVERY_RECORD.within(bounds)
     assert (narrow.epoch_min, narrow.timestamp_ms_min, narrow.schema) == (3, 7, EVERY_RECORD.schema)
-    assert EVERYTHING.narrow(narrow) == narrow
-
-
-@pytest.mark.parametrize(
-    ("bounds", "may_hold"),
-    [
-        (Bounds(epoch_min=Epoch(3), epoch_max=Epoch(3)), True),
-        (Bounds(epoch_min=Epoch(5)), False),
-        (Bounds(epoch_max=Epoch(1)), False),
-        (Bounds(epoch_min=Epoch(4), epoch_max=Epoch(9)), True),
-    ],
-)
-def test_a_split_is_left_out_by_its_epochs(bounds: Bounds, may_hold: bool) -> None:
-    first, last = (
-        BatchIdentity(base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(epoch), crc=0) for epoch in (2, 4)
-    )
-    split = Split(replica="n1", path="1.log", position=0, end_position=9, first=first, last=last)
-    assert bounds.may_hold(split) is may_hold
-    assert bounds.may_hold(Split(replica="n1", path="1.log", position=0, end_position=9))
-
-
-def test_replicas() -> None:
-    assert EVERYTHING.has_replica("n1")
-    assert not Bounds(replicas=frozenset()).has_replica("n1")
+    assert narrow.within(EVERYTHING) == narrow

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
-from pykraft.spark.data_source.filters import EVERYTHING, Bounds
+from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.segment_walk import BatchSpan
 from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, Limit, SplitPlan, plan_splits

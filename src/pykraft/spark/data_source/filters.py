@@ -11,50 +11,14 @@ Source: PySpark's ``DataSourceReader.pushFilters`` and ``Filter`` (4.1).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from math import floor
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from pykraft.spark.data_source.selection import EPOCH_MAX, EPOCH_MIN, TIMESTAMP_MS_MIN, Selection
-from pykraft.spark.data_source.splits import OFFSET_MIN, Split
-from pykraft.spark.data_source.walk import OFFSET_MAX
+from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
 from pykraft.types import Epoch, Offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What may hold wanted rows. ``offset_end`` is exclusive, all others inclusive; ``replicas`` is None for all."""
-
-    offset_min: Offset = OFFSET_MIN
-    offset_end: Offset = OFFSET_MAX
-    epoch_min: Epoch = EPOCH_MIN
-    epoch_max: Epoch = EPOCH_MAX
-    timestamp_ms_min: int = TIMESTAMP_MS_MIN
-    replicas: frozenset[str] | None = None
-
-    def narrow(self, selection: Selection) -> Selection:
-        """The selection within these bounds."""
-        return replace(
-            selection,
-            epoch_min=max(self.epoch_min, selection.epoch_min),
-            epoch_max=min(self.epoch_max, selection.epoch_max),
-            timestamp_ms_min=max(self.timestamp_ms_min, selection.timestamp_ms_min),
-        )
-
-    def has_replica(self, name: str) -> bool:
-        """Whether rows of this replica are wanted."""
-        return self.replicas is None or name in self.replicas
-
-    def may_hold(self, split: Split) -> bool:
-        """Whether a split may hold wanted rows, as its first and last epoch tell: epochs never fall in a log."""
-        if split.first is None or split.last is None:
-            return True
-        return split.first.epoch <= self.epoch_max and split.last.epoch >= self.epoch_min
-
-
-EVERYTHING = Bounds()
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:

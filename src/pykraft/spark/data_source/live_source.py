@@ -24,8 +24,9 @@ from pyspark.sql.types import StructType
 from pykraft.errors import UsageError
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.batches import batches_of
+from pykraft.spark.data_source.bounds import EVERYTHING
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.filters import EVERYTHING, bounds_of
+from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
@@ -82,7 +83,7 @@ class FilteringLiveReader(LiveReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """See `DataSourceReader`; Spark evaluates all of them again."""
         self._bounds = replace(bounds_of(filters), replicas=None)
-        self._selection = self._bounds.narrow(self._selection)
+        self._selection = self._selection.within(self._bounds)
         return filters
 
 

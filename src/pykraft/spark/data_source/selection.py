@@ -8,21 +8,17 @@ Source: PySpark's ``DataSourceReader.pushFilters``; Spark's Kafka source, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pykraft.protocol.batch import BatchHeader
+from pykraft.spark.data_source.bounds import EPOCH_MAX, EPOCH_MIN, TIMESTAMP_MS_MIN, Bounds
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
 from pykraft.types import Epoch
-
-EPOCH_MIN: Final = Epoch(-1)
-"""Of a batch that no leader of a quorum wrote."""
-EPOCH_MAX: Final = Epoch(2**31 - 1)
-TIMESTAMP_MS_MIN: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +37,15 @@ class Selection:
             self.epoch_min <= header.epoch <= self.epoch_max
             and header.max_timestamp >= self.timestamp_ms_min
             and not (self.leaves_out_control and header.is_control)
+        )
+
+    def within(self, bounds: Bounds) -> Selection:
+        """The selection within these bounds."""
+        return replace(
+            self,
+            epoch_min=max(bounds.epoch_min, self.epoch_min),
+            epoch_max=min(bounds.epoch_max, self.epoch_max),
+            timestamp_ms_min=max(bounds.timestamp_ms_min, self.timestamp_ms_min),
         )
 
     def has(self, *names: str) -> bool:
