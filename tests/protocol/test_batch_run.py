@@ -53,6 +53,7 @@ def test_a_run_is_what_its_batches_are(counts: list[int], shift: int) -> None:
     assert run is not None
     alone = list(scan(log[3:]))
     assert [*run.headers()] == [(position + 3 + shift, header) for position, header in alone]
+    assert b"".join(run.contents()) == log[3:]
     headers = [header for _, header in alone]
     assert [*run.positions] == [*(position + 3 + shift for position, _ in alone), len(log) + shift]
     assert [*run.last_offsets] == [header.last_offset for header in headers]

@@ -161,6 +161,16 @@ def test_a_peer_that_writes_otherwise_has_no_template() -> None:
     assert reader.read(other) is None
 
 
+def test_a_peer_that_answers_otherwise_has_no_template() -> None:
+    data = plain_answer(HEADER, ANSWER, [b"some"])
+    other = data[:5] + b"\0\0\0\x07" + data[9:]  # a throttle time, which the message does not have
+    plain = codec.decode_answer(ApiKey.FETCH, 18, other, CONTEXT)
+    reader = AnswerReader()
+    for _ in range(8):
+        reader.missed(other, 18, (plain.correlation_id, plain.message, plain.records), CONTEXT)
+    assert reader.read(other) is None
+
+
 @given(st.lists(st.tuples(answers, records, ids), min_size=1, max_size=6))
 def test_written_answers_are_the_codecs(sent: list[tuple[FetchResponse, list[bytes], int]]) -> None:
     writer = AnswerWriter()
