@@ -162,7 +162,11 @@ def test_the_metadata_is_what_an_index_shows(published: Published) -> None:
         folder = published.wheel.parent / "metadata"
         wheel.extractall(folder, [name])
         assert "pykraft/py.typed" in wheel.namelist()
-        assert {each.partition("/")[0] for each in wheel.namelist()} == {"pykraft", name.partition("/")[0]}
+        assert {each.partition("/")[0] for each in wheel.namelist()} == {
+            "pykraft",
+            "pyspark_pykraft",
+            name.partition("/")[0],
+        }
     [own] = Distribution.discover(path=[str(folder)])
     metadata = own.metadata
     text = metadata["Description"]
