@@ -102,6 +102,18 @@ def test_kafkas_metadata_is_only_observed() -> None:
         replace(metadata, raft=RaftConfig(auto_join=True))
 
 
+def test_a_voter_that_never_leads_may_vote_among_kafkas_controllers_but_not_alone() -> None:
+    metadata = replace(NODE, topic_name=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, voters=VoterSet())
+    never = RaftConfig(never_leads=True)
+    both = VoterSet.of([Voter(key=ReplicaKey(NodeId(node_id)), listeners=LISTENERS) for node_id in (1, 2)])
+    third = replace(metadata, voters=both, raft=never)
+    assert (third.may_vote, third.is_kafkas_log, replace(metadata).may_vote) == (True, True, False)
+    with pytest.raises(ConfigError, match=r"pykraft.voter.never.leads.*the only voter, so no other can lead"):
+        replace(metadata, voters=VoterSet.of([both.voters[0]]), raft=never)
+    with pytest.raises(ConfigError, match=r"pykraft.voter.never.leads.*without node.id this node only observes"):
+        replace(metadata, node_id=None, raft=never)
+
+
 def test_a_property_names_the_topic() -> None:
     properties = {
         "node.id": "9",

@@ -16,7 +16,7 @@ MINIMAL = {
     "node.id": "1",
     "listeners": "PLAINTEXT://localhost:9092",
     "controller.listener.names": "PLAINTEXT",
-    "controller.quorum.voters": "1@localhost:9092",
+    "controller.quorum.voters": "1@localhost:9092,2@localhost:9093",
     "log.dirs": "logs",
 }
 PAGE = ROOT / "docs" / "server.md"

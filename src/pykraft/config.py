@@ -28,6 +28,8 @@ METADATA_TOPIC_NAME = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
 CLIENT_RECORDS = "any"
 KRAFT_RECORDS = "kraft"
+NEVER_LEADS_KEY = "pykraft.voter.never.leads"
+ONLY_VOTER = "false: this node is the only voter, so no other can lead"
 TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
 """Topics that a properties file can name, with their ids."""
 ANSWER_SIZE_BYTES_MIN = 104_857_600
@@ -87,7 +89,10 @@ NODE_NUMBERS = (
 )
 
 
-_OBSERVES = f"with pykraft.topic={METADATA_TOPIC_NAME} this node only observes Kafka's controllers, it never votes"
+_OBSERVES = (
+    f"with pykraft.topic={METADATA_TOPIC_NAME} this node only observes Kafka's controllers, it never votes, unless "
+    f"{NEVER_LEADS_KEY}=true makes it a voter that never leads"
+)
 
 
 def _check(config: object, numbers: Sequence[Number]) -> None:
@@ -119,6 +124,8 @@ class RaftConfig:
     accumulated_batches_max: int = 10
     leader_send_flushed_only: bool = False
     auto_join: bool = False
+    never_leads: bool = False
+    """True for a voter that leaves the elections and the leadership to the others (ADR 077)."""
 
     def __post_init__(self) -> None:
         _check(self, RAFT_NUMBERS)
@@ -207,11 +214,20 @@ class NodeConfig:
             raise ConfigError("controller.quorum.voters", f"{self.node_id}@…", _OBSERVES)
         if not self.may_vote and self.raft.auto_join:
             raise ConfigError("controller.quorum.auto.join.enable", "true", _OBSERVES)
+        if self.raft.never_leads and self.node_id is None:
+            raise ConfigError(NEVER_LEADS_KEY, "true", "false: without node.id this node only observes")
+        if self.raft.never_leads and self.voters.ids == (self.node_id,):
+            raise ConfigError(NEVER_LEADS_KEY, "true", ONLY_VOTER)
 
     @property
     def may_vote(self) -> bool:
         """False for a node that never becomes a voter."""
-        return self.node_id is not None and self.topic_name != METADATA_TOPIC_NAME
+        return self.node_id is not None and (self.raft.never_leads or not self.is_kafkas_log)
+
+    @property
+    def is_kafkas_log(self) -> bool:
+        """True for the log of Kafka's controllers: they write its records and its snapshots."""
+        return self.topic_name == METADATA_TOPIC_NAME
 
     @property
     def answer_size_bytes_max(self) -> int:

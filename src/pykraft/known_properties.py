@@ -23,6 +23,7 @@ from pykraft.config import (
     KRAFT_RECORDS,
     LOG_NUMBERS,
     METADATA_TOPIC_NAME,
+    NEVER_LEADS_KEY,
     NODE_NUMBERS,
     RAFT_NUMBERS,
     TEST_TOPIC_NAME,
@@ -188,13 +189,19 @@ def _rows() -> tuple[Known, ...]:
             "pykraft.topic",
             TEST_TOPIC_NAME,
             f"{TEST_TOPIC_NAME} or {METADATA_TOPIC_NAME}",
-            "topic of the log: TestRaftServer's, or that of Kafka's controllers, which is only observed",
+            "topic of the log: TestRaftServer's, or that of Kafka's controllers, where a node never leads",
         ),
         _text(
             "pykraft.leader.send",
             "written",
             "written or flushed",
             "whether a leader sends records before it has flushed them",
+        ),
+        _text(
+            NEVER_LEADS_KEY,
+            "false",
+            "true or false",
+            "a voter that leaves the leadership to the others, as in a quorum of Kafka's controllers",
         ),
         _text(
             "pykraft.operator.listeners",
@@ -235,3 +242,9 @@ def suggestion(key: str) -> str | None:
     """The known name that is most similar to a misspelled one, if any is close."""
     names = [known.key for known in KNOWN] + list(ALIASES)
     return closest(key.strip().lower().replace("_", "."), names, similarity_min=SIMILARITY_MIN)
+
+
+def or_similar(key: str) -> str:
+    """A suggestion for the end of a message, if a known property has a similar name."""
+    meant = suggestion(key)
+    return "" if meant is None else f"; did you mean {meant}?"

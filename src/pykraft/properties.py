@@ -22,6 +22,7 @@ from pykraft.config import (
     INT32_MAX,
     KAFKAS_RAFT,
     LOG_NUMBERS,
+    NEVER_LEADS_KEY,
     NODE_NUMBERS,
     RAFT_NUMBERS,
     TEST_TOPIC_NAME,
@@ -38,6 +39,7 @@ from pykraft.known_properties import (
     NODE_ID,
     PASSED_OVER,
     SEGMENT_SIZE_BYTES,
+    or_similar,
     suggestion,
 )
 from pykraft.properties_format import is_bare, origin_of
@@ -150,10 +152,10 @@ class _Reader:
             if is_bare(self._given, key):
                 what = f"{key!r} has no value, and is no known property"
                 self.warn(
-                    key, f"{what}{_or_similar(key)}; a line is key=value, and goes on in the next after a backslash"
+                    key, f"{what}{or_similar(key)}; a line is key=value, and goes on in the next after a backslash"
                 )
             else:
-                self.warn(key, f"property {key} is unknown and has no effect{_or_similar(key)}")
+                self.warn(key, f"property {key} is unknown and has no effect{or_similar(key)}")
         for key in sorted(key for key in self._given if is_bare(self._given, key) and key not in unknown):
             self.warn(key, f"property {key} has no value and no effect: write {key}=VALUE")
         return self._warnings
@@ -188,8 +190,13 @@ class _Reader:
     def raft_config(self) -> RaftConfig:
         """``controller.quorum.*``, and whether a leader sends records before it has flushed them."""
         send = self.one_of("pykraft.leader.send", ("written", "flushed"), "written")
-        auto_join = self.one_of("controller.quorum.auto.join.enable", ("false", "true"), "false")
-        defaults = replace(KAFKAS_RAFT, leader_send_flushed_only=send == "flushed", auto_join=auto_join == "true")
+        auto_join, never_leads = (
+            self.one_of(key, ("false", "true"), "false") == "true"
+            for key in ("controller.quorum.auto.join.enable", NEVER_LEADS_KEY)
+        )
+        defaults = replace(
+            KAFKAS_RAFT, leader_send_flushed_only=send == "flushed", auto_join=auto_join, never_leads=never_leads
+        )
         return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
 
     def log_settings(self) -> LogSettings:
@@ -373,12 +380,6 @@ def _may_be_same(one: Endpoint, other: Endpoint) -> bool:
         return True
     is_numeric = [":" in host or host.replace(".", "").isdecimal() for host in hosts]
     return is_numeric[0] != is_numeric[1]
-
-
-def _or_similar(key: str) -> str:
-    """A suggestion for the end of a message, if a known property has a similar name."""
-    meant = suggestion(key)
-    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endpoint:

@@ -116,6 +116,15 @@ def test_no_voter_is_formatted_among_kafkas_controllers(tmp_path: Path, words: l
     assert head_in(tmp_path, partition="__cluster_metadata-0").kraft_version == 1
 
 
+@pytest.mark.parametrize("words", [["--standalone"], ["-I", f"1@localhost:9093:{DIRECTORY_ID}"]])
+def test_the_only_voter_may_lead(tmp_path: Path, words: list[str]) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP, extra="pykraft.voter.never.leads=true")
+    result = run("format", "-c", path, "-t", CLUSTER, *words)
+    assert isinstance(result.exception, UsageError)
+    told = f"{path}: line 7: property pykraft.voter.never.leads = 'true': false: this node is the only voter, so no oth"
+    assert str(result.exception).startswith(told), result.exception
+
+
 def head_in(folder: Path, partition: str = PARTITION) -> SnapshotHead:
     return read_head(OsFs(), folder / "b" / partition, BOOTSTRAP_ID)[1]
 

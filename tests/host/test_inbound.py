@@ -31,7 +31,13 @@ ONE = ConnectionId(1)
 class Desk:
     """Inbound connections on a world of lists; connection 1 is accepted."""
 
-    def __init__(self, *, kraft_versions: VersionRange | None = KRAFT_VERSIONS, clients: Clients | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        kraft_versions: VersionRange | None = KRAFT_VERSIONS,
+        clients: Clients | None = None,
+        refuses: bool = False,
+    ) -> None:
         self.ports = FakePorts()
         self.inbox = Inbox()
         self.held = HeldMessages()
@@ -46,6 +52,7 @@ class Desk:
             kraft_versions=kraft_versions,
             kraft_version=lambda: self.kraft_version,
             clients=clients,
+            refuses_controller_requests=refuses,
         )
         self.inbound.on_accepted(ONE, LISTENER)
 
@@ -275,22 +282,6 @@ def test_api_versions_lists_what_is_served(version: int) -> None:
     assert desk.received() == []
 
 
-def test_who_is_never_to_vote_tells_no_level_of_kraft_version() -> None:
-    desk = Desk(kraft_versions=None)
-    desk.ask(ApiKey.API_VERSIONS, 4, {})
-    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 4)
-    assert (body["error_code"], body["supported_features"]) == (0, [])
-
-
-@pytest.mark.parametrize(("level", "version", "found"), [(0, 4, []), (1, 2, []), (1, 3, [1]), (1, 4, [1])])
-def test_api_versions_tells_the_level_in_force(level: int, version: int, found: list[int]) -> None:
-    desk = Desk()
-    desk.kraft_version = level
-    desk.ask(ApiKey.API_VERSIONS, version, {})
-    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, version)
-    assert [one["max_version_level"] for one in body.get("finalized_features", [])] == found
-
-
 @pytest.mark.conformance(147)
 @pytest.mark.parametrize("version", [-1, 6, 99])
 def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: int) -> None:
@@ -302,14 +293,6 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: in
     assert (wire_id, body["error_code"]) == (9, ErrorCode.UNSUPPORTED_VERSION)
     assert {"api_key": ApiKey.API_VERSIONS, "min_version": 0, "max_version": 5} in body["api_keys"]
     assert desk.ports.closed == []
-
-
-def test_api_versions_that_cannot_be_read_is_an_invalid_request() -> None:
-    desk = Desk()
-    parts = encode_request(ApiKey.API_VERSIONS, 3, 9, None, {})
-    desk.inbound.on_frame(ONE, b"".join(bytes(part) for part in parts)[:-1])
-    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 3)
-    assert body["error_code"] == ErrorCode.INVALID_REQUEST
 
 
 def test_describe_cluster_is_answered_without_the_core() -> None:

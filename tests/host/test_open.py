@@ -19,9 +19,24 @@ from pykraft.log.lane import AppendBytes
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import encode_quorum_state
 from pykraft.protocol.batch import read_header
-from pykraft.types import Election, Epoch, Io, Listeners, NodeId, Offset, Uuid, VoterSet, uuid_parse
+from pykraft.protocol.records import encode_control_batch
+from pykraft.types import (
+    Election,
+    Epoch,
+    Io,
+    KRaftVersion,
+    KRaftVoters,
+    Listeners,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+    uuid_parse,
+)
 from tests.disks import ScriptedDisk
-from tests.host.fakes import DIRECTORY, at, batch, config
+from tests.host.fakes import DIRECTORY, at, batch, config, listeners
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "raft" / "disk" / "n1"
 PARTITION = DIRECTORY / "a-topic-0"
@@ -97,6 +112,21 @@ def test_a_directory_of_kafka_is_opened(tmp_path: Path) -> None:
     assert node.view.end_offset > 100
     assert any("recovery-point" in note for note in node.notes)
     node.close()
+
+
+def test_a_voter_that_never_leads_is_not_opened_as_the_only_one() -> None:
+    fs, never = ScriptedDisk(), replace(config(1), raft=replace(config(1).raft, never_leads=True))
+    node = opened(fs, never)
+    own = Voter(key=ReplicaKey(NodeId(1), node.directory.directory_id), listeners=listeners(1))
+    voters = KRaftVoters(VoterSet.of([own]))
+    data = encode_control_batch([KRaftVersion(1), voters], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data
+    election = Election(epoch=Epoch(1), leader_id=NodeId(2))
+    write = WriteElectionState(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
+    node.lane.perform([write, AppendBytes(io=Io(2), batches=[(read_header(data), data)])])
+    node.close()
+    with pytest.raises(ConfigError, match=r"pykraft.voter.never.leads.*the only voter"):
+        opened(fs, never)
+    assert opened(fs).voter_history.voters.ids == (1,)
 
 
 def test_a_torn_tail_is_cut_and_told() -> None:

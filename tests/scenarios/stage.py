@@ -5,6 +5,7 @@ The cluster
                         ``anonymous`` (an observer without id, node 0), ``bootstrap=2,3``, ``auto-join``,
                         ``kraft=1`` (the voters stand in a bootstrap checkpoint), ``unformatted`` (no directory is
                         known to be a voter's; as a rule all are), ``old=3`` (node 3 knows no pre-votes),
+                        ``never-leads=3`` (node 3 is a voter that never leads),
                         ``linger=MS``, ``election=MS``, ``flushed-only``, and ``slice=BYTES`` (how much of a
                         snapshot one response holds; each snapshot has 250 bytes)
     elect N             makes N the leader: all work until all is quiet, the followers that N reaches miss their leader
@@ -66,14 +67,15 @@ from pykraft.types import Damage, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.disk import Disk
 from tests.scenarios.links import reset
+from tests.scenarios.message import Message
 from tests.scenarios.tamper import tampered
-from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Message, Node, World
+from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Node, World
 
 ROUNDS_MAX = 200
 UNPROVEN = Proof(is_complete=False)
 OPTIONS = frozenset(
     {"voters", "observers", "anonymous", "bootstrap", "auto-join", "kraft", "unformatted", "old"}
-    | {"linger", "election", "flushed-only", "slice"}
+    | {"linger", "election", "flushed-only", "slice", "never-leads"}
 )
 """What ``cluster`` takes."""
 
@@ -156,6 +158,7 @@ class Stage:
             bootstrap=_ids(options.get("bootstrap", "")),
             config=config,
             kraft_version=int(options.get("kraft", "0")),
+            never_leading=frozenset(_ids(options.get("never-leads", ""))),
         )
         self._world.without_pre_vote = set(_ids(options.get("old", "")))
         for node in self.world.running():

@@ -38,6 +38,7 @@ from pykraft.types import (
 from tests.scenarios import tell
 from tests.scenarios.disk import Disk, with_slice
 from tests.scenarios.members import directory_id, membership_in, records_at, voter, voter_history
+from tests.scenarios.message import Message
 
 LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
@@ -54,19 +55,6 @@ class Job:
 
     io: Io
     result: Disk
-
-
-@dataclass(kw_only=True)
-class Message:
-    """One message on its way; ``peer_id`` is what the asking node calls the asked one (a bootstrap server: -2, ...)."""
-
-    source: int
-    target: int
-    peer_id: int
-    correlation_id: int
-    body: messages.Request | messages.Response
-    is_request: bool
-    after: Io
 
 
 class Node:
@@ -90,7 +78,7 @@ class Node:
         view = disk.recover()
         local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
         self.raft = Raft(
-            config=world.config,
+            config=dataclasses.replace(world.config, never_leads=node_id in world.never_leading),
             local=LocalReplica(
                 id=local_id,
                 directory_id=directory_id(node_id, world.disks.get(node_id, 0)),
@@ -266,9 +254,17 @@ class World:
     """All nodes, the wire and the clock."""
 
     def __init__(
-        self, *, voters: int, others: list[int], bootstrap: list[int], config: RaftConfig, kraft_version: int = 0
+        self,
+        *,
+        voters: int,
+        others: list[int],
+        bootstrap: list[int],
+        config: RaftConfig,
+        kraft_version: int = 0,
+        never_leading: frozenset[int] = frozenset(),
     ) -> None:
         self.config = config
+        self.never_leading = never_leading
         self.kraft_version = kraft_version
         self.now_ms = 0
         self.wire: list[Message] = []

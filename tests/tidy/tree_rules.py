@@ -40,7 +40,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.client": (13, "the names that a program with a node imports"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),
-    "pykraft.core.on.timer": (13, "all that a replica does without being asked"),
+    "pykraft.core.on.timer": (14, "all that a replica does without being asked"),
     "pykraft.core.on.dispatch": (17, "the table of all messages"),
     "pykraft.host.host": (17, "the one face of all parts"),
     "pykraft.host.open": (18, "all that a start reads, in its order"),
@@ -55,8 +55,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.offline.verify_log": (14, "a log as a whole, in parts, and put together again"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (100, "the table of all invariants"),
-    "pykraft.sim.machine.node": (13, "all parts of a simulated machine, put together"),
-    "pykraft.sim.run.world": (25, "all parts of a world, put together"),
+    "pykraft.sim.machine.node": (14, "all parts of a simulated machine, put together"),
+    "pykraft.sim.run.world": (26, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.config import NodeConfig
+from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.fs import Fs
@@ -88,6 +88,8 @@ def initial_voters(
     if not config.may_vote and not joins:
         allowed = f"lets this node only observe Kafka's controllers, but {named[0]} makes it a voter: give "
         raise ConfigError("pykraft.topic", config.topic_name, f"{allowed}--no-initial-controllers")
+    if config.raft.never_leads and standalone:
+        raise ConfigError(NEVER_LEADS_KEY, "true", ONLY_VOTER)
     if joins:
         return Initial(kraft_version=1, kind="dynamic metadata", voters=None, directory_id=directory_id)
     if controllers is None:
@@ -106,6 +108,8 @@ def initial_voters(
         )
     if directory_id not in (None, listed.key.directory_id):
         raise UsageError("--replica-directory-id is not the one that --initial-controllers gives for this node")
+    if config.raft.never_leads and len(voters) == 1:
+        raise ConfigError(NEVER_LEADS_KEY, "true", ONLY_VOTER)
     return Initial(kraft_version=1, kind="dynamic metadata voter", voters=voters, directory_id=listed.key.directory_id)
 
 

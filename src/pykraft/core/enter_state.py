@@ -156,6 +156,8 @@ def to_leader(replica: Replica, now: Instant) -> None:
         volatile_voters=_volatile_voters(replica),
     )
     become(replica, leader)
+    # Later timeouts count anew.
+    replica.leaderless_timeouts, replica.has_denied_shorter_log = None, False
     replica.log.begin_epoch(leader.epoch)
     append_planned(replica, leader, (opening,))
 
@@ -166,7 +168,8 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
     The leader then writes it right after LeaderChange, before a record of its epoch commits. That is safe, since it
     changes no majority.
     """
-    if replica.kraft_version < 1:
+    # A voter that never leads leaves both to its successor.
+    if replica.kraft_version < 1 or replica.config.never_leads:
         return ()
     # The leader may have moved to another endpoint; a leader sends UpdateRaftVoter to nobody, so it updates its own
     # entry. A leader that is being removed has no entry.

@@ -115,6 +115,10 @@ class Replica:
         """Grant votes above this epoch only: before the directory was emptied, the replica may have voted up to it."""
         self.transfer_rest_ms: int | None = None
         """No other transfer starts before this time, because the last one failed (mono ms)."""
+        self.leaderless_timeouts: int | None = None
+        """Of a voter that never leads: election timeouts that passed since its leader was given up; None before."""
+        self.has_denied_shorter_log = False
+        """Of a voter that never leads: it has denied a candidate with a shorter log since a leader last answered."""
         self.is_stopped = False
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0

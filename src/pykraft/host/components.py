@@ -127,6 +127,7 @@ def assemble(
             operator_listeners=config.operator_listeners,
             append_listeners=config.append_listeners,
             clients=clients,
+            refuses_controller_requests=config.may_vote and config.is_kafkas_log,
         ),
         peers=Peers(
             ports,

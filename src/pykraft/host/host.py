@@ -54,7 +54,8 @@ R = TypeVar("R")
 class Host:
     """`open` creates it, `start` comes next, `close` last."""
 
-    def __init__(self, ports: Ports, opened: Opened, rng: Random) -> None:
+    def __init__(self, ports: Ports, opened: Opened, rng: Random, core: type[Raft] = Raft) -> None:
+        self._core = core
         self._opened = opened
         self._rng = rng
         self._recovered = opened.status
@@ -72,8 +73,10 @@ class Host:
         self._leaderless = LeaderlessReport(ports, opened.config, opened.key, self._components.peers)
 
     @classmethod
-    def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random) -> Host:
+    def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random, core: type[Raft] = Raft) -> Host:
         """Lock the directory and recover its files; everything is durable when this returns.
+
+        ``core`` is another core for simulated nodes that are not ours.
 
         Errors: ConfigError, ForeignDirectoryError, CorruptionError, StorageError: see `open_node`.
         """
@@ -82,11 +85,11 @@ class Host:
             ports.report(note)
         for alarm in opened.alarms:
             ports.report(alarm, is_alarm=True)
-        return cls(ports, opened, rng)
+        return cls(ports, opened, rng, core)
 
     def start(self, now: Instant) -> None:
         """Take the first step and start the timers. Errors: UsageError when the directory contradicts the node's id."""
-        self._stepping.begin(self._opened.raft(self._rng, now), now)
+        self._stepping.begin(self._opened.raft(self._rng, now, self._core), now)
 
     def on_accepted(self, connection: ConnectionId, listener_name: str, _now: Instant) -> None:
         """A peer or client connected to this listener."""

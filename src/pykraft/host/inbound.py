@@ -28,38 +28,22 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId, Ports
+from pykraft.host.served_apis import ServedApis
 from pykraft.protocol.api import (
     RequestHeader,
     decode_request_body,
     decode_request_header,
     encode_response,
-    encode_unsupported_version,
 )
 from pykraft.protocol.frame import frame
-from pykraft.protocol.messages import (
-    API_VERSIONS,
-    CLIENT_KEYS,
-    CLIENT_VERSIONS,
-    FORWARD_VERSIONS,
-    PRODUCE_VERSIONS,
-    ApiKey,
-)
+from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.schema import Body, Versions
-from pykraft.rpc import api_versions
 from pykraft.rpc.accepted_connection import ANSWERED_KEYS, AcceptedConnection
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, ReportKind, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Outstanding requests of one connection; Kafka's clients have at most five."""
-
-OPERATOR_KEYS: Final = frozenset(
-    {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
-)
-"""APIs for operators and for a replica with auto-join; voters do not need them."""
-_WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
-    key: versions for key, versions in API_VERSIONS.items() if key not in OPERATOR_KEYS
-}
 
 _OF_CLIENTS: Final = CLIENT_KEYS | {ApiKey.FETCH, ApiKey.DESCRIBE_CLUSTER}
 BROKERS: Final = 1
@@ -154,11 +138,13 @@ class Inbound:
         operator_listeners: Collection[str] | None = None,
         append_listeners: Collection[str] = (),
         clients: Clients | None = None,
+        refuses_controller_requests: bool = False,
     ) -> None:
         """``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
         ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce, and
-        the listeners of ``clients`` all that it answers.
+        the listeners of ``clients`` all that it answers. ``refuses_controller_requests``: a voter among Kafka's
+        controllers answers what is for the active one with NOT_CONTROLLER.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -167,15 +153,19 @@ class Inbound:
         self._held = held
         self._context = context
         self._describe_cluster = describe_cluster
-        self._kraft_versions = kraft_versions
-        self._kraft_version = kraft_version
         self._append = append
         self.serve_forward: ServeForward | None = None
         """Serves Forward; None while no program has a state machine on this node."""
-        self._operator_listeners = operator_listeners
-        self._append_listeners = append_listeners
         self._clients = clients
         self._client_listeners = () if clients is None else clients.listeners
+        self._apis = ServedApis(
+            kraft_versions=kraft_versions,
+            kraft_version=kraft_version,
+            operator_listeners=operator_listeners,
+            append_listeners=append_listeners,
+            client_listeners=self._client_listeners,
+            refuses_controller_requests=refuses_controller_requests,
+        )
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._watched: dict[ConnectionId, _Requester] = {}
@@ -256,8 +246,7 @@ class Inbound:
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
         """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
-            levels, level = self._kraft_versions, self._kraft_version()
-            answer = _answer_api_versions(header, data, self._served(requester.listener), levels, level)
+            answer = self._apis.answer_api_versions(header, data, self._served(requester.listener))
             self._answer(self._note(requester, header), answer)
         elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
             pass
@@ -273,6 +262,8 @@ class Inbound:
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
             self.serve_forward(wanted, lambda body: self._answer_client(request, body))
+        elif (refusal := self._apis.refusal(header)) is not None:
+            self._answer(self._note(requester, header), refusal)
         elif header.api_key not in ANSWERED_KEYS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
@@ -321,15 +312,9 @@ class Inbound:
             return False
         return requester.listener.upper() in self._client_listeners
 
-    def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
+    def _served(self, listener: str) -> Mapping[int, Versions]:
         """The APIs that a listener serves."""
-        name, operators = listener.upper(), self._operator_listeners
-        served = API_VERSIONS if operators is None or name in operators else _WITHOUT_OPERATORS
-        if self.serve_forward is not None:
-            served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
-        if name in self._client_listeners:
-            return {**served, **CLIENT_VERSIONS}
-        return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
+        return self._apis.on(listener, forwards=self.serve_forward is not None)
 
     def _answer_client(self, request: _Request, body: Body | ProtocolError | None) -> None:
         """Answer a client's request, unless its connection is gone. None: it wants no answer (Produce with acks 0)."""
@@ -371,21 +356,3 @@ class Inbound:
         self._ports.report(text, kind=ReportKind.CONNECTION)
         self.on_closed(requester.connection)
         self._ports.close(requester.connection)
-
-
-def _answer_api_versions(
-    header: RequestHeader,
-    data: Buffer,
-    served: Mapping[ApiKey, Versions],
-    levels: VersionRange | None,
-    level: int,
-) -> list[Buffer]:
-    """The APIs that are served; in version 0 if the client's version is unknown."""
-    if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
-        return encode_unsupported_version(header.correlation_id, served.items())
-    body = api_versions.response_to_wire(header.api_version, served, levels, level)
-    try:
-        decode_request_body(header, data)
-    except ProtocolError:
-        body["error_code"] = ErrorCode.INVALID_REQUEST
-    return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)

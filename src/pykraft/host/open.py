@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
 
-from pykraft.config import NodeConfig
+from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
@@ -90,10 +90,10 @@ class Opened:
             is_proven=self.node_id is None or self.proving.proof.is_complete,
         )
 
-    def raft(self, rng: Random, now: Instant) -> Raft:
+    def raft(self, rng: Random, now: Instant, core: type[Raft] = Raft) -> Raft:
         """Build the core of this node; its timers start at ``now``. Errors: UsageError."""
         config = self.config
-        return Raft(
+        return core(
             config=config.raft,
             local=LocalReplica(
                 id=self.node_id,
@@ -168,6 +168,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             settings=config.log,
         )
         voter_history = VoterHistory(config.voters, voter_records_at_start(fs, log, recovery.control_offsets))
+        _check_others(config, voter_history, directory.directory_id)
         proving.note_partition(
             elections,
             is_new=stored is None,
@@ -191,6 +192,14 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes=tuple(notes),
         alarms=alarms,
     )
+
+
+def _check_others(config: NodeConfig, voter_history: VoterHistory, directory_id: Uuid) -> None:
+    """A voter that never leads needs another one that does. Errors: ConfigError."""
+    if not config.raft.never_leads or config.node_id is None:
+        return
+    if voter_history.voters.is_only_voter(ReplicaKey(config.node_id, directory_id)):
+        raise ConfigError(NEVER_LEADS_KEY, "true", ONLY_VOTER)
 
 
 def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> LogView:

@@ -10,6 +10,7 @@ Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsResponse and NodeApiVersion
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from pykraft import __version__
 from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -23,6 +24,9 @@ SOFTWARE_NAME = "pykraft"
 FEATURES_VERSION = 3
 FEATURES_FROM_ZERO_VERSION = 4
 KRAFT_VERSION_FEATURE = "kraft.version"
+
+Served: TypeAlias = Mapping[int, Versions] | Mapping[ApiKey, Versions]
+"""The versions of each API that a listener serves."""
 
 
 def request_to_wire(software_version: str) -> Body:
@@ -45,9 +49,7 @@ def answer_from_wire(body: Body, _context: RpcContext) -> ApiVersionsResponse:
     return ApiVersionsResponse(error=body["error_code"], kraft_version=next(levels, None))
 
 
-def response_to_wire(
-    version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange | None, level: int = 0
-) -> Body:
+def response_to_wire(version: int, served: Served, kraft_version: VersionRange | None, level: int = 0) -> Body:
     """The body of an answer: the APIs that a listener serves, the levels of kraft.version, and the finalized one.
 
     ``kraft_version`` is None for a node that must never become a voter: a leader adds no node that does not name its
@@ -66,7 +68,7 @@ def response_to_wire(
     return body
 
 
-def api_key_bodies(served: Mapping[ApiKey, Versions]) -> list[Body]:
+def api_key_bodies(served: Served) -> list[Body]:
     """The APIs that a listener serves, by key."""
     return [
         {"api_key": int(key), "min_version": versions.min, "max_version": versions.max}

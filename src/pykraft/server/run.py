@@ -101,7 +101,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
             # At the log end: the load has no state to build, and a leader is told that it leads only when its listener
             # has all that was committed before. A log of 4 GiB would keep the load waiting for seconds.
             node.host.register(workload, node.host.status.log_end_offset)
-            if config.may_vote:  # the log of Kafka's controllers, which such a node copies, is theirs to snapshot
+            if not config.is_kafkas_log:  # Kafka's controllers take the snapshots of their own log
                 snapshots = LoadSnapshots(node.host, report=logger.info, failed=node.fail)
                 node.host.register(snapshots, loader=snapshots.loader)
             loop.add_signal_handler(signal.SIGUSR1, workload.rest)

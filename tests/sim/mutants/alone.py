@@ -20,6 +20,8 @@ ALONE: Mapping[str, str] = {
     "ReachedLeaderStays": "broken_connection_counts_as_refused",
     "EarlyCampaignsHaveReason": "each_refusal_starts_a_campaign",
     "DeadLeaderIsMissed": "refused_connections_mean_nothing",
+    "CampaignsOfLastResort": "never_leading_voter_always_campaigns",
+    "BriefLeaderHandsOver": "never_leading_voter_stays",
     "LeaderWithoutMajorityResigns": "check_quorum_never_fires",
     "LeaderHasItsVotes": "half_is_a_majority",
     "VotesAreOfTheDisk": "votes_ignore_directory_ids",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pykraft.core.election import successor_backoff_ms
 from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from pykraft.core.never_leads import abstains, leave_to_successors
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
 from pykraft.core.on.requests import reply_with_leader, voter_only_error
@@ -35,7 +36,10 @@ def on_end_quorum_epoch_request(
     if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         state = replica.state
-        if isinstance(state, Follower) and state.leader_id == message.leader_id and replica.local.key is not None:
+        is_of_leader = isinstance(state, Follower) and state.leader_id == message.leader_id
+        if is_of_leader and abstains(replica):
+            leave_to_successors(replica, now)
+        elif isinstance(state, Follower) and is_of_leader and replica.local.key is not None:
             # The leader no longer counts as alive, so we grant pre-votes from now on. Kafka denies them until its own
             # timeout, which delays the hand-over with five voters.
             backoff_ms = successor_backoff_ms(

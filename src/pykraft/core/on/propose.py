@@ -106,6 +106,8 @@ def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
         return NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
     if event.epoch > leader.epoch:
         return UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
+    if replica.config.never_leads:
+        return NotLeaderError(None, replica.epoch)
     if replica.transfer is not None:
         return LeadershipTransferError(replica.transfer.target_id)
     if event.count < 1:

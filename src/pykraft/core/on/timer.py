@@ -15,6 +15,7 @@ from pykraft.core.election import NEVER_MS
 from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned, to_unattached
 from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.serving import serve
+from pykraft.core.never_leads import HANDS_OVER, abstains, let_timeout_pass, successor
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.read import serve_reads
 from pykraft.core.on.send_requests import (
@@ -64,7 +65,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
     match state:
         case Unattached():
             if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
-                to_prospective(replica, now)
+                _campaign(replica, now)
         case Prospective():
             # It may also have been removed from the voter set while it asked.
             if not replica.may_lead or (state.election_deadline_ms <= now.mono_ms and replica.may_campaign):
@@ -74,9 +75,9 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
                 to_prospective(replica, now)
         case Follower():
             if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
-                to_prospective(replica, now)
+                _campaign(replica, now)
             elif (state.early_deadline_ms or NEVER_MS) <= now.mono_ms and replica.may_campaign:
-                to_prospective(replica, now, is_early=True)
+                _campaign(replica, now, is_early=True)
         case Leader():
             # First answer a change that has committed: resigning would report its outcome as unknown.
             end_change(replica, state, now)
@@ -92,6 +93,14 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             assert_never(state)
 
 
+def _campaign(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
+    """A timeout has expired: ask for pre-votes, unless this voter leaves the election to the others."""
+    if abstains(replica):
+        let_timeout_pass(replica, now)
+    else:
+        to_prospective(replica, now, is_early=is_early)
+
+
 def _may_open_epoch(replica: Replica) -> bool:
     """True when a resigned leader moves on to the next epoch; this includes a leader that was removed."""
     return not replica.is_shutting_down and replica.epoch < EPOCH_MAX
@@ -105,6 +114,8 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
         return "the application asked for it"
     if replica.transfer is not None and is_due(replica, leader):
         return f"node {replica.transfer.target_id} is to lead, and has the whole log"
+    if (successor_id := successor(replica, leader)) is not None:
+        return f"{HANDS_OVER}, and node {successor_id} has the whole log"
     if is_removed(replica, leader):
         return "it is no longer a voter"
     if leader.check_quorum_deadline_ms <= now.mono_ms:

@@ -11,6 +11,7 @@ from typing import assert_never
 from pykraft.core.enter_state import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import VoteRequest, VoteResponse
+from pykraft.core.never_leads import note_denial
 from pykraft.core.on.early_campaign import let_go_first
 from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
@@ -62,12 +63,15 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
         if granted:
             let_go_first(replica, now)
         else:
+            note_denial(replica, message, now)
             _ask_again(replica, message.candidate.id)
         return
     granted = would_grant_vote(replica, message)
     # A repeated vote for the same candidate is in quorum-state already and is not written again.
     if granted and replica.voted is None:
         cast_vote(replica, message.candidate, now)
+    if not granted:
+        note_denial(replica, message, now)
     _answer(replica, event, ErrorCode.NONE, granted=granted, is_vote=granted)
 
 

@@ -29,6 +29,7 @@ from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.disks.served import ServedIsSound
+from pykraft.sim.invariants.elections.abstention import CampaignsOfLastResort
 from pykraft.sim.invariants.elections.announced import SilentVotersAreTold
 from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns
 from pykraft.sim.invariants.elections.dead_leader import DeadLeaderIsMissed
@@ -65,6 +66,7 @@ from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
 from pykraft.sim.invariants.liveness.wake_ups import NobodyWakesForNothing
 from pykraft.sim.invariants.log.append_epoch import AppendedEpochIsKnown
 from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
+from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
 from pykraft.sim.invariants.log.committed import CommittedAlike
 from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut
 from pykraft.sim.invariants.log.fetch_durable import FetchIsDurableFirst
@@ -113,6 +115,8 @@ ALL: tuple[type[Invariant], ...] = (
     LivingLeaderIsFollowed,
     EarlyCampaignsHaveReason,
     DeadLeaderIsMissed,
+    CampaignsOfLastResort,
+    BriefLeaderHandsOver,
     OldEpochsAreFenced,
     LeaderWithoutMajorityResigns,
     SilentVotersAreTold,

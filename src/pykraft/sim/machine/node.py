@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.core.effects import EnterQuarantine, InstallSnapshot
+from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
@@ -62,7 +63,7 @@ class Process:
         self.bulk = BulkLane(self, node.surroundings)
         config = node.observer.configured(node)
         self.bootstrap = config.bootstrap_servers
-        self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()))
+        self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()), core=node.core)
 
     def start(self) -> None:
         """Let the host take its first step."""
@@ -242,8 +243,11 @@ class Process:
         self._observer.touch(self._node)
 
     def lane_delay_us(self) -> int:
-        """How long the next turn of a lane takes."""
-        return self._node.lane_delay_us()
+        """How long the next turn of a lane takes; the disk is slow now and then."""
+        storage, rng = self._surroundings.storage, self._node.rng
+        if rng.random() < 1 - storage.slow_probability:
+            return rng.randint(storage.turn_us_min, storage.turn_us_max)
+        return rng.randint(storage.slow_turn_us_min, storage.slow_turn_us_max)
 
     def cannot_write(self, problem: Interrupted | StorageError) -> None:
         """End the process: a lane was interrupted, or the disk gave an error."""
@@ -283,6 +287,8 @@ class SimulatedNode:
         self.rng = rng
         self.disk = VirtualDisk(Random(rng.random()), surroundings.storage)
         self.clock = NodeClock(surroundings.clock)
+        self.core: type[Raft] = Raft
+        """What decides: our core, or one that follows Kafka's rules."""
         self.dialect: Dialect | None = None
         """The older release that this node runs; None: the present one."""
         self.process: Process | None = None
@@ -367,13 +373,6 @@ class SimulatedNode:
     def was_paused_since(self, at_us: int) -> bool:
         """True when the process stood still at any time since then."""
         return self.process is not None and (self.process.is_paused or self.process.resumed_us >= at_us)
-
-    def lane_delay_us(self) -> int:
-        """How long one turn of a lane takes; the disk is slow now and then."""
-        storage = self.surroundings.storage
-        if self.rng.random() < 1 - storage.slow_probability:
-            return self.rng.randint(storage.turn_us_min, storage.turn_us_max)
-        return self.rng.randint(storage.slow_turn_us_min, storage.slow_turn_us_max)
 
     def _leave(self, process: Process | None) -> None:
         """End the program; it closes its files first if all jobs are done, otherwise the shutdown was cut short."""

@@ -51,6 +51,8 @@ class Wiretap:
         self._dialed: dict[ConnectionId, int] = {}
         self.departures: list[Departure] = []
         """EndQuorumEpoch requests that this process received."""
+        self.asked_by_shorter = 0
+        """How many votes and pre-votes candidates with a shorter log than this node's have asked for."""
         self._asked: dict[ConnectionId, VoteAsked | RequestHeader] = {}
         self._epochs: dict[ConnectionId, int] = {}
         """The epochs of BeginQuorumEpoch and EndQuorumEpoch requests that are not answered yet."""
@@ -77,7 +79,8 @@ class Wiretap:
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
-            self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
+            asked = self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
+            self.asked_by_shorter += not asked.candidate_log.is_at_least(log)
         elif header.api_key in EPOCH_FIELDS:
             self._asked[connection] = header
             if header.api_key in ANNOUNCEMENTS:

@@ -28,6 +28,7 @@ from pykraft.sim.faults import Faults, first_start
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
+from pykraft.sim.machine.kafka_rules import let_one_never_lead
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network
 from pykraft.sim.machine.node import SimulatedNode
@@ -94,6 +95,7 @@ class World:
             int(config.node_id or 0): self._node(config, self._dice(seed, f"node {config.node_id}", variant))
             for config in self._configs(snapshot_dice, preparing if prepares else None)
         }
+        self._let_one_never_lead()
         self.facts = self.witness.facts = self._facts()
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
@@ -115,6 +117,12 @@ class World:
         listening = self._dice(seed, "bystanders")
         if self.records_between and listening.random() < scenario.snapshots.bystander_probability:
             self.witness.bystander_dice = listening
+
+    def _let_one_never_lead(self) -> None:
+        """Draw whether the last voter that runs never leads."""
+        probability = self.scenario.quorum.never_leads_probability
+        if self.voter_count > 1 and self._dice(self.seed, "never leads").random() < probability:
+            let_one_never_lead(self.nodes, self.voter_count - self.scenario.cluster.absent)
 
     def _facts(self) -> Facts:
         """Create the facts, and format the disks."""

@@ -92,6 +92,8 @@ class QuorumSettings:
     request_size_bytes_max: int = 104_857_600
     """A longer request closes its connection; answers to a node's own requests may be longer."""
     leader_send_flushed_only_probability: float = 0.1
+    never_leads_probability: float = 0.0
+    """Probability that one voter of several never leads, and all others follow Kafka's rules."""
     segment_size_bytes: int = 16_384
     small_segment_probability: float = 0.0
     """Probability that the segments of a world hold only a few batches."""

@@ -41,7 +41,8 @@ def on_update_voter_request(
 
 def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: Instant) -> ErrorCode:
     voter = Voter(key=message.voter, listeners=message.listeners, kraft_version=message.kraft_version)
-    if leader.change is not None or replica.transfer is not None or leader.high_watermark is None:
+    is_busy = leader.change is not None or replica.transfer is not None or replica.config.never_leads
+    if is_busy or leader.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT
     if replica.kraft_version > 0 and (error := why_in_doubt(replica, leader)[0]):
         return error

@@ -12,7 +12,7 @@ from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader.voter_change import Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.on.requests import reply
-from pykraft.core.on.voters.voter_changes import why_behind, why_in_doubt, write_membership
+from pykraft.core.on.voters.voter_changes import NEVER_LEADS, why_behind, why_in_doubt, write_membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode, NotLeaderError, PykraftError, UsageError
@@ -95,6 +95,8 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
     highest = replica.local.kraft_version.max_version
     if version > highest:
         return UsageError(f"the leader supports kraft.version up to {highest}, not {version}")
+    if replica.config.never_leads:
+        return UsageError(NEVER_LEADS)
     if replica.transfer is not None:
         return UsageError("the leadership is being transferred: try again")
     if leader.high_watermark is None:

@@ -20,6 +20,7 @@ from pykraft.errors import ErrorCode
 from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, MembershipRecord, Offset, ReplicaKey, VoterSet
 
 STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
+NEVER_LEADS = "this node never leads for long, and another voter takes over: try again"
 
 ChangeRefusal = tuple[ErrorCode, str | None]
 """An error and its explanation; the error is NONE when nothing is wrong."""
@@ -37,6 +38,8 @@ def why_not_now(replica: Replica, leader: Leader) -> ChangeRefusal:
     """Why no voter set may be appended now, if so: a change or transfer, nothing committed, or static voters."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
+    if replica.config.never_leads:
+        return ErrorCode.REQUEST_TIMED_OUT, NEVER_LEADS
     if replica.transfer is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "the leadership is being transferred: try again"
     # Until a record of its own epoch commits, the leader may not know an uncommitted voter set of an earlier leader,

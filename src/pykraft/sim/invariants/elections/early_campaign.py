@@ -46,6 +46,7 @@ class EarlyCampaignsHaveReason(Invariant):
         """Check a campaign that begins before the fetch deadline."""
         seen, process = self._following.get(int(node.node_id)), node.process
         is_campaign = was.role == "follower" and now.is_prospective and was.epoch == now.epoch
+        is_campaign = is_campaign and not node.config.raft.never_leads  # it has reasons of its own (`abstention`)
         if seen is None or not is_campaign or process is None or seen.process is not process:
             return
         # EndQuorumEpoch ends the wait, perhaps in this very event.

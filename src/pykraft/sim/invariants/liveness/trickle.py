@@ -52,6 +52,8 @@ class NobodyWaitsForATrickle(Invariant):
         process = node.process
         state = process.host.raft.state if process is not None and process.host.raft is not None else None
         is_fetching = isinstance(state, Follower) and state.download is None
+        # A voter that never leads has given its leader up without a campaign.
+        is_fetching = is_fetching and (not node.config.raft.never_leads or now.has_fetched)
         is_awaited = is_fetching and now.role == "follower" and not node.was_paused_since(now_us)
         if process is None or not is_awaited or node.is_damaged:
             self._waiting.pop(node_id, None)

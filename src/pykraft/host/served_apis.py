@@ -1,0 +1,83 @@
+"""Which APIs each listener serves, in which versions, and what ApiVersions says of them.
+
+Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listeners only, Produce and the APIs of
+Kafka's clients for those that the configuration names. A voter among Kafka's controllers also names what brokers ask
+the active controller, and refuses it (`pykraft.rpc.not_controller`).
+
+Source: KIP-511, KIP-919.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import RequestHeader, decode_request_body, encode_response, encode_unsupported_version
+from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, FORWARD_VERSIONS, PRODUCE_VERSIONS, ApiKey
+from pykraft.protocol.schema import Versions
+from pykraft.rpc import api_versions, not_controller
+from pykraft.types import Buffer, VersionRange
+
+OPERATOR_KEYS: Final = frozenset(
+    {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
+)
+"""APIs for operators and for a replica with auto-join; voters do not need them."""
+_WITH_OPERATORS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions in API_VERSIONS.items()}
+_WITHOUT_OPERATORS: Final[Mapping[int, Versions]] = {
+    key: versions for key, versions in _WITH_OPERATORS.items() if key not in OPERATOR_KEYS
+}
+_CLIENTS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions in CLIENT_VERSIONS.items()}
+
+
+class ServedApis:
+    """The APIs of one node."""
+
+    def __init__(
+        self,
+        *,
+        kraft_versions: VersionRange | None,
+        kraft_version: Callable[[], int],
+        operator_listeners: Collection[str] | None,
+        append_listeners: Collection[str],
+        client_listeners: Collection[str],
+        refuses_controller_requests: bool,
+    ) -> None:
+        """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case."""
+        self._kraft_versions = kraft_versions
+        self._kraft_version = kraft_version
+        self._operator_listeners = operator_listeners
+        self._append_listeners = append_listeners
+        self._client_listeners = client_listeners
+        refused = not_controller.SERVED if refuses_controller_requests else {}
+        self._refused = refused.keys()
+        self._with_operators = {**_WITH_OPERATORS, **refused}
+        self._without_operators = {**_WITHOUT_OPERATORS, **refused}
+
+    def on(self, listener: str, *, forwards: bool) -> Mapping[int, Versions]:
+        """The APIs that a listener serves; ``forwards`` while a program has a state machine on this node."""
+        name, operators = listener.upper(), self._operator_listeners
+        served = self._with_operators if operators is None or name in operators else self._without_operators
+        if forwards:
+            served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
+        if name in self._client_listeners:
+            return {**served, **_CLIENTS}
+        return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
+
+    def refusal(self, header: RequestHeader) -> list[Buffer] | None:
+        """The answer to a request for Kafka's active controller; None for any other request."""
+        if header.api_key not in self._refused:
+            return None
+        return [not_controller.answer(header.api_key, header.correlation_id)]
+
+    def answer_api_versions(self, header: RequestHeader, data: Buffer, served: Mapping[int, Versions]) -> list[Buffer]:
+        """The APIs that are served; in version 0 if the client's version is unknown."""
+        if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
+            return encode_unsupported_version(header.correlation_id, served.items())
+        levels, level = self._kraft_versions, self._kraft_version()
+        body = api_versions.response_to_wire(header.api_version, served, levels, level)
+        try:
+            decode_request_body(header, data)
+        except ProtocolError:
+            body["error_code"] = ErrorCode.INVALID_REQUEST
+        return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)

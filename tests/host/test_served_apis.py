@@ -1,0 +1,52 @@
+"""What ApiVersions tells of kraft.version, and what a voter among Kafka's controllers names and refuses.
+
+Which APIs it lists is tested with frames in `tests.host.test_inbound`.
+
+Source: KIP-511, KIP-584; ADR 078.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import ErrorCode
+from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.rpc.not_controller import SERVED, ControllerApi, answer
+from tests.host.test_inbound import ONE, Desk
+
+
+def test_who_is_never_to_vote_tells_no_level_of_kraft_version() -> None:
+    desk = Desk(kraft_versions=None)
+    desk.ask(ApiKey.API_VERSIONS, 4, {})
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 4)
+    assert (body["error_code"], body["supported_features"]) == (0, [])
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_voter_among_kafkas_controllers_answers_not_controller(refuses: bool) -> None:
+    desk = Desk(refuses=refuses)
+    desk.ask(ApiKey.API_VERSIONS, 4, {})
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 4)
+    assert (set(SERVED) <= {one["api_key"] for one in body["api_keys"]}) == refuses
+    envelope = bytes.fromhex("003a0000000000090001780000000000")  # a header, and a body that nobody reads
+    desk.inbound.on_frame(ONE, envelope)
+    assert (desk.inbound.violations == 0) == refuses
+    assert [data for _, data in desk.ports.sent][-1:] == ([answer(ControllerApi.ENVELOPE, 9)] if refuses else [])
+    assert desk.received() == []
+
+
+@pytest.mark.parametrize(("level", "version", "found"), [(0, 4, []), (1, 2, []), (1, 3, [1]), (1, 4, [1])])
+def test_api_versions_tells_the_level_in_force(level: int, version: int, found: list[int]) -> None:
+    desk = Desk()
+    desk.kraft_version = level
+    desk.ask(ApiKey.API_VERSIONS, version, {})
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, version)
+    assert [one["max_version_level"] for one in body.get("finalized_features", [])] == found
+
+
+def test_api_versions_that_cannot_be_read_is_an_invalid_request() -> None:
+    desk = Desk()
+    parts = encode_request(ApiKey.API_VERSIONS, 3, 9, None, {})
+    desk.inbound.on_frame(ONE, b"".join(bytes(part) for part in parts)[:-1])
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 3)
+    assert body["error_code"] == ErrorCode.INVALID_REQUEST
