@@ -13,8 +13,8 @@ from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId
-from pykraft.host.served_apis import OPERATOR_KEYS
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request
+from pykraft.rpc.served_apis import OPERATOR_KEYS
 from pykraft.types import KRAFT_VERSIONS
 from tests.host.fakes import CONTEXT, FakePorts
 

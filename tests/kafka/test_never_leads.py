@@ -17,6 +17,7 @@ from tests.kafka.never_leads.course import BOTH, Course, compare_logs, led_by
 
 
 @pytest.mark.kafka
+@pytest.mark.timeout(240)
 def test_topics_are_created_again_after_each_kill(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     cluster = Cluster(kafka, children, tmp_path)
     cluster.start()

@@ -16,6 +16,7 @@ from pykraft.core.election import NEVER_MS, Tally, early_campaign_ms
 from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.appending import append_planned
 from pykraft.core.leader.progress import Progress
+from pykraft.core.never_leads import appends_nothing
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pykraft.core.transitions import become
@@ -168,8 +169,7 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
     The leader then writes it right after LeaderChange, before a record of its epoch commits. That is safe, since it
     changes no majority.
     """
-    # A voter that never leads leaves both to its successor.
-    if replica.kraft_version < 1 or replica.config.never_leads:
+    if replica.kraft_version < 1 or appends_nothing(replica):
         return ()
     # The leader may have moved to another endpoint; a leader sends UpdateRaftVoter to nobody, so it updates its own
     # entry. A leader that is being removed has no entry.

@@ -99,6 +99,11 @@ def hear_leader(replica: Replica) -> None:
         replica.leaderless_timeouts = None
 
 
+def appends_nothing(replica: Replica) -> bool:
+    """Rule 3: True for a leader whose only record is its LeaderChange; all others are for its successor."""
+    return replica.config.never_leads
+
+
 def successor(replica: Replica, leader: Leader) -> NodeId | None:
     """Rule 4: a voter with the whole log of this leader, which never leads; None for any other leader."""
     if not replica.config.never_leads:

@@ -28,7 +28,6 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId, Ports
-from pykraft.host.served_apis import ServedApis
 from pykraft.protocol.api import (
     RequestHeader,
     decode_request_body,
@@ -40,6 +39,7 @@ from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
 from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc.accepted_connection import ANSWERED_KEYS, AcceptedConnection
 from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.rpc.served_apis import ServedApis
 from pykraft.types import Buffer, ReportKind, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32

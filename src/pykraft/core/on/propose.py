@@ -10,6 +10,7 @@ from typing import Final
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.leader.appending import drain_if_due
+from pykraft.core.never_leads import appends_nothing
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import (
@@ -106,7 +107,7 @@ def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
         return NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
     if event.epoch > leader.epoch:
         return UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
-    if replica.config.never_leads:
+    if appends_nothing(replica):
         return NotLeaderError(None, replica.epoch)
     if replica.transfer is not None:
         return LeadershipTransferError(replica.transfer.target_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_end_quorum_epoch_is_a_reason() -> None:
     story = Story()
     story.follows(0, 0)
     story.campaigns(0, 0, ms=100, departures=1)
+
+
+@pytest.mark.parametrize("has_fetched", [True, False])
+def test_a_voter_that_never_leads_has_reasons_of_its_own_only_after_it_gave_its_leader_up(has_fetched: bool) -> None:
+    story = Story()
+    story.follows(3, 0)
+    one = made(3, 0, ms=100, process=story.process)
+    one.config.raft = replace(one.config.raft, never_leads=True)
+    follows = view("follower", leader_id=2, has_fetched=has_fetched)
+    if has_fetched:
+        with pytest.raises(ViolationError, match=NO_REFUSAL):
+            story.oracle.changed(one, follows, CAMPAIGNS)
+    else:
+        story.oracle.changed(one, follows, CAMPAIGNS)
 
 
 def test_another_role_epoch_or_process_is_no_campaign_of_this_follower() -> None:

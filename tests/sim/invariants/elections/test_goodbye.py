@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,14 @@ def test_who_campaigns_or_may_not_is_in_order() -> None:
         told(goodbye(), is_damaged=True),
     ):
         GoodbyesAreHeeded(world()).after_event(excused, FOLLOWS)
+
+
+def test_a_voter_that_never_leads_has_to_grant_pre_votes_only() -> None:
+    made = told(goodbye())
+    made.config.raft = replace(made.config.raft, never_leads=True)
+    GoodbyesAreHeeded(world()).after_event(made, FOLLOWS)
+    with pytest.raises(ViolationError, match="node 1 waits"):
+        GoodbyesAreHeeded(world()).after_event(made, view("follower", leader_id=2, has_fetched=True))
 
 
 def test_each_goodbye_is_looked_at_once_and_a_new_process_was_told_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,8 @@ ASKING, CANDIDATE = view("prospective", 1), view("candidate", 2)
 class Story:
     """Node 1 leads, node 2 follows, node 3 wants to lead."""
 
-    def __init__(self, *, has_pre_votes: bool = True) -> None:
+    def __init__(self, *, has_pre_votes: bool = True, never_leads: bool = False) -> None:
+        self.never_leads = never_leads
         self.facts = world()
         self.facts.members.has_pre_votes = has_pre_votes
         self.oracle = ReachedLeaderStays(self.facts)
@@ -29,15 +31,19 @@ class Story:
         self.facts.nodes = {}
         self.oracle.changed(node(1), BEFORE, LEADER)
 
-    def follower(self, answers: int, *, refusals: int = 0, departures: int = 0, ms: int = 0) -> Any:
+    def follower(
+        self, answers: int, *, refusals: int = 0, departures: int = 0, ms: int = 0, has_fetched: bool = True
+    ) -> Any:
         state = Follower(
             epoch=Epoch(1),
             leader_id=NodeId(1),
             leader_listeners=listeners_of(1),
             fetch_deadline_ms=500,
             update_deadline_ms=0,
+            has_fetched=has_fetched,
         )
         made = node(2, ms=ms, raft=SimpleNamespace(state=state))
+        made.config.raft = replace(made.config.raft, never_leads=self.never_leads)
         self.process = made.process = self.process or made.process
         made.process.host = made.host
         made.process.wiretap = SimpleNamespace(
@@ -71,6 +77,30 @@ def test_not_after_the_fetch_timeout() -> None:
     story = reached()
     story.follower(2, ms=510)
     story.campaign()
+
+
+def test_a_voter_that_never_leads_follows_on_but_may_give_its_leader_up_after_the_timeout() -> None:
+    story = Story(never_leads=True)
+    for answers in range(3):
+        story.follows(answers, ms=10)
+    story.follows(2, ms=510, has_fetched=False)
+    story.oracle.changed(node(3), BEFORE, ASKING)
+    # An answer that comes too late is ignored, and one that counts makes the reach a new one.
+    story.follows(3, ms=520, has_fetched=False)
+    story.follows(4, ms=530)
+    story.oracle.changed(node(3), ASKING, CANDIDATE)
+    story.follows(5, ms=540)
+    with pytest.raises(ViolationError):
+        story.campaign()
+
+
+def test_a_voter_that_never_leads_and_gives_its_leader_up_too_early_is_found() -> None:
+    story = Story(never_leads=True)
+    for answers in range(3):
+        story.follows(answers, ms=10)
+    story.follows(2, ms=509, has_fetched=False)
+    with pytest.raises(ViolationError):
+        story.campaign()
 
 
 @pytest.mark.parametrize("seen", [{"refusals": 1}, {"departures": 1}])

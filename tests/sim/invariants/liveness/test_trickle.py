@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,19 @@ def test_a_trickle_is_found() -> None:
     made.look(1_500_000)
     with pytest.raises(ViolationError, match="node 1 follows 2 though 16383 bytes of its answer came in 1550000 us"):
         made.look(1_550_010)
+
+
+@pytest.mark.parametrize("has_fetched", [True, False])
+def test_a_voter_that_never_leads_waits_until_it_gives_its_leader_up(has_fetched: bool) -> None:
+    made = Waiting()
+    made.node.config.raft = replace(made.node.config.raft, never_leads=True)
+    made.view = view("follower", leader_id=2, has_fetched=has_fetched)
+    made.look(10)
+    if has_fetched:
+        with pytest.raises(ViolationError):
+            made.look(2_000_000)
+    else:
+        made.look(2_000_000)
 
 
 @pytest.mark.parametrize("what", ["answered", "campaigned", "leads", "paused", "damaged", "down", "asks nothing"])

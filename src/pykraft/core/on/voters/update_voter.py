@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
+from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply_with_leader
 from pykraft.core.on.voters.voter_changes import voter_error, why_behind, why_in_doubt, write_voters
@@ -41,7 +42,7 @@ def on_update_voter_request(
 
 def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: Instant) -> ErrorCode:
     voter = Voter(key=message.voter, listeners=message.listeners, kraft_version=message.kraft_version)
-    is_busy = leader.change is not None or replica.transfer is not None or replica.config.never_leads
+    is_busy = leader.change is not None or replica.transfer is not None or appends_nothing(replica)
     if is_busy or leader.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT
     if replica.kraft_version > 0 and (error := why_in_doubt(replica, leader)[0]):

@@ -11,6 +11,7 @@ from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader.voter_change import Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
+from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.requests import reply
 from pykraft.core.on.voters.voter_changes import NEVER_LEADS, why_behind, why_in_doubt, write_membership
 from pykraft.core.replica import Replica
@@ -95,7 +96,7 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
     highest = replica.local.kraft_version.max_version
     if version > highest:
         return UsageError(f"the leader supports kraft.version up to {highest}, not {version}")
-    if replica.config.never_leads:
+    if appends_nothing(replica):
         return UsageError(NEVER_LEADS)
     if replica.transfer is not None:
         return UsageError("the leadership is being transferred: try again")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
 from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse
+from pykraft.core.never_leads import appends_nothing
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -38,7 +39,7 @@ def why_not_now(replica: Replica, leader: Leader) -> ChangeRefusal:
     """Why no voter set may be appended now, if so: a change or transfer, nothing committed, or static voters."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
-    if replica.config.never_leads:
+    if appends_nothing(replica):
         return ErrorCode.REQUEST_TIMED_OUT, NEVER_LEADS
     if replica.transfer is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "the leadership is being transferred: try again"

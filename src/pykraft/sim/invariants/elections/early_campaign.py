@@ -46,7 +46,9 @@ class EarlyCampaignsHaveReason(Invariant):
         """Check a campaign that begins before the fetch deadline."""
         seen, process = self._following.get(int(node.node_id)), node.process
         is_campaign = was.role == "follower" and now.is_prospective and was.epoch == now.epoch
-        is_campaign = is_campaign and not node.config.raft.never_leads  # it has reasons of its own (`abstention`)
+        # A voter that never leads stays a follower when it gives its leader up. Then it has reasons of its own to
+        # campaign, which `abstention` checks.
+        is_campaign = is_campaign and (was.has_fetched or not node.config.raft.never_leads)
         if seen is None or not is_campaign or process is None or seen.process is not process:
             return
         # EndQuorumEpoch ends the wait, perhaps in this very event.

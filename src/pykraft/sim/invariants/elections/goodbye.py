@@ -32,8 +32,9 @@ class GoodbyesAreHeeded(Invariant):
             return
         told, status = departures[-1], node.status
         is_of_leader = (told.epoch, told.leader_id) == (now.epoch, now.leader_id) and now.role == "follower"
-        # A voter that never leads leaves the next election to the others.
-        is_fit = status is not None and status.is_proven and not node.is_damaged and not node.config.raft.never_leads
+        # A voter that never leads leaves the next election to the others, and grants pre-votes from now on.
+        grants = node.config.raft.never_leads and not now.has_fetched
+        is_fit = status is not None and status.is_proven and not node.is_damaged and not grants
         may_campaign = is_fit and process is not None and not process.is_leaving
         if is_of_leader and may_campaign and not told.has_successors and told.leader_id in now.voters.ids:
             seen = f"node {node_id} waits, though {told.leader_id} leads epoch {told.epoch} no more"

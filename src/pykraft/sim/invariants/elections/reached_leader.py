@@ -67,6 +67,10 @@ class ReachedLeaderStays(KeptLeader):
             tap.refusals[dialed_id(state)],
             len(tap.departures),
         )
+        if node.config.raft.never_leads and not state.has_fetched and self._is_silent(node, reach):
+            # It gives its leader up as any other voter does, which then asks for pre-votes. This one stays a follower.
+            self._reaches.pop(node_id, None)
+            return
         known = (process, state.epoch, state.leader_id, state.leader_listeners)
         if reach is None or (reach.process, reach.epoch, reach.leader_id, reach.listeners) != known:
             self._reaches[node_id] = _Reach(*known, answers, refusals, departures, self._events, 0, has_heard=False)
@@ -92,6 +96,11 @@ class ReachedLeaderStays(KeptLeader):
 
     def _still_reaches(self, node_id: int, reach: _Reach, epoch: int) -> bool:
         node = self.facts.nodes[node_id]
-        silent_ms = node.clock.instant.mono_ms - reach.heard_ms
-        timeout_ms = node.config.raft.fetch_timeout_ms
-        return reach.has_heard and reach.epoch == epoch and node.process is reach.process and silent_ms < timeout_ms
+        return reach.epoch == epoch and node.process is reach.process and not self._is_silent(node, reach)
+
+    @staticmethod
+    def _is_silent(node: SimulatedNode, reach: _Reach | None) -> bool:
+        """True if no answer came for a fetch timeout, or none at all."""
+        if reach is None or not reach.has_heard:
+            return True
+        return node.clock.instant.mono_ms - reach.heard_ms >= node.config.raft.fetch_timeout_ms

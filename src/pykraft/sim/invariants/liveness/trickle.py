@@ -52,7 +52,7 @@ class NobodyWaitsForATrickle(Invariant):
         process = node.process
         state = process.host.raft.state if process is not None and process.host.raft is not None else None
         is_fetching = isinstance(state, Follower) and state.download is None
-        # A voter that never leads has given its leader up without a campaign.
+        # A voter that never leads stays a follower when it gives its leader up. Any other ends its wait by a campaign.
         is_fetching = is_fetching and (not node.config.raft.never_leads or now.has_fetched)
         is_awaited = is_fetching and now.role == "follower" and not node.was_paused_since(now_us)
         if process is None or not is_awaited or node.is_damaged:
