@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.core.raft import Raft
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.vote import OneVote
+from pykraft.sim.machine.kafka_rules import KafkaRaft
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load
-from pykraft.sim.scenario.scenario import Course, QuorumSettings, Scenario, Storage
+from pykraft.sim.scenario.scenario import ClusterSettings, Course, QuorumSettings, Scenario, Storage
 from tests.sim.worlds import calm_world, led_world, run_until, started_world
 
 QUICK_SEED = 2
@@ -31,6 +33,19 @@ def test_a_run_tells_what_it_was_made_of() -> None:
     assert outcome.faults
     assert outcome.virtual_ms >= 6_000
     assert any("the faults end" in line for line in told)
+
+
+@pytest.mark.parametrize(("voters", "absent", "expected"), [(3, 0, {3}), (3, 1, {2}), (1, 0, set())])
+def test_one_of_several_voters_never_leads_and_all_others_follow_kafkas_rules(
+    voters: int, absent: int, expected: set[int]
+) -> None:
+    cluster = ClusterSettings(voters=(voters,), observers=(1,), absent=absent)
+    quorum = QuorumSettings(never_leads_probability=1)
+    nodes = World(QUICK_SEED, scenario=Scenario(cluster=cluster, quorum=quorum)).nodes
+    assert {node_id for node_id, node in nodes.items() if node.config.raft.never_leads} == expected
+    ours = expected or set(nodes)
+    assert {node_id for node_id, node in nodes.items() if node.core is Raft} == ours
+    assert all(node.core is KafkaRaft for node_id, node in nodes.items() if node_id not in ours)
 
 
 def test_worlds_differ_in_size() -> None:
