@@ -59,29 +59,6 @@ def snapshot_forgets_sessions(patch: Patch) -> None:
     patch.setattr(MachineReplica, "save", forgetful)
 
 
-def snapshot_forgets_results(patch: Patch) -> None:
-    """A snapshot has the sessions without the results that they keep for copies."""
-    save = MachineReplica.save
-
-    def forgetful(self: MachineReplica[Any, Any]) -> Iterator[bytes]:
-        for record in save(self):
-            if not isinstance(decode_snapshot_record(record), ResultRecord):
-                yield record
-
-    patch.setattr(MachineReplica, "save", forgetful)
-
-
-def snapshot_loses_the_time(patch: Patch) -> None:
-    """A replica that loads a snapshot begins at log time 0."""
-    load = MachineReplica.load
-
-    def timeless(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
-        load(self, values)
-        self.time_ms = 0
-
-    patch.setattr(MachineReplica, "load", timeless)
-
-
 def load_keeps_old_sessions(patch: Patch) -> None:
     """A replica that loads a snapshot keeps the sessions that it had."""
     load = MachineReplica.load
@@ -171,6 +148,31 @@ def lost_forward_is_told_as_not_sent(patch: Patch) -> None:
             raise UnreachableError(self._leader(), str(error)) from error
 
     patch.setattr(ForwardConnection, "ask", certain)
+
+
+def number_of_a_given_up_command_is_used_again(patch: Patch) -> None:
+    """A command gets the number of one whose caller waits no longer, and whose copy may be in the log."""
+    done = ClientSession.done
+
+    def reusing(self: ClientSession, sequence: int) -> None:
+        was_answered = self.waiters[sequence].done() and not self.waiters[sequence].cancelled()
+        done(self, sequence)
+        if not was_answered:
+            self._next_sequence = sequence
+
+    patch.setattr(ClientSession, "done", reusing)
+
+
+def snapshot_state_is_not_restored(patch: Patch) -> None:
+    """A replica that loads a snapshot takes its sessions and keeps its own state."""
+    load = MachineReplica.load
+
+    def half(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
+        with Patch() as inner:
+            inner.setattr(type(self.machine), "restore", lambda *_: None)
+            load(self, values)
+
+    patch.setattr(MachineReplica, "load", half)
 
 
 def retry_has_a_number_of_its_own(patch: Patch) -> None:
@@ -263,7 +265,18 @@ class HalfRejecting(Counters):
 
 BUGS = {
     "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
+    "load_keeps_old_sessions": MachineBug(load_keeps_old_sessions, 0, "EqualReplicas"),
+    "copies_are_applied": MachineBug(copies_are_applied, 4, "AppliedOnce"),
+    "acknowledged_copies_are_applied": MachineBug(acknowledged_copies_are_applied, 53, "AppliedOnce"),
+    "answers_go_by_number_alone": MachineBug(answers_go_by_number_alone, 0, "AnswersAreTrue"),
+    "all_clients_have_one_nonce": MachineBug(all_clients_have_one_nonce, 0, "AnswersAreTrue"),
+    "doubt_is_told_as_not_applied": MachineBug(doubt_is_told_as_not_applied, 4, "ErrorsAreTrue"),
+    "lost_leadership_is_told_as_not_appended": MachineBug(lost_leadership_is_told_as_not_appended, 14, "ErrorsAreTrue"),
     "lost_forward_is_told_as_not_sent": MachineBug(lost_forward_is_told_as_not_sent, 18, "ErrorsAreTrue"),
+    "number_of_a_given_up_command_is_used_again": MachineBug(
+        number_of_a_given_up_command_is_used_again, 2, "AnswersAreTrue"
+    ),
+    "snapshot_state_is_not_restored": MachineBug(snapshot_state_is_not_restored, 0, "EqualReplicas"),
     "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 4, "AppliedOnce"),
     "read_asks_nobody": MachineBug(read_asks_nobody, 0, "ReadsAreCurrent"),
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 2, "ReadsAreCurrent"),
