@@ -22,6 +22,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.types import Epoch, Instant, NodeId, Offset
 from tests.core.on.test_pre_vote import asked
+from tests.core.on.voters.test_upgrade import told, upgraded
 from tests.core.replicas import (
     CONFIG,
     END,
@@ -154,6 +155,14 @@ def test_it_begins_with_its_leader_change_only_and_accepts_nothing() -> None:
     on_upgrade_requested(one, UpgradeRequested(handle=5, epoch=Epoch(one.epoch), version=1), NOW)
     assert kinds(done(one)) == ["CompletePendingRequest"]
     assert one.kraft_version == 0
+
+
+def test_its_successor_upgrades_the_level() -> None:
+    one = told()
+    one.config = NEVER
+    error, has_written = upgraded(one)
+    assert "never leads for long" in str(error)
+    assert not has_written
 
 
 def test_the_end_of_the_epoch_makes_it_grant_and_wait_once() -> None:

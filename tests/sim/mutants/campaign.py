@@ -23,10 +23,10 @@ from tests.sim.mutants.patch import Patch
 def pre_vote_raises_the_epoch(patch: Patch) -> None:
     """A node that asks for pre-votes first increases its epoch, also on disk, as candidates did before pre-votes."""
 
-    def to_prospective(replica: Replica, now: Instant) -> None:
+    def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
         if len(replica.voters) > 1:
             enter_state.to_unattached(replica, Epoch(replica.epoch + 1), now)
-        enter_state.to_prospective(replica, now)
+        enter_state.to_prospective(replica, now, is_early=is_early)
 
     patch.setattr(timer, "to_prospective", to_prospective)
 
@@ -77,11 +77,11 @@ def pre_vote_from_a_leader(patch: Patch) -> None:
 def candidate_without_pre_votes(patch: Patch) -> None:
     """A voter without a leader becomes a candidate at once, without asking for pre-votes."""
 
-    def to_prospective(replica: Replica, now: Instant) -> None:
+    def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) -> None:
         if isinstance(replica.state, Unattached):
             enter_state.to_candidate(replica, now)
         else:
-            enter_state.to_prospective(replica, now)
+            enter_state.to_prospective(replica, now, is_early=is_early)
 
     patch.setitem(MOVES, (Unattached, Candidate), HIGHER)
     patch.setattr(timer, "to_prospective", to_prospective)
