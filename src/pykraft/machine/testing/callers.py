@@ -63,7 +63,6 @@ class MachineCaller:
     async def _execute(self, command: Any, timeout_ms: int) -> None:  # noqa: ANN401 - the program's
         history = self._history
         call = self._begin(repr(command), is_read=False)
-        call.story = f"call {call.number}, {command!r},"
         try:
             result = await self._replicated.execute(Numbered(call.number, command), timeout_ms=timeout_ms)
         except CommandRejectedError as error:
@@ -83,8 +82,7 @@ class MachineCaller:
                 history.answered_end_offset = max(history.answered_end_offset, applied.offset + 1)
 
     async def _read(self, timeout_ms: int) -> None:
-        call = self._begin("read", is_read=True)
-        call.story = f"read {call.number}"
+        call = self._begin("", is_read=True)
         try:
             async with self._replicated.read(timeout_ms=timeout_ms) as machine:
                 call.position, call.answer = machine.found()
@@ -94,13 +92,13 @@ class MachineCaller:
             call.verdict = CallVerdict.APPLIED
         call.answered_us = self._history.clock.now_us
 
-    def _begin(self, story: str, *, is_read: bool) -> MachineCall:
+    def _begin(self, command: str, *, is_read: bool) -> MachineCall:
         history = self._history
         number = len(history.calls) + 1
         call = MachineCall(
             number=number,
             node_id=self._node_id,
-            story=story,
+            story=f"read {number}" if is_read else f"call {number}, {command},",
             is_read=is_read,
             invoked_us=history.clock.now_us,
         )

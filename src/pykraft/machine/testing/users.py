@@ -94,9 +94,6 @@ class MachineUsers:
         self._mains.append(loop.create_task(self._main(node, replicated, rng), name=f"program {node.node_id}"))
         self._loops.append(loop)
 
-    def ended(self, node: SimulatedNode) -> None:
-        """See `Users`: nothing of a process that has ended runs any more."""
-
     def abandon(self) -> None:
         """Nothing of this world runs any more."""
         for loop in self._loops:

@@ -32,10 +32,6 @@ class Users(Protocol):
         """A process starts; its host has not taken its first step."""
         ...
 
-    def ended(self, node: SimulatedNode) -> None:
-        """The process of this node has ended, or its start failed."""
-        ...
-
     def over(self) -> None:
         """The world has healed: check what can only be checked at the end. Errors: ViolationError."""
         ...

@@ -67,9 +67,6 @@ class SimulatedWorkload:
         (asked.add if application.is_asked else asked.discard)(node_id)
         application.listen()
 
-    def ended(self, node: SimulatedNode) -> None:
-        """See `Users`: the clients of the node see it by its silence."""
-
     def over(self) -> None:
         """See `Users`: the oracles check the history."""
 

@@ -77,7 +77,6 @@ class Reporter:
         """See `NodeObserver`."""
         self.ends.pop(node.node_id, None)
         self.bystanders.pop(node.node_id, None)
-        self.users.ended(node)
         self.faults.ended(node)
 
     def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:
