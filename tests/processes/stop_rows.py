@@ -70,18 +70,13 @@ def _asking(words: Words) -> tuple[Stage, Stage]:
         return lambda scene, home: ["quorum", "--bootstrap-controller", address(scene), *words(scene, home)]
 
     return (
-        stage("finds no leader", at(lambda scene: scene.lonely), tells_why, is_progress=_says_why),
-        stage("waits", at(lambda scene: scene.silent), waits_for_answer, is_progress=_says_why),
+        stage("finds no leader", at(lambda scene: scene.lonely), tells_why),
+        stage("waits", at(lambda scene: scene.silent), waits_for_answer),
     )
 
 
 def tells_why(running: Running) -> bool:
     return "waiting for a leader" in running.text()
-
-
-def _says_why(line: str) -> bool:
-    """What a command says on a terminal while it waits for a leader."""
-    return "leader" in line or "waiting" in line
 
 
 def _formatted(home: Path) -> str:
@@ -207,7 +202,7 @@ def _tail(scene: Scene, home: Path) -> Sequence[str]:
 
 def _typed(line: str) -> bool:
     """What `append` says, and what the terminal shows of a line that was typed."""
-    return _says_why(line) or "Type a record" in line or line.strip() == "one"
+    return "Type a record" in line or line.strip() == "one"
 
 
 def _package(scene: Scene, home: Path) -> Sequence[str]:
@@ -330,7 +325,7 @@ ROWS: tuple[Row, ...] = (
     _prints("storage random-uuid"),
     _row(
         "tail",
-        stage("waits", _tail, waits_for_answer, is_progress=_says_why),
+        stage("waits", _tail, waits_for_answer),
         stage("follows", _follow, waits_for_answer),
     ),
     _row(

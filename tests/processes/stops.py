@@ -38,6 +38,7 @@ from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import LISTENER, voter_properties, write_properties
 from pykraft.local.waiting import wait_until
 from tests.full_pipe import full_pipe
+from tests.processes.screen import Screen
 from tests.processes.stop_rows import ROWS, row_of
 from tests.processes.stop_stages import ENDINGS, Ending, Running, Scene, Stage
 
@@ -151,11 +152,10 @@ class Play:
         # A server may get the signal before it serves.
         if shown not in {wanted, self.stage.other_status}:
             self.problems.append(f"the status is {shown} instead of {wanted}")
-        text = terminal.text_after_mark()
+        lines = terminal.lines_after_mark()
         if self.stage.is_graceful:
-            lines = [line for line in text.splitlines() if re.search("Traceback|Error|Exception", line)]
+            lines = [line for line in lines if re.search("Traceback|Error|Exception", line)]
         else:
-            lines = [line for line in text.splitlines() if line.strip()]
             line = self.ending.line
             if lines and line in lines[-1]:
                 lines.pop()
@@ -201,8 +201,13 @@ class _Terminal:
     def text(self) -> str:
         return _plain(self._read)
 
-    def text_after_mark(self) -> str:
-        return _plain(self._read[self._mark :]).replace("^C", "")
+    def lines_after_mark(self) -> list[str]:
+        """What shows since the mark, without what the command took back and the echo of a typed Ctrl-C."""
+        screen = Screen()
+        screen.write(self._read[: self._mark])
+        screen.mark()
+        screen.write(self._read[self._mark :].replace(b"^C", b""))
+        return screen.new_lines()
 
 
 def _plain(data: bytes) -> str:
