@@ -1,8 +1,8 @@
 """The metadata log decoded: the tables are those of Kafka's jar, and JSON is that of Kafka's own decoder.
 
 One controller with a broker gets topics, configurations, quotas, access rules, credentials and tokens. Its log,
-snapshots and first records, and a log of ours with every type in every version, then go through one run of Kafka's
-tool. The same records read live by ``tail`` are those of the log.
+snapshots and first records, a log of ours with every type in every version, and all recorded logs and snapshots then go
+through one run of Kafka's tool. The same records read live by ``tail`` are those of the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pykraft.local.waiting import wait_until
 from pykraft.protocol.metadata import tables
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
-from tests.cli.test_dump import sections
+from tests.cli.test_dump import GOLDEN, sections
 from tests.kafka.broker_calls import BrokerCalls, broker_calls, listens, requests_of, succeeded
 from tests.kafka.controller import JavaController
 from tests.kafka.test_quorum_tool import wait_for_controller
@@ -107,9 +107,24 @@ def test_json_is_that_of_kafkas_decoder(kafka: Kafka, children: Children, tmp_pa
     files = [*sorted(controller.partition.glob("*.log")), *sorted(controller.partition.glob("*.checkpoint"))]
     assert len(files) > 1, "a controller without a snapshot would prove less"
     files += [controller.partition.parent / "bootstrap.checkpoint", path]
-    assert theirs(kafka, files) == {file: decoded(file) for file in files}
+    recorded = golden_files(tmp_path / "golden")
+    assert len(recorded) > 20, "each node of both recordings has logs and snapshots"
+    found = {file: decoded(file) for file in (*files, *recorded)}
+    assert theirs(kafka, list(found)) == found
     assert payloads(ours("dump", "--cluster-metadata-decoder", files[0]))[: len(live)] == live
-    assert {record["type"] for record in decoded(files[-1])} == {name for name, _ in ALL} - NEWER_THAN_THE_JAR
+    assert {record["type"] for record in found[path]} == {name for name, _ in ALL} - NEWER_THAN_THE_JAR
+
+
+def golden_files(folder: Path) -> list[Path]:
+    """A copy of each recorded log and snapshot of Kafka's controllers; once, if several nodes have the same."""
+    recorded = [path for suffix in ("log", "checkpoint") for path in GOLDEN.glob(f"*/disk/*/data/**/*.{suffix}")]
+    distinct = {(path.name, path.read_bytes()) for path in recorded if "__raft_performance_test" not in str(path)}
+    copies = []
+    for number, (name, data) in enumerate(sorted(distinct)):
+        copies.append(folder / str(number) / name)
+        copies[-1].parent.mkdir(parents=True)
+        copies[-1].write_bytes(data)
+    return copies
 
 
 def decoded(file: Path) -> list[dict[str, Any]]:

@@ -5,26 +5,15 @@ Invariant: the same document gives the same table. One row is one client in one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from pykraft.plural import counted
+from tests.kafka.tables import DOCS, PAGE, markdown, page_with, runs_in, write_runs
 
-ROOT: Final = Path(__file__).resolve().parents[3]
-DOCUMENT: Final = ROOT / "docs" / "clients.json"
-PAGE: Final = ROOT / "docs" / "kafka.md"
-BEGIN: Final = "<!-- clients -->\n"
-END: Final = "<!-- end of clients -->"
-
-
-def runs_in(document: Path = DOCUMENT) -> list[dict[str, Any]]:
-    """The recorded runs; none if there is no document."""
-    if not document.exists():
-        return []
-    runs: list[dict[str, Any]] = json.loads(document.read_text())["runs"]
-    return runs
+DOCUMENT: Final = DOCS / "clients.json"
+MARK: Final = "clients"
+HEAD: Final = ("client", "version", "mode", "compressions", "records, kills of the leader", "result", "date")
 
 
 def merged(known: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -35,22 +24,14 @@ def merged(known: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]])
 
 def table_of(runs: Sequence[Mapping[str, Any]]) -> str:
     """The runs as a table in Markdown."""
-    head = ["client", "version", "mode", "compressions", "records, kills of the leader", "result", "date"]
-    rows = [head, ["---"] * len(head), *(_row(run) for run in runs)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def page_with(table: str, page: str) -> str:
-    """The page with this table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+    return markdown(HEAD, [_row(run) for run in runs])
 
 
 def write(new: Sequence[Mapping[str, Any]]) -> None:
     """Put these runs into the document and the page."""
-    runs = merged(runs_in(), new)
-    DOCUMENT.write_text(json.dumps({"runs": runs}, indent=2) + "\n")
-    PAGE.write_text(page_with(table_of(runs), PAGE.read_text()))
+    runs = merged(runs_in(DOCUMENT), new)
+    write_runs(DOCUMENT, runs)
+    PAGE.write_text(page_with(table_of(runs), PAGE.read_text(), MARK))
 
 
 def _row(run: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.clients.table import PAGE, merged, page_with, runs_in, table_of
+from tests.kafka.clients.table import DOCUMENT, MARK, merged, table_of
+from tests.kafka.tables import PAGE, page_with, runs_in
 
 
 def run(client: str = "x", *, is_idempotent: bool = True, **changes: Any) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def run(client: str = "x", *, is_idempotent: bool = True, **changes: Any) -> dic
 
 
 def test_the_page_has_the_table_of_its_document(request: pytest.FixtureRequest) -> None:
-    page = page_with(table_of(runs_in()), PAGE.read_text())
+    page = page_with(table_of(runs_in(DOCUMENT)), PAGE.read_text(), MARK)
     if request.config.getoption("--rewrite"):
         PAGE.write_text(page)
     assert PAGE.read_text() == page

@@ -1,7 +1,9 @@
 """Two Java controllers, a pykraft voter that never leads, and a Java broker that creates topics all the while.
 
-Nodes 1 and 2 are Kafka's controllers, node 3 is ours, and node 4 is the broker. `Topics` creates one topic after the
-other through the broker and notes when each was there, so a test can see how long the cluster stood still.
+Nodes 1 and 2 are Kafka's controllers, node 3 is ours, and node 4 is the broker. With kraft.version 0 all three are
+static voters. With kraft.version 1 nodes 1 and 2 are the first voters, and our tool then adds node 3, which has caught
+up as an observer. `Topics` creates one topic after the other through the broker and notes when each was there, so a
+test can see how long the cluster stood still.
 
 Invariant: ports, folders and cluster id are the test's own.
 """
@@ -21,6 +23,7 @@ from click.testing import CliRunner
 from kio.schema.errors import ErrorCode
 
 from pykraft.cli.main import pykraft
+from pykraft.errors import RefusedError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.kafka.java import Kafka, Main
@@ -36,19 +39,31 @@ OURS: Final = 3
 BROKER: Final = 4
 PACE_S: Final = 0.1
 """Pause between two topics."""
+ADD_AGAIN_S: Final = 0.5
+"""Pause between two attempts to add node 3."""
 topics = requests_of("create_topics.v7")
 
 
 class Cluster:
     """All four nodes; `start` formats and starts them."""
 
-    def __init__(self, kafka: Kafka, children: Children, home: Path, *, third_is_java: bool = False) -> None:
+    def __init__(
+        self, kafka: Kafka, children: Children, home: Path, *, third_is_java: bool = False, kraft_version: int = 0
+    ) -> None:
         """``third_is_java`` for a comparison: node 3 is a controller of Kafka, too."""
         self._kafka, self._children, self._home = kafka, children, home
         self.has_pykraft = not third_is_java
+        self._is_dynamic = kraft_version == 1
         *ports, self.broker_port = free_ports(4)
         self.ports = dict(zip((*JAVA, OURS), ports, strict=True))
-        self.cluster_id = uuid_text(Uuid(b"\1" + os.urandom(15)))
+        self.cluster_id = _drawn_uuid()
+        servers = [f"{node_id}@{HOST}:{self.ports[node_id]}" for node_id in self.ports]
+        self._voters = (
+            {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in ports)}
+            if self._is_dynamic
+            else {"controller.quorum.voters": ",".join(servers)}
+        )
+        self._first_voters = ",".join(f"{server}:{_drawn_uuid()}" for server in servers[: len(JAVA)])
         self.processes: dict[int, Child] = {}
         self._configs = {node_id: self._configured(node_id) for node_id in (*JAVA, OURS, BROKER)}
 
@@ -67,8 +82,8 @@ class Cluster:
             else f"CONTROLLER://{HOST}:{self.ports[node_id]}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": ",".join(f"{each}@{HOST}:{port}" for each, port in self.ports.items()),
             "log.dirs": str(home / "data"),
+            **self._voters,
         }
         if self._is_ours(node_id):
             values |= {"pykraft.topic": "__cluster_metadata", "pykraft.voter.never.leads": "true"}
@@ -83,17 +98,38 @@ class Cluster:
         return self._home / f"n{node_id}" / "node.log"
 
     def start(self) -> None:
-        """Format and start all nodes, and wait until the broker serves clients."""
+        """Format and start all nodes, wait until the broker serves clients, and make node 3 a voter."""
         for node_id, config in self._configs.items():
-            words = ["format", "--cluster-id", self.cluster_id, "--config", str(config)]
+            words = ["format", "--cluster-id", self.cluster_id, "--config", str(config), *self._membership(node_id)]
             if self._is_ours(node_id):
                 done = CliRunner().invoke(pykraft, ["storage", *words])
-                assert done.exit_code == 0, done.output
+                assert done.exit_code == 0, (done.output, done.exception)
             else:
                 result = self._kafka.run(Main.STORAGE, *words)
                 assert result.status == 0, result
             self.run(node_id)
-        wait_until(lambda: listens(self.broker_port), "the broker to listen", alive=list(self.processes.values()))
+        alive = list(self.processes.values())
+        wait_until(lambda: listens(self.broker_port), "the broker to listen", alive=alive)
+        if self._is_dynamic:
+            wait_until(self._add_third, "node 3 to be a voter", alive=alive, interval_s=ADD_AGAIN_S)
+
+    def _membership(self, node_id: int) -> list[str]:
+        """What a node's format command says of the voters."""
+        if not self._is_dynamic or node_id == BROKER:
+            return []
+        return ["--initial-controllers", self._first_voters] if node_id in JAVA else ["--no-initial-controllers"]
+
+    def _add_third(self) -> bool:
+        """Ask the leader to add node 3; False as long as it has not caught up, or another change is under way."""
+        known = ("--bootstrap-controller", f"{HOST}:{self.ports[JAVA[0]]}")
+        config = ("--command-config", str(self._configs[OURS]))
+        done = CliRunner().invoke(pykraft, ["quorum", *known, *config, "add-controller"])
+        refused = done.exception if isinstance(done.exception, RefusedError) else None
+        # An answer may be lost after the change was accepted.
+        if refused is not None and "DUPLICATE_VOTER" in str(refused):
+            return True
+        assert done.exit_code == 0 or refused is not None, (done.output, done.exception)
+        return done.exit_code == 0
 
     def run(self, node_id: int) -> None:
         """Start one node, the first time or again."""
@@ -158,3 +194,8 @@ class Topics:
             return False
         self.created.append(time.monotonic())
         return True
+
+
+def _drawn_uuid() -> str:
+    """For a cluster or a directory; its text never begins with a dash."""
+    return uuid_text(Uuid(b"\1" + os.urandom(15)))

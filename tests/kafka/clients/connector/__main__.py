@@ -31,8 +31,9 @@ from pykraft.local.logs import read_stream, require_identical
 from pykraft.local.ports import HOST
 from tests.kafka.clients.kills import Outcome
 from tests.kafka.clients.program import COMPRESSIONS
-from tests.kafka.clients.table import ROOT, table_of, write
+from tests.kafka.clients.table import table_of, write
 from tests.kafka.clients.verdict import judge, records_of
+from tests.kafka.tables import ROOT
 
 HERE: Final = Path(__file__).resolve().parent
 VERSION: Final = "4.0.0"
