@@ -5,7 +5,9 @@ restarted. The logs then say whether an acknowledged record was lost, and with i
 out of order. ``--kills 30`` is the long form. ``--write`` puts the results into docs/clients.json and docs/kafka.md.
 
 The clients are installed by ``bin/_environment clients``; kcat comes from its Debian package, the Java tools from
-Kafka's jars. Exit status: 0; 1 when a promise was broken or a client gave up; 2 for a client that is not installed.
+Kafka's jars. Spark's connector gets an environment of its own, on its first run with a download of 400 MB; its
+producers are always idempotent. Exit status: 0; 1 when a promise was broken or a client gave up; 2 for a client that is
+not installed.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pykraft.errors import LocalQuorumError, UsageError
 from tests.kafka.clients.catalog import CONTENDERS
+from tests.kafka.clients.connector.run import environment, run_spark_through_kills
 from tests.kafka.clients.kills import Plan, run_through_kills
 from tests.kafka.clients.table import table_of, write
 
+SPARK = "spark"
+NAMES = (*CONTENDERS, SPARK)
 RECORDS = 100_000
 KILLS = 3
 
@@ -34,19 +39,24 @@ KILLS = 3
 def main(words: Sequence[str]) -> int:
     """The command line; see the module."""
     options = _options(words)
-    names = options.clients or list(CONTENDERS)
+    names = options.clients or list(NAMES)
     modes = {"idempotent": [True], "acks-all": [False], "both": [True, False]}[options.mode]
     console = Console(stderr=True)
     documents: list[dict[str, Any]] = []
     failures: list[str] = []
     try:
         for name in names:
-            CONTENDERS[name].version()
+            if name == SPARK:
+                environment()
+            else:
+                CONTENDERS[name].version()
     except UsageError as error:
         console.print(str(error), style="red")
         return 2
     for name in names:
         for is_idempotent in modes:
+            if name == SPARK and not is_idempotent:
+                continue
             try:
                 documents.append(_run(name, options, console, is_idempotent=is_idempotent))
                 failures += [f"{name}: {problem}" for problem in documents[-1]["problems"]]
@@ -66,7 +76,6 @@ def main(words: Sequence[str]) -> int:
 
 def _run(name: str, options: argparse.Namespace, console: Console, *, is_idempotent: bool) -> dict[str, Any]:
     """One client in one mode. Errors: LocalQuorumError."""
-    contender = CONTENDERS[name]
     mode = "idempotent" if is_idempotent else "acks=all"
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -80,14 +89,17 @@ def _run(name: str, options: argparse.Namespace, console: Console, *, is_idempot
             if story is not None:
                 console.print(f"{name}, {mode}: {story}", markup=False, highlight=False)
 
-        plan = Plan(
-            count=options.records,
-            kills=options.kills,
-            compressions=contender.compressions,
-            is_idempotent=is_idempotent,
-            on_progress=on_progress,
-        )
-        outcome = run_through_kills(contender, plan, Path(folder))
+        if name == SPARK:
+            outcome = run_spark_through_kills(options.records, options.kills, on_progress, Path(folder))
+        else:
+            plan = Plan(
+                count=options.records,
+                kills=options.kills,
+                compressions=CONTENDERS[name].compressions,
+                is_idempotent=is_idempotent,
+                on_progress=on_progress,
+            )
+            outcome = run_through_kills(CONTENDERS[name], plan, Path(folder))
     return {**outcome.document(), "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
 
 
@@ -97,7 +109,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("clients", nargs="*", choices=[[], *CONTENDERS], metavar="CLIENT", help=", ".join(CONTENDERS))
+    parser.add_argument("clients", nargs="*", choices=[[], *NAMES], metavar="CLIENT", help=", ".join(NAMES))
     parser.add_argument("--records", type=_positive, default=RECORDS, help="records in each run (default: %(default)s)")
     parser.add_argument("--kills", type=_positive, default=KILLS, help="kills in each run (default: %(default)s)")
     parser.add_argument("--mode", choices=("idempotent", "acks-all", "both"), default="both")

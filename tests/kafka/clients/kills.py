@@ -159,11 +159,11 @@ def _play(
             story = None
             if kills < plan.kills and len(acknowledged) >= plan.count * (kills + 1) // (plan.kills + 1):
                 kills += 1
-                story = f"kill {kills} at {len(acknowledged):,} records: {_kill_leader(cluster)}"
+                story = f"kill {kills} at {len(acknowledged):,} records: {kill_leader(cluster)}"
             plan.on_progress(len(acknowledged), story)
         acknowledged |= {value: offset for offset, value in producer.read()}
         if producer.child.status:
-            raise LocalQuorumError(f"producer {segment} ended with {producer.child.status}:\n{_tail(log_path)}")
+            raise LocalQuorumError(f"producer {segment} ended with {producer.child.status}:\n{tail(log_path)}")
     if kills < plan.kills:
         raise LocalQuorumError(f"the producers ended before kill {kills + 1} of {plan.kills}")
     watch = Watch(consumer)
@@ -171,7 +171,7 @@ def _play(
         consumer.read()
     consumer.read()
     if consumer.child.status:
-        raise LocalQuorumError(f"the consumer ended with {consumer.child.status}:\n{_tail(folder / 'consumer.log')}")
+        raise LocalQuorumError(f"the consumer ended with {consumer.child.status}:\n{tail(folder / 'consumer.log')}")
     return acknowledged, consumer.places
 
 
@@ -194,13 +194,13 @@ class Watch:
             child = self._output.child
             raise LocalQuorumError(
                 f"{child.name} made no progress for {STALL_TIMEOUT_S:g} s after {self._known} records:\n"
-                f"{_tail(child.log_path) if child.log_path is not None else ''}"
+                f"{tail(child.log_path) if child.log_path is not None else ''}"
             )
         self._never.wait(POLL_S)
         return True
 
 
-def _kill_leader(cluster: Cluster) -> str:
+def kill_leader(cluster: Cluster) -> str:
     """Kill and restart the leader; tells which one it was, and which one follows."""
     mark, leader_id = cluster.journal.mark(), cluster.journal.leader_id()
     node = cluster.nodes[leader_id]
@@ -220,5 +220,6 @@ def _feed(descriptor: int, lines: Any) -> None:
             return  # the client has ended; its status says how
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The last lines of a client's output."""
     return "\n".join(path.read_text(errors="replace").splitlines()[-15:])

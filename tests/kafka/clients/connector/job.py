@@ -1,21 +1,23 @@
-"""What Spark does with a quorum: write with each compression, read in one batch, and read as a stream.
+"""What Spark does with a quorum: write with each compression, read as a stream meanwhile, and read in one batch.
 
-    PYTHON job.py SERVERS TOPIC COUNT JARS
+    PYTHON job.py SERVERS TOPIC COUNT JARS RESULT
 
-Runs in the environment of the connector, which has nothing of pykraft. Prints one line of JSON: the offsets and values
-that the batch and the stream found.
+Runs in the environment of the connector, which has nothing of pykraft. Prints ``written N`` after each slice of the
+records, and writes JSON to the file RESULT: the offsets and values that the batch and the stream found.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+SLICE = 500
+"""Records of one write: short enough that a leader is killed while Spark writes."""
 CONNECTOR = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
 """The jars that pip's pyspark lacks."""
 
@@ -26,9 +28,23 @@ def places(frame: DataFrame) -> list[tuple[int, str]]:
     return [(row.offset, row.value) for row in rows]
 
 
+def write(spark: SparkSession, servers: str, topic: str, count: int) -> Iterator[int]:
+    """Write ``segment.number``, one segment for each compression; yields how many are written."""
+    done = 0
+    for segment, compression in enumerate(COMPRESSIONS):
+        end = count * (segment + 1) // len(COMPRESSIONS) - count * segment // len(COMPRESSIONS)
+        options = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.compression.type": compression}
+        for start in range(0, end, SLICE):
+            some = spark.range(start, min(start + SLICE, end), 1, 1)
+            records = some.selectExpr("cast(id as string) key", f"concat('{segment}.', id) value")
+            records.write.format("kafka").options(**options).save()
+            done += min(SLICE, end - start)
+            yield done
+
+
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
-    servers, topic, count, jars = words
+    servers, topic, count, jars, result = words
     chosen = [str(path) for path in sorted(Path(jars).glob("*.jar")) if path.name.startswith(CONNECTOR)]
     spark = (
         SparkSession.builder.master("local[2]")
@@ -39,19 +55,15 @@ def main(words: Sequence[str]) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    for segment, compression in enumerate(COMPRESSIONS):
-        records = spark.range(0, int(count), 1, 1).selectExpr(
-            "cast(id as string) key", f"concat('{segment}.', id) value"
-        )
-        writer = records.write.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic)
-        writer.option("kafka.compression.type", compression).save()
-    assigned = json.dumps({topic: [0]})
-    batch = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("assign", assigned)
-    read = places(batch.option("startingOffsets", "earliest").load())
-    stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("assign", assigned)
-    sink = stream.option("startingOffsets", "earliest").load().writeStream.format("memory").queryName("streamed")
-    sink.trigger(availableNow=True).start().awaitTermination()
-    print(json.dumps({"batch": read, "stream": places(spark.table("streamed"))}))
+    assigned = {"kafka.bootstrap.servers": servers, "assign": json.dumps({topic: [0]}), "startingOffsets": "earliest"}
+    arriving = spark.readStream.format("kafka").options(**assigned).load()
+    stream = arriving.writeStream.format("memory").queryName("streamed").start()
+    for number in write(spark, servers, topic, int(count)):
+        print(f"written {number}", flush=True)
+    stream.processAllAvailable()
+    stream.stop()
+    read = places(spark.read.format("kafka").options(**assigned).load())
+    Path(result).write_text(json.dumps({"batch": read, "stream": places(spark.table("streamed"))}))
     spark.stop()
 
 
