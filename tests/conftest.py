@@ -10,9 +10,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.covered import FLOORS
+
+TESTS = Path(__file__).parent
+FOLLOWED = {*FLOORS, "scenarios"}
+"""Folders of tests."""
 
 pytest_plugins = ["tests.browser", "tests.conformance.plugin"]
 
@@ -51,7 +58,14 @@ def _signal_handling() -> tuple[list[object], set[int]]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle."""
+    """Run long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle.
+
+    And follow lines for coverage only where tests/covered.py counts them: it makes all others twice as slow. So a
+    package must be reached by its own tests and those of the packages below the server.
+    """
+    for item in items:
+        if not FOLLOWED.intersection(item.path.relative_to(TESTS).parts[:1]):
+            item.add_marker(pytest.mark.no_cover)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

@@ -58,3 +58,11 @@ def test_long_tests_start_first_and_the_others_keep_their_order(request: pytest.
     items: list[pytest.Item] = [second, first, third]
     pytest_collection_modifyitems(items)
     assert items == [third, second, first]
+
+
+def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> None:
+    here = request.node
+    core = pytest.Function.from_parent(here.parent, name=here.name)
+    core.path = Path(__file__).parent / "core" / "test_one.py"
+    pytest_collection_modifyitems([here, core])
+    assert [one.get_closest_marker("no_cover") is not None for one in (here, core)] == [True, False]

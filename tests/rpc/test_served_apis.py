@@ -12,6 +12,7 @@ import pytest
 from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.rpc.not_controller import SERVED, ControllerApi, answer
+from pykraft.rpc.served_apis import ServedApis
 from tests.host.test_inbound import ONE, Desk
 
 
@@ -50,3 +51,16 @@ def test_api_versions_that_cannot_be_read_is_an_invalid_request() -> None:
     desk.inbound.on_frame(ONE, b"".join(bytes(part) for part in parts)[:-1])
     ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 3)
     assert body["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_node_with_a_state_machine_serves_the_forwarding_of_others() -> None:
+    served = ServedApis(
+        kraft_versions=None,
+        kraft_version=lambda: 0,
+        operator_listeners=None,
+        append_listeners=(),
+        client_listeners=(),
+        refuses_controller_requests=False,
+    )
+    plain, forwarding = (served.on("CONTROLLER", forwards=forwards) for forwards in (False, True))
+    assert {*forwarding} - {*plain} == {ApiKey.FORWARD}
