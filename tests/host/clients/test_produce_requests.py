@@ -5,7 +5,10 @@ Source: Kafka's ``ReplicaManager.appendRecords``; KIP-98; ours (ADR 065).
 
 from __future__ import annotations
 
+import gc
 import gzip
+import tracemalloc
+from random import Random
 from typing import Any
 
 import cramjam
@@ -191,6 +194,33 @@ def test_what_each_request_gets(changes: dict[str, Any], code: ErrorCode, text: 
     assert part["error_code"] == code
     if version >= 8:
         assert text in part["error_message"] if text else part["error_message"] is None
+
+
+@pytest.mark.parametrize("size_bytes", [20, CHECKED_AT_ONCE_SIZE_BYTES_MAX])
+def test_an_error_keeps_nothing_of_what_its_batch_expanded_to(size_bytes: int) -> None:
+    """16 partitions have the same damaged batch; large ones wait in line until the first one is checked, at last."""
+    limit_bytes = 65_536
+    cut_off = bytes(cramjam.zstd.compress(Random(1).randbytes(size_bytes)))[:-1]
+    raw = bytearray(GOOD[:HEADER_SIZE_BYTES] + cut_off)
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    body = produce(resealed(raw, attributes=Compression.ZSTD))
+    body["topic_data"] *= 16
+    leader = Leader(raft=RaftConfig(batch_size_bytes_max=limit_bytes))
+    ask(leader, name="other")  # makes the reader and the writer of this version, which stay
+    assert told(leader)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gc.disable()
+    tracemalloc.start()
+    try:
+        leader.ask(ApiKey.PRODUCE, 11, body)
+        for read, then in reversed(leader.ports.reads):
+            then(read())
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    parts = [part for topic in leader.answer()["responses"] for part in topic["partition_responses"]]
+    assert {part["error_code"] for part in parts} == {ErrorCode.CORRUPT_MESSAGE}
+    assert peak_bytes < 4 * limit_bytes + 64 * 1024
 
 
 def test_each_partition_gets_its_own_answer() -> None:

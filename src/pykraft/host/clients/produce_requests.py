@@ -125,8 +125,12 @@ class ProduceRequests:
                     reply(_code_of(outcome.error), str(outcome.error))
 
         def checked(found: CheckResult) -> None:
+            # Raising what was found would tie it to this frame in a cycle.
+            if isinstance(found, ProtocolError):
+                reply(found.code, str(found))
+                return
             try:
-                self._append(_or_raise(found), part["records"], self._topics.check(name, part["index"]), decided)
+                self._append(found, part["records"], self._topics.check(name, part["index"]), decided)
             except ProtocolError as error:
                 reply(error.code, str(error))
 
@@ -167,7 +171,9 @@ class ProduceRequests:
                 header = check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
                 _check_codec(header, version)
             except ProtocolError as error:
-                return error
+                # The one that was raised holds the frames of the codec, and with them all that the records expanded to,
+                # for as long as this batch waits for its turn.
+                return ProtocolError(str(error), error.code)
             return header
 
         if records is None or len(records) <= CHECKED_AT_ONCE_SIZE_BYTES_MAX:
@@ -243,12 +249,6 @@ def _check_codec(header: BatchHeader, version: int) -> None:
     if header.compression is Compression.ZSTD and version < ZSTD_VERSION:
         text = f"Produce v{version} does not know zstd, which came with version {ZSTD_VERSION}"
         raise ProtocolError(text, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-
-
-def _or_raise(found: CheckResult) -> BatchHeader:
-    if isinstance(found, ProtocolError):
-        raise found
-    return found
 
 
 def _committed(batch: KnownBatch, epoch: Epoch) -> Committed:
