@@ -35,6 +35,7 @@ REFUSED: dict[str, str] = {
     "dump files": ABSENT,
     "local down path": f"--dir {ABSENT}",
     "local status path": f"--dir {ABSENT}",
+    "pipeline metadata directories": ABSENT,
     "pipeline package file": ABSENT,
     "pipeline report journal": f"--tables tables --journal {ABSENT}",
     "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
@@ -64,8 +65,8 @@ MADE: dict[str, str] = {
 }
 """Folders that the command makes, with their parents, to put its own files into them."""
 ELSEWHERE: dict[str, str] = {
-    "pipeline report root": "needs Spark: tests/cli/test_pipeline.py",
-    "pipeline status root": "needs Spark: tests/cli/test_pipeline.py",
+    "pipeline report root": "needs Spark: tests/cli/pipeline/test_command.py",
+    "pipeline status root": "needs Spark: tests/cli/pipeline/test_command.py",
     "server clone": "hidden: the script in a clone gives it",
 }
 

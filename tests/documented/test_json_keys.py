@@ -23,6 +23,7 @@ from pykraft.bench.transfer import Transferred
 from pykraft.chaos.outcome import ChaosOutcome
 from pykraft.cli.dump import dump
 from pykraft.cli.local import as_json_object
+from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
 from pykraft.cli.sim.options import choose, told_row
 from pykraft.cli.storage import storage
@@ -112,6 +113,7 @@ def read(function: Callable[[str, str], Iterable[str]], path: str, name: str) ->
     return lambda _: function(path, name)
 
 
+METADATA = ROOT / "tests" / "golden" / "static" / "disk" / "n1" / "data"
 CLI, SPARK = "src/pykraft/cli", "src/pykraft/spark"
 KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "append": read(literal, f"{CLI}/append/command.py", "_print_committed"),
@@ -124,8 +126,13 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "dump": lambda folder: printed(dump, segments(make_node(folder / "data"))[0]),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),
+    "pipeline metadata": lambda _: [
+        *printed(metadata, METADATA),
+        *printed(metadata, METADATA, "--since", 0),
+        *printed(metadata, METADATA, "--history"),
+    ],
     "pipeline report": read(attributes, f"{SPARK}/pipeline/report.py", "PipelineReport"),
-    "pipeline run": read(literal, f"{CLI}/pipeline.py", "_line"),
+    "pipeline run": read(literal, f"{CLI}/pipeline/command.py", "_line"),
     "pipeline status": read(attributes, f"{SPARK}/pipeline/status.py", "PipelineStatus"),
     "quorum add-controller": read(literal, f"{CLI}/quorum/voters.py", "add_controller"),
     "quorum describe": lambda _: overview_json(verdict_on(QUORUM), QUORUM),

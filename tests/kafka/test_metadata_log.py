@@ -2,7 +2,8 @@
 
 One controller with a broker gets topics, configurations, quotas, access rules, credentials and tokens. Its log,
 snapshots and first records, a log of ours with every type in every version, and all recorded logs and snapshots then go
-through one run of Kafka's tool. The same records read live by ``tail`` are those of the log.
+through one run of Kafka's tool. The same records read live by ``tail`` are those of the log. The tables that ``pipeline
+metadata`` makes of them, live and later from the directory as of then, are what ``kafka-topics --describe`` printed.
 """
 
 from __future__ import annotations
@@ -96,10 +97,17 @@ def test_json_is_that_of_kafkas_decoder(kafka: Kafka, children: Children, tmp_pa
         create(calls)
     with broker_calls(sasl_port) as calls:
         create_tokens(calls)
+    described, then = described_twice(kafka, controller)
+    with broker_calls(controller.broker_port) as calls:
+        orders = unwanted_topics.DeleteTopicState(name="orders", topic_id=None)
+        calls.call(unwanted_topics.DeleteTopicsRequest(topics=(orders,), timeout=timedelta(minutes=1)))
     live = payloads(ours("tail", "--bootstrap-controller", f"{HOST}:{controller.controller_port}"))
     assert {record["type"] for record in live} >= CREATED
 
     process.stop()
+    directory = str(controller.partition.parent)
+    assert told_by_ours("--as-of", str(then), directory) == described
+    assert told_by_ours(directory) == []
     path = tmp_path / "every-type" / "00000000000000000000.log"
     path.parent.mkdir()
     values = [encoded(name, version, full_body(name, version)) for name, version in ALL]
@@ -125,6 +133,45 @@ def golden_files(folder: Path) -> list[Path]:
         copies[-1].parent.mkdir(parents=True)
         copies[-1].write_bytes(data)
     return copies
+
+
+def described_twice(kafka: Kafka, controller: JavaController) -> tuple[list[str], int]:
+    """What Kafka's tool says of the topics, which ours says, too; and the offset up to which that is so."""
+    done = kafka.run(Main.TOPICS, "--bootstrap-server", f"{HOST}:{controller.broker_port}", "--describe")
+    assert (done.status, done.stderr) == (0, "")
+    lines = [line.partition("\tConfigs:")[0].rstrip() for line in done.stdout.splitlines() if line]
+    assert len(lines) == 3
+    ours_now = ("--bootstrap-controller", f"{HOST}:{controller.controller_port}")
+    assert told_by_ours(*ours_now) == lines
+    return lines, document(*ours_now)["end_offset"]
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    """What `pipeline metadata` prints, which has no secret."""
+    result = CliRunner().invoke(pykraft, ["pipeline", "metadata", *arguments, "--json"], standalone_mode=False)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "hush" not in result.output
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def told_by_ours(*arguments: str) -> list[str]:
+    """Our tables in the lines of ``kafka-topics --describe``, without configurations."""
+    tables = document(*arguments)["tables"]
+    lines = []
+    for topic in tables["topics"]:
+        rows = [row for row in tables["partitions"] if row["topic_id"] == topic["topic_id"]]
+        head = (topic["name"], topic["topic_id"], str(len(rows)), str(len(rows[0]["replicas"])))
+        names = ("Topic", "TopicId", "PartitionCount", "ReplicationFactor")
+        lines.append("\t".join(f"{name}: {each}" for name, each in zip(names, head, strict=True)))
+        for row in rows:
+            numbers = ("replicas", "isr", "eligible_leader_replicas", "last_known_elr")
+            cells = [topic["name"], str(row["partition_id"]), str(row["leader"])]
+            cells += [",".join(map(str, row[each] or [])) for each in numbers]
+            inner = ("Topic", "Partition", "Leader", "Replicas", "Isr", "Elr", "LastKnownElr")
+            told = "\t".join(f"{name}: {each}" for name, each in zip(inner, cells, strict=True))
+            lines.append(f"\t{told}".rstrip())
+    return lines
 
 
 def decoded(file: Path) -> list[dict[str, Any]]:

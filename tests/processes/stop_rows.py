@@ -31,6 +31,7 @@ from tests.processes.stop_stages import (
 
 LOG = "00000000000000000000.log"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+METADATA = str(Path(__file__).parents[1] / "golden" / "static" / "disk" / "n1" / "data")
 
 
 def _row(command: str, *stages: Stage, is_spark: bool = False) -> Row:
@@ -350,6 +351,15 @@ ROWS: tuple[Row, ...] = (
             is_progress=_any_line,
         ),
         is_spark=True,
+    ),
+    _row(
+        "pipeline metadata",
+        stage(
+            "waits",
+            lambda scene, home: ["pipeline", "metadata", "--bootstrap-controller", scene.silent],
+            waits_for_answer,
+        ),
+        writes(lambda scene, home: ["pipeline", "metadata", METADATA]),
     ),
     _row(
         "pipeline report",

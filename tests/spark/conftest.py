@@ -25,7 +25,12 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
 
 WITHOUT_PYSPARK = {
-    f"test_{name}.py" for name in ("files", "java", "live", "master", "options", "package", "quiet", "strides", "walk")
+    f"test_{name}.py"
+    for names in (
+        ("files", "java", "live", "master", "options", "package", "quiet", "strides", "walk"),
+        ("difference", "directory", "history", "image", "logged", "moment", "quorum", "tables"),
+    )
+    for name in names
 }
 """Modules that the stages without Spark can import; the tests of all others are the stage spark's, marked or not."""
 
@@ -37,10 +42,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the other stages do not collect, or no stage would run it."""
+    """Mark what the other stages do not collect, or no stage would run it.
+
+    Tests of the session are one group, so that only one worker of xdist opens it.
+    """
     for item in items:
         if Path(__file__).parent in item.path.parents and _needs_pyspark(item.path):
             item.add_marker("spark")
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("the Spark session"))
 
 
 def _needs_pyspark(path: Path) -> bool:

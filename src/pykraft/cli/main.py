@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("pykraft.cli.demo", "Run a quorum under load, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
-    "pipeline": ("pykraft.cli.pipeline", "Write a quorum's log into tables with Spark."),
+    "pipeline": ("pykraft.cli.pipeline.group", "Write a quorum's log into tables with Spark."),
     "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim.command", "Run the simulator."),

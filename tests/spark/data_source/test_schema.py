@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.schema import BATCHES, RECORDS, arrow_schema
+from pykraft.spark.data_source.schema import BATCHES, METADATA, RECORDS, arrow_schema
 from tests.tidy.repository import ROOT
 
 pytestmark = pytest.mark.spark
@@ -21,7 +21,7 @@ def test_arrow_s_columns_are_spark_s(rows: str, columns: StructType) -> None:
     assert times == {"timestamp[us, tz=UTC]"}
 
 
-@pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES)])
+@pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES), ("metadata", METADATA)])
 def test_the_page_names_each_column_with_type_and_nullability(rows: str, columns: StructType) -> None:
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
     table = page.partition(f"<!-- {rows} -->")[2].partition(f"<!-- end {rows} -->")[0]

@@ -57,6 +57,7 @@ class Main(Enum):
     QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
     STORAGE = "kafka.tools.StorageTool"
     FEATURES = "org.apache.kafka.tools.FeatureCommand"
+    TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

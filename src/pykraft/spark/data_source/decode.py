@@ -30,6 +30,7 @@ from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.data_source.bulk import find_values, gather_values
+from pykraft.spark.data_source.metadata_columns import METADATA_COLUMNS, metadata_columns
 from pykraft.spark.data_source.row_location import (
     DamagedBytes,
     constant,
@@ -46,7 +47,8 @@ from pykraft.types import Buffer
 ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
-FROM_RECORDS = ("timestamp", "control_type", "key", "value")
+FROM_VALUES = ("value", *METADATA_COLUMNS)
+FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
 """Columns for which records are read; the others are in the headers of batches."""
 TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 """The largest time that a column of microseconds can hold."""
@@ -139,7 +141,7 @@ class _Rows:
         self._keys: dict[int, bytes] = {}
         self._values: pa.BinaryArray | None = None
         if selection.has(*FROM_RECORDS):
-            self._read_records(with_values=selection.has("value"))
+            self._read_records(with_values=selection.has(*FROM_VALUES))
         else:
             self._read_compacted()
         if selection.has("timestamp"):
@@ -219,7 +221,14 @@ class _Rows:
                 return self._values
             case "corrupt":
                 return constant(None, self._count)
+            case name if name in METADATA_COLUMNS:
+                return self._metadata[name]
         return self._location[field.name]
+
+    @cached_property
+    def _metadata(self) -> dict[str, pa.Array]:
+        assert self._values is not None
+        return metadata_columns(self._values)
 
     @cached_property
     def _location(self) -> dict[str, pa.Array]:

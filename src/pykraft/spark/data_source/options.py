@@ -13,7 +13,8 @@ neither is given |
 | minPartitions | least number of tasks, if the log is large enough |
 | failOnDataLoss | ``true`` (default), or ``false``: continue at the log start if wanted records are no longer there |
 | corrupt | ``fail`` (default) or ``mark``: damage becomes a row that describes it, and reading continues after it |
-| columns | ``pykraft`` (default) or ``kafka``: the columns of Spark's Kafka source, without control records |
+| columns | ``pykraft`` (default); ``kafka``: the columns of Spark's Kafka source, without control records; or
+``metadata``: the records of Kafka's metadata log, decoded, without control records |
 | pushFilters | ``false`` (default) or ``true``: use filters of the query to read less |
 
 Names are those of Spark's Kafka source where it has them (`pykraft.spark.data_source.kafka_options` has its others); as
@@ -125,7 +126,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         records_per_trigger=read.number("maxRecordsPerTrigger", least=1),
         size_bytes_per_trigger=read.number("maxBytesPerTrigger", least=1),
         tolerant=read.choice("corrupt", ("fail", "mark")) == "mark",
-        columns=read.choice("columns", ("pykraft", "kafka")),
+        columns=read.choice("columns", ("pykraft", "kafka", "metadata")),
         records_min_per_trigger=read.number("minOffsetsPerTrigger", least=1),
         trigger_delay_ms_max=read.delay_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
         tasks_min=read.number("minPartitions", least=1),
@@ -140,8 +141,8 @@ def _refuse_contradictions(options: SourceOptions) -> None:
     least, most = options.records_min_per_trigger, options.records_per_trigger
     if least is not None and most is not None and least > most:
         raise UsageError(f"minOffsetsPerTrigger = {least} is more than the largest micro-batch, {most}")
-    if options.columns == "kafka" and options.rows == "batches":
-        raise UsageError("the option columns = kafka has a row for each record: leave out rows = batches")
+    if options.columns != "pykraft" and options.rows == "batches":
+        raise UsageError(f"the option columns = {options.columns} has a row for each record: leave out rows = batches")
     if options.columns == "kafka" and options.tolerant:
         raise UsageError("the Kafka source's columns cannot report damage: leave out columns = kafka or corrupt = mark")
 

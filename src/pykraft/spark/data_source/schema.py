@@ -45,9 +45,20 @@ With ``columns`` = ``kafka`` a row is a data record in the columns of Spark's Ka
 | timestamp | timestamp | |
 | timestampType | int | 0: the record's own time; 1: the time of the append |
 
-A query may name some columns only, in its order; those of a record and of Kafka's table mix.
+With ``columns`` = ``metadata`` a row is a record that Kafka's controllers wrote, without secrets:
 
-Source: Spark's Kafka integration guide; KIP-98 (record batches), KIP-595 (control records).
+| column | type | meaning |
+|---|---|---|
+| replica, offset, epoch, timestamp | | as above |
+| type | string | Kafka's name of the type, such as ``PARTITION_RECORD`` |
+| version | int | of the type |
+| data | string | the fields in JSON, as kafka-dump-log has them |
+| problem | string | null, or why the value cannot be decoded; then the three before it are null |
+| corrupt | string | as above |
+
+A query may name some columns only, in its order; those of a record and of the other two tables mix.
+
+Source: Spark's Kafka integration guide; KIP-98 (record batches), KIP-595 (control records), KIP-631 (metadata records).
 """
 
 from __future__ import annotations
@@ -104,13 +115,16 @@ BATCHES = columns_of(
 KAFKA = columns_of(
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
+METADATA = columns_of(
+    "replica string, offset bigint not null, epoch int, timestamp timestamp, type string, version int, data string, "
+    "problem string, corrupt string"
+)
+_OF_RECORDS = {"pykraft": RECORDS, "kafka": KAFKA, "metadata": METADATA}
 
 
 def columns_for(options: SourceOptions) -> StructType:
     """The columns of a query that names none."""
-    if options.rows == "batches":
-        return BATCHES
-    return KAFKA if options.columns == "kafka" else RECORDS
+    return BATCHES if options.rows == "batches" else _OF_RECORDS[options.columns]
 
 
 def check_columns(wanted: StructType, options: SourceOptions) -> None:
@@ -118,7 +132,7 @@ def check_columns(wanted: StructType, options: SourceOptions) -> None:
     if options.rows == "batches":
         offered = {field.name: field.dataType for field in BATCHES}
     else:
-        offered = {field.name: field.dataType for columns in (RECORDS, KAFKA) for field in columns}
+        offered = {field.name: field.dataType for columns in _OF_RECORDS.values() for field in columns}
     for field in wanted:
         if field.name not in offered:
             raise UsageError(f"the source pykraft has no column {field.name}; it has {', '.join(offered)}")

@@ -56,7 +56,7 @@ class Selection:
 def select(columns: StructType, options: SourceOptions) -> Selection:
     """What a query of these columns wants. Errors: UsageError for columns that the source does not have."""
     check_columns(columns, options)
-    return Selection(schema=arrow_of(columns), leaves_out_control=options.columns == "kafka")
+    return Selection(schema=arrow_of(columns), leaves_out_control=options.columns != "pykraft")
 
 
 EVERY_RECORD: Final = Selection(schema=arrow_schema("records"))

@@ -72,6 +72,7 @@ def test_the_package_travels_as_one_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_log_becomes_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,1 @@
+"""The group of commands ``pykraft pipeline``: write tables, and read them."""

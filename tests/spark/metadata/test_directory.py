@@ -1,0 +1,133 @@
+"""Directories of real Kafka: the image of the log is that of each of Kafka's snapshots, and records equal its JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.errors import CorruptionError, ProtocolError, UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.snapshot.files import list_snapshots
+from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.metadata.difference import differences
+from pykraft.spark.metadata.directory import furthest, log_records, records_until
+from pykraft.spark.metadata.image import MetadataImage, image_of
+from pykraft.spark.metadata.moment import NOW, Moment
+from pykraft.types import Offset
+from tests.cli.test_dump import sections
+from tests.spark.logs import START_MS, batch, write_segment
+from tests.spark.metadata.made import GOLDEN, change, partition, topic, value
+
+STATIC = GOLDEN / "static" / "disk"
+PARTITION = "__cluster_metadata-0"
+WHOLE_LOGS = [STATIC / f"n{node}" for node in (1, 2, 3, 4)] + [
+    GOLDEN / "dynamic" / "disk" / f"n{node}" for node in (1, 2)
+]
+
+
+def folder(node: Path) -> Path:
+    return node / "data" / PARTITION
+
+
+def snapshots() -> Iterator[Any]:
+    for node in WHOLE_LOGS:
+        for snapshot_id in list_snapshots(OsFs(), folder(node)):
+            if snapshot_id.offset:
+                name = "-".join((*node.relative_to(GOLDEN).parts, str(snapshot_id.offset)))
+                yield pytest.param(folder(node), snapshot_id.offset, id=name)
+
+
+@pytest.mark.parametrize(("directory", "end_offset"), list(snapshots()))
+def test_the_image_of_the_log_is_that_of_kafkas_snapshot(directory: Path, end_offset: Offset) -> None:
+    moment = Moment(end_offset=end_offset)
+    (replica,) = find_replicas([str(directory)])
+    from_log = image_of(log_records(replica, Offset(0), moment))
+    from_snapshot = image_of(records_until(directory, moment))
+    assert from_snapshot.end_offset == end_offset
+    assert {entry.changed.offset for entry in from_snapshot.topics.values()} <= {None}
+    assert from_log.partitions or from_log.brokers
+    assert list(differences(from_log, from_snapshot)) == []
+
+
+@pytest.mark.parametrize("recording", ["static", "dynamic"])
+def test_records_are_kafkas_json_one_by_one(recording: str) -> None:
+    node = GOLDEN / recording / "disk" / "n1"
+    dumped = sections((GOLDEN / recording / "dump" / "n1-decoded.txt").read_text())
+    lines = [line for name, lines in dumped.items() if name.endswith(".log") for line in lines]
+    payloads = [json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: {" in line]
+    (replica,) = find_replicas([str(folder(node))])
+    found = list(log_records(replica, Offset(0), NOW))
+    assert len(found) > 100
+    assert [each.record.json() for each in found] == payloads
+
+
+def test_a_time_ends_the_log_where_it_was_then() -> None:
+    """Offset 24 was appended at ...34.840, with the topic t1; offset 26 is 44 ms younger."""
+    for wall_ms, topics in ((1795230034839, 0), (1795230034840, 1), (1795230041606, 1), (1795230041607, 2)):
+        found = image_of(records_until(folder(STATIC / "n1"), Moment(wall_ms=wall_ms)))
+        assert len(found.topics) == topics, wall_ms
+    assert image_of(records_until(folder(STATIC / "n1"), Moment(wall_ms=0))).brokers == {}
+
+
+def test_a_cleaned_log_needs_a_snapshot_that_is_old_enough() -> None:
+    cleaned = folder(GOLDEN / "dynamic" / "disk" / "n3")
+    whole = folder(GOLDEN / "dynamic" / "disk" / "n1")
+    for moment in (Moment(end_offset=Offset(50)), Moment(end_offset=Offset(106)), Moment(wall_ms=0)):
+        with pytest.raises(UsageError, match="the log begins at offset 93, and no snapshot is old enough"):
+            list(records_until(cleaned, moment))
+    for end_offset in (107, 130, 163):
+        moment = Moment(end_offset=Offset(end_offset))
+        images = [image_of(records_until(directory, moment)) for directory in (cleaned, whole)]
+        assert list(differences(*images)) == []
+
+
+def test_an_offset_after_the_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="the log ends at offset 158, before offset 159"):
+        list(records_until(folder(STATIC / "n1"), Moment(end_offset=Offset(159))))
+
+
+def test_a_history_begins_as_early_as_it_can() -> None:
+    early = next(records_until(folder(STATIC / "n1"), NOW, is_history=True))
+    assert early.offset == 1
+    cleaned = next(records_until(folder(GOLDEN / "dynamic" / "disk" / "n3"), NOW, is_history=True))
+    assert (cleaned.offset, cleaned.end_offset) == (None, 107)
+
+
+def test_of_several_directories_the_furthest_is_read(tmp_path: Path) -> None:
+    for name, records in (("n1", [topic()]), ("n2", [topic(), partition()])):
+        write_segment(tmp_path / name / PARTITION, batch([value(each) for each in records], base_offset=0))
+    assert furthest([tmp_path / "n1", tmp_path / "n2" / PARTITION]) == tmp_path / "n2" / PARTITION
+    with pytest.raises(UsageError, match="no segment files"):
+        furthest([tmp_path])
+
+
+def image(directory: Path, moment: Moment = NOW) -> MetadataImage:
+    return image_of(records_until(directory, moment))
+
+
+def test_bytes_that_are_not_a_log_of_kafkas_controllers_are_refused(tmp_path: Path) -> None:
+    directory = tmp_path / PARTITION
+    segment = write_segment(directory, batch([b"hello"], base_offset=0))
+    with pytest.raises(ProtocolError, match="offset 0: not a metadata record that can be read"):
+        image(directory)
+    shutil.rmtree(directory)
+    whole = batch([value(topic())], base_offset=0) + batch([value(change())], base_offset=1)
+    flipped = whole[:70] + bytes([whole[70] ^ 1]) + whole[71:]
+    write_segment(directory, flipped)
+    with pytest.raises(CorruptionError, match=f"{segment}: at position 0: expected a valid batch"):
+        image(directory)
+
+
+def test_a_directory_that_begins_within_a_batch_counts_from_its_snapshot(tmp_path: Path) -> None:
+    """The records of a batch below the wanted offset are in the snapshot already."""
+    directory = tmp_path / PARTITION
+    values = [value(each) for each in (topic(), partition(), change(leader=2))]
+    write_segment(directory, batch(values, base_offset=0, timestamp_ms=START_MS))
+    (replica,) = find_replicas([str(directory)])
+    assert [each.offset for each in log_records(replica, Offset(1), NOW)] == [1, 2]
+    assert [each.offset for each in log_records(replica, Offset(3), NOW)] == []
