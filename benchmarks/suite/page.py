@@ -19,7 +19,7 @@ from benchmarks.suite.plots import Draw, Row, draw_bars, draw_percentiles, heigh
 from benchmarks.suite.results import Results
 from benchmarks.suite.summary import CaseSummary
 from benchmarks.suite.tables import TITLES, notes, setting
-from pykraft.page import fill, style
+from pykraft.page import render_page
 from pykraft.page.plot_theme import drawing, to_svg
 
 FOLDER: Final = Path(__file__).parent
@@ -108,14 +108,14 @@ def render(found: Sequence[CaseSummary], results: Results) -> str:
     """The page as text; a plot without data is left out."""
     told = "".join(f"<li>{escape(note)}</li>" for note in notes(found, results))
     parts = {
-        "style": style(FOLDER / "page.css"),
+        "title": "pykraft: how fast it is",
         "setting": escape(setting(results)),
         "notes": f'<ul class="notes">{told}</ul>' if told else "",
         "figures": "\n".join(_figures(found)),
         "command": escape(COMMAND),
         "version": escape(pykraft.__version__),
     }
-    return fill((FOLDER / "page.html").read_text(encoding="utf-8"), parts)
+    return render_page(FOLDER, parts)
 
 
 def _figures(found: Sequence[CaseSummary]) -> Iterator[str]:

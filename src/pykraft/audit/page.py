@@ -12,7 +12,7 @@ from typing import Final
 
 from pykraft.audit.findings import AuditReport
 from pykraft.audit.words import log_facts, verdict
-from pykraft.page import fill, style
+from pykraft.page import render_page
 
 HERE: Final = Path(__file__).parent
 SHOWN_MAX: Final = 1_000
@@ -39,11 +39,10 @@ def audit_page(report: AuditReport) -> str:
         _card(str(note.path), [("replica", note.replica), ("note", note.text)], "note")
         for note in report.notes[:SHOWN_MAX]
     ]
-    return fill(
-        (HERE / "page.html").read_text(encoding="utf-8"),
+    return render_page(
+        HERE,
         {
             "title": "Audit: no damage" if report.is_sound else "Audit: damage",
-            "style": style(HERE / "page.css"),
             "verdict": "" if report.is_sound else "failed",
             "summary": escape(verdict(report)),
             "damage": _section("Damage", damage, report.damage_count),

@@ -1,5 +1,5 @@
-"""What all HTML pages of the package share: one style sheet, and the way a template is filled."""
+"""What all HTML pages of the package share: one frame, one style sheet, and the way a template is filled."""
 
-from pykraft.page.template import fill, style
+from pykraft.page.template import render_page
 
-__all__ = ["fill", "style"]
+__all__ = ["render_page"]

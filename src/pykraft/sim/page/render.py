@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pykraft.page import fill, style
+from pykraft.page import render_page
 from pykraft.sim.machine.recorder import (
     Arrived,
     Changed,
@@ -60,12 +60,11 @@ def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -
         title = f"{title} (the last {len(recorder.events)} of {recorder.happened} events)"
     parts = {
         "title": escape(title),
-        "style": style(FOLDER / "page.css"),
         "replay": escape(f"See it again: {replay}"),
         "recording": json.dumps(recording, separators=(",", ":")).replace("<", "\\u003c"),
         "script": "\n".join((FOLDER / name).read_text() for name in SCRIPTS),
     }
-    return fill((FOLDER / "page.html").read_text(), parts)
+    return render_page(FOLDER, parts, has_script=True)
 
 
 class _Told:

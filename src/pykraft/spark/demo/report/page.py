@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 import pykraft
-from pykraft.page import fill, style
+from pykraft.page import render_page
 from pykraft.spark.demo.report.words import Check, SummaryNumber, checks, command, numbers, setting, verdict
 from pykraft.spark.demo.story import Story
 
@@ -38,7 +38,6 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
     begun = datetime.fromtimestamp(story.begin_wall_ms / 1_000, tz=UTC)
     parts = {
         "title": escape(f"pykraft demo: {stressed} {rest}"),
-        "style": style(FOLDER / "page.css"),
         "outcome": "failed" if problems else "passed",
         "when": f"{begun:%Y-%m-%d %H:%M} UTC",
         "verdict": f"<b>{'✘' if problems else '✔'} {escape(stressed)}</b> {escape(rest)}",
@@ -50,7 +49,7 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
         "version": escape(pykraft.__version__),
         "figures": "\n".join(map(_figure, pictures)),
     }
-    return fill((FOLDER / "page.html").read_text(encoding="utf-8"), parts)
+    return render_page(FOLDER, parts)
 
 
 def _list(problems: Sequence[str]) -> str:
