@@ -24,9 +24,11 @@ NODE_ID = 9
 
 
 class MetadataObserver:
-    """Made without a disk; the first `start` formats one."""
+    """Made without a disk; the first `start` formats one. One that ``never_leads`` may be added as a voter."""
 
-    def __init__(self, children: Children, home: Path, controller: JavaController) -> None:
+    def __init__(
+        self, children: Children, home: Path, controller: JavaController, *, never_leads: bool = False
+    ) -> None:
         home.mkdir()
         [self.port] = free_ports(1)
         self.partition = home / "data" / "__cluster_metadata-0"
@@ -42,6 +44,7 @@ class MetadataObserver:
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller.controller_port}",
             "log.dirs": str(home / "data"),
             "pykraft.topic": "__cluster_metadata",
+            "pykraft.voter.never.leads": str(never_leads).lower(),
         }
         self.config = write_properties(home / "server.properties", values)
 

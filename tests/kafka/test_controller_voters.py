@@ -1,6 +1,7 @@
-"""Our tool adds a voter to Kafka's controllers and removes it; our observer learns it from their log.
+"""Our tool adds voters to Kafka's controllers and removes them; our observer learns it from their log.
 
-Kafka's tool says the same before and after. The second controller is Kafka's own, which only Kafka's leader can add.
+Kafka's tool says the same before and after. The second controller is Kafka's own; then our observer, which never leads,
+becomes a voter itself for a while. Only Kafka's leader can add either.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def test_our_tool_changes_kafkas_voters_and_our_observer_follows(
 ) -> None:
     first = JavaController(kafka, children, tmp_path / "n1")
     second = JavaController(kafka, children, tmp_path / "n2", node_id=2, joins=first)
-    observer = MetadataObserver(children, tmp_path / "n9", first)
+    observer = MetadataObserver(children, tmp_path / "n9", first, never_leads=True)
     java = first.start()
     wait_for_controller(first, java)
     alive = [java, second.start(), observer.start()]
@@ -49,13 +50,13 @@ def test_our_tool_changes_kafkas_voters_and_our_observer_follows(
     assert dry == kafka.run(Main.QUORUM, *add, "--dry-run").stdout
     assert f"controller 2 with directory id {directory_id(second)} and endpoints: CONTROLLER://{HOST}:" in dry
 
-    def added() -> bool:
+    def added(*words: str) -> bool:
         """It has to catch up first."""
-        result = ours("quorum", *add)
+        result = ours("quorum", *words)
         assert result.exit_code == 0 or isinstance(result.exception, RefusedError), result.exception
         return result.exit_code == 0
 
-    wait_until(added, "controller 2 to be a voter", alive=alive)
+    wait_until(lambda: added(*add), "controller 2 to be a voter", alive=alive)
     again = ours("quorum", *add)
     assert isinstance(again.exception, RefusedError)
     assert "DUPLICATE_VOTER" in str(again.exception)
@@ -74,3 +75,10 @@ def test_our_tool_changes_kafkas_voters_and_our_observer_follows(
     assert isinstance(wrong.exception, RefusedError | UsageError)
     assert ours("quorum", *remove, directory_id(second)).exit_code == 0
     wait_until(lambda: observer.voters() == [1], "the observer to know the only voter", alive=alive)
+
+    add = (*everywhere, "--command-config", str(observer.config), "add-controller")
+    wait_until(lambda: added(*add), "our node to be a voter", alive=alive)
+    wait_until(lambda: observer.voters() == [1, 9], "our node to know that it votes", alive=alive)
+    remove = (*everywhere, "remove-controller", "--controller-id", "9", "--controller-directory-id")
+    assert ours("quorum", *remove, observer.directory_id).exit_code == 0
+    wait_until(lambda: observer.voters() == [1], "our node to know that it votes no more", alive=alive)
