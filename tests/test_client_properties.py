@@ -9,7 +9,11 @@ from tests.test_properties import read, refused
 
 
 def test_kafkas_clients_are_served_where_and_as_the_properties_say() -> None:
-    assert (read().config.client_listeners, read().config.client_topic, read().config.client_records) == ((), "", "any")
+    assert (read().config.client_listeners, read().config.client_topic, read().config.client_records) == (
+        (),
+        "",
+        "auto",
+    )
     listeners = "CONTROLLER://:9093,CLIENTS://:9094"
     config = read(
         listeners=listeners,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from pykraft.config import CLIENT_RECORDS, KRAFT_RECORDS
+from pykraft.config import ANY_RECORDS, AUTO_RECORDS, KRAFT_RECORDS
 from pykraft.errors import ConfigError
 from pykraft.types import Listeners
 
@@ -40,5 +40,7 @@ def client_settings(reader: PropertyReader, listeners: Listeners) -> dict[str, A
     return {
         "client_listeners": reader.listener_names("pykraft.client.listeners", listeners) or (),
         "client_topic": name,
-        "client_records": reader.one_of("pykraft.client.records", (CLIENT_RECORDS, KRAFT_RECORDS), CLIENT_RECORDS),
+        "client_records": reader.one_of(
+            "pykraft.client.records", (AUTO_RECORDS, ANY_RECORDS, KRAFT_RECORDS), AUTO_RECORDS
+        ),
     }

@@ -26,7 +26,8 @@ TEST_TOPIC_ID = Uuid(bytes(15) + b"\2")
 METADATA_TOPIC_NAME = "__cluster_metadata"
 """Topic of Kafka's own controllers, and the name by which its tools ask for any quorum."""
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
-CLIENT_RECORDS = "any"
+AUTO_RECORDS = "auto"
+ANY_RECORDS = "any"
 KRAFT_RECORDS = "kraft"
 NEVER_LEADS_KEY = "pykraft.voter.never.leads"
 ONLY_VOTER = "false: this node is the only voter, so no other can lead"
@@ -176,7 +177,8 @@ class NodeConfig:
     free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all),
     and clients may append records on ``append_listeners`` (by default on none). Kafka's producers and consumers are
     served on ``client_listeners`` (by default on none): they may call the topic ``client_topic``, and with
-    ``client_records`` "kraft" they may write only what Java's replicas can read.
+    ``client_records`` "kraft" they may write only what Java's replicas can read; with "auto" as long as one may be in
+    the quorum.
     ``directory_id`` None means that the node reads it from the log directory, or creates it at the first start. A node
     without ``node_id`` only observes. So does one whose topic is that of Kafka's controllers: a leader among them must
     understand the records.
@@ -200,7 +202,7 @@ class NodeConfig:
     append_listeners: tuple[str, ...] = ()
     client_listeners: tuple[str, ...] = ()
     client_topic: str = ""
-    client_records: str = CLIENT_RECORDS
+    client_records: str = AUTO_RECORDS
     client_producers_max: int = 10_000
     """Idempotent producers that are remembered; no property sets it, and simulated nodes remember fewer."""
     request_size_bytes_max: int = 104_857_600

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import Final
 
 from pykraft.config import (
-    CLIENT_RECORDS,
+    ANY_RECORDS,
+    AUTO_RECORDS,
     INT32_MAX,
     INT64_MAX,
     KAFKAS_RAFT,
@@ -219,9 +220,9 @@ def _rows() -> tuple[Known, ...]:
         _text("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
         _text(
             "pykraft.client.records",
-            CLIENT_RECORDS,
-            f"{CLIENT_RECORDS} or {KRAFT_RECORDS}",
-            "what clients may write; kraft: only what Kafka's own replicas can read",
+            AUTO_RECORDS,
+            f"{AUTO_RECORDS}, {ANY_RECORDS} or {KRAFT_RECORDS}",
+            "what clients may write; kraft: only what Kafka's own replicas can read; auto: so unless all are pykraft",
         ),
         _text(
             "pykraft.prometheus.listener",

@@ -20,7 +20,7 @@ from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header, encode_response
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import NO_IO, Buffer, Endpoint, Io, Offset
+from pykraft.types import NO_IO, Buffer, Endpoint, Io, NodeId, Offset
 from tests.host.fakes import CONTEXT, TOPIC_ID, FakePorts, at, batch, endpoint, joined
 from tests.rpc.test_connection import ALL, fetch, versions_answer, vote, vote_answer
 
@@ -35,6 +35,7 @@ class Desk:
         self.inbox = Inbox()
         self.held = HeldMessages()
         self.now_ms = 0
+        self.ours: list[NodeId] = []
         self.peers = Peers(
             self.ports,
             self.inbox,
@@ -43,6 +44,7 @@ class Desk:
             client_id="raft-client-1",
             request_timeout_ms=TIMEOUT_MS,
             find_batch=self._find_batch,
+            on_pykraft=self.ours.append,
         )
         self.batch_start: Offset | None = None
         self.batch_starts: list[Offset] = []
@@ -396,3 +398,22 @@ def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batc
         assert isinstance(event.message, FetchResponse)
         assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
     assert desk.ports.wake_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("own_api", "peer_id", "ours"),
+    [
+        (ApiKey.TRANSFER_LEADERSHIP, 2, [2]),
+        (ApiKey.FORWARD, 2, [2]),
+        (ApiKey.TRANSFER_LEADERSHIP, -2, []),
+        (None, 2, []),
+    ],
+)
+def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
+    own_api: ApiKey | None, peer_id: int, ours: list[int]
+) -> None:
+    desk = Desk()
+    desk.send(peer_id=peer_id, to=endpoint(2))
+    kafkas = {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
+    desk.connect(kafkas if own_api is None else kafkas | {own_api: (0, 0)})
+    assert desk.ours == ours

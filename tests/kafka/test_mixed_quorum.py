@@ -10,17 +10,23 @@ Who wins each election is decided by Raft's own rules, not by luck with timers:
 4. The killed node comes back and follows ours, and loses what only it had.
 5. Ours leaves gracefully, and a Java node leads in the next epoch.
 
-The logs of all three are compared byte for byte at the end, and Kafka's dump tool reads ours.
+A client may write no compressed batch meanwhile, since Kafka's replicas could not read it. The logs of all three are
+compared byte for byte at the end, and Kafka's dump tool reads ours.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from pykraft.client.journal_check import check_journal, record_spans
+from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
@@ -28,18 +34,24 @@ from pykraft.local.kafka.java import Kafka
 from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import free_ports
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.protocol.records import encode_batch
+from pykraft.types import Epoch, Offset
+from tests.host.clients.world import resealed
+from tests.kafka.broker_calls import broker_calls, requests_of
 from tests.kafka.dump import dump_log
 from tests.processes.elections import wait_for_known_leader
 
 OURS = 1
+PRODUCE = requests_of("produce.v9")
 THROUGHPUT = 200
 """Records a second, whoever leads."""
 RECORDS = 50
 """How far a log must grow before the next thing happens."""
 RECORDS_OF_A_PAUSE = 500
 """What is written while the Java follower's fetch timeout, 2 s, passes."""
-SHORT_FETCH_TIMEOUT = {"controller.quorum.fetch.timeout.ms": "700"}
-"""Below the least time for which a Java node stays prospective (its election timeout, 1000 ms)."""
+PROPERTIES = {"controller.quorum.fetch.timeout.ms": "700", "pykraft.client.listeners": "PLAINTEXT"}
+"""A fetch timeout below the least time for which a Java node stays prospective (its election timeout, 1000 ms)."""
 
 
 class MixedQuorum:
@@ -55,7 +67,7 @@ class MixedQuorum:
             node_id=OURS,
             ports=ports,
             throughput=THROUGHPUT,
-            properties=SHORT_FETCH_TIMEOUT,
+            properties=PROPERTIES,
         )
         self.java = {
             i: JavaNode(kafka, children, folder / f"n{i}", node_id=i, ports=ports, throughput=THROUGHPUT)
@@ -75,6 +87,19 @@ class MixedQuorum:
         self.ours.start()
         self.journal.wait_for_started(OURS, since=mark, process=self.ours.process)
         return self.java[known.id], self.java[5 - known.id], known.epoch
+
+
+def produce_gzip(port: int) -> Any:
+    """What a node tells a client that writes a batch compressed with gzip."""
+    plain = encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=1).data
+    body = gzip.compress(bytes(plain[HEADER_SIZE_BYTES:]))
+    size = (len(plain[12:HEADER_SIZE_BYTES]) + len(body)).to_bytes(4, "big")
+    batch = resealed(plain[:8] + size + plain[12:HEADER_SIZE_BYTES] + body, attributes=1)
+    part = PRODUCE.PartitionProduceData(index=0, records=batch)
+    topic = PRODUCE.TopicProduceData(name=TEST_TOPIC_NAME, partition_data=(part,))
+    request = PRODUCE.ProduceRequest(acks=-1, timeout=timedelta(seconds=1), topic_data=(topic,))
+    with broker_calls(port) as calls:
+        return calls.ask(request).responses[0].partition_responses[0]
 
 
 @pytest.mark.conformance(151)
@@ -97,6 +122,10 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
     assert elected.node == OURS
     assert elected.epoch > epoch
     quorum.journal.wait_for_acknowledged(RECORDS, since=mark)
+    refused = produce_gzip(ours.port)
+    assert refused.error_code is ErrorCode.invalid_record
+    assert "it is compressed with gzip; it is refused because replica" in refused.error_message
+    assert "it calls itself apache-kafka-java" in refused.error_message
     assert wait_for_known_leader(follower.partition, follower.process, after_epoch=epoch).id == OURS
 
     leader.start()

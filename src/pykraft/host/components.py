@@ -137,6 +137,7 @@ def assemble(
             client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
             find_batch=partial(_find_batch, view, reads),
+            on_pykraft=(lambda _: None) if clients is None else clients.profile.found_pykraft,
         ),
         producers=producers,
         pending_requests=PendingRequests(),

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
-from pykraft.core.messages import DescribeQuorumResponse, Request, Response
+from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
@@ -91,6 +91,9 @@ class Clients(Protocol):
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
 
+    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
+        """A replica fetches from this node; ``software`` is its name in ApiVersions, None if it did not say."""
+
 
 AppendRecords: TypeAlias = Callable[[Body, str, Callable[[Body], None]], None]
 """Appends the records of a Produce request that arrived on a listener; the callback gets the answer later."""
@@ -111,13 +114,15 @@ class _Request:
 class _Requester:
     """One connection and its unanswered requests, oldest first.
 
-    ``leaving`` is the last answer sent that the core wants watched: its request id and its size.
+    ``software`` is the name of the other end in ApiVersions. ``leaving`` is the last answer sent that the core wants
+    watched: its request id and its size.
     """
 
     connection: ConnectionId
     listener: str
     wire: AcceptedConnection
     requests: deque[_Request] = field(default_factory=deque)
+    software: str | None = None
     leaving: tuple[int, int] | None = None
 
 
@@ -246,7 +251,8 @@ class Inbound:
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
         """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
-            answer = self._apis.answer_api_versions(header, data, self._served(requester.listener))
+            answer, software = self._apis.answer_api_versions(header, data, self._served(requester.listener))
+            requester.software = software
             self._answer(self._note(requester, header), answer)
         elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
             pass
@@ -275,6 +281,8 @@ class Inbound:
 
     def _pass_on(self, requester: _Requester, header: RequestHeader, message: Request) -> None:
         """A request of a replica is a matter of the core."""
+        if self._clients is not None and isinstance(message, FetchRequest):
+            self._clients.replica_fetched(message, requester.software)
         request_id = self._note(requester, header).request_id
         self._inbox.put(RequestReceived(request_id=request_id, listener=requester.listener, message=message))
 

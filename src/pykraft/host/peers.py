@@ -39,11 +39,12 @@ from pykraft.host.peer_problems import (
     silence,
 )
 from pykraft.host.ports import AT_ONCE_MS, ConnectionId, Ports
+from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import Buffer, Endpoint, Instant, Offset
+from pykraft.types import Buffer, Endpoint, Instant, NodeId, Offset
 
 FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
@@ -51,6 +52,8 @@ COMPLAINTS_MAX: Final = 20
 """Different log lines about one peer that are remembered as reported."""
 PROBLEM_KEPT_MS: Final = 10_000
 """A peer that is needed is asked more often than this."""
+PYKRAFTS_OWN: Final = (ApiKey.TRANSFER_LEADERSHIP, ApiKey.FORWARD)
+"""APIs that only pykraft has."""
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond that, the least recently used one is dropped."""
 
@@ -99,7 +102,9 @@ class Peers:
         client_id: str,
         request_timeout_ms: int,
         find_batch: FindBatch,
+        on_pykraft: Callable[[NodeId], None] = lambda _: None,
     ) -> None:
+        """``on_pykraft`` hears the id of each peer that serves an API of pykraft's own."""
         self.violations = 0
         """Number of connections that were closed because of invalid responses."""
         self._ports = ports
@@ -109,6 +114,7 @@ class Peers:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._find_batch = find_batch
+        self._on_pykraft = on_pykraft
         self._is_shutting_down = False
         self._contacts: dict[int, _Contact] = {}
         self._by_connection: dict[ConnectionId, _Contact] = {}
@@ -174,6 +180,7 @@ class Peers:
                 answer = wire.answered(data, self._context)
             else:
                 wire.negotiated(data)
+                self._note_software(contact.peer.id, wire)
         except ProtocolError as error:
             # Rule 5.
             self._give_up(contact, str(error))
@@ -181,6 +188,11 @@ class Peers:
         if answer is not None:
             self._pass_on(contact, answer)
         self._advance(contact)
+
+    def _note_software(self, peer_id: int, wire: DialedConnection) -> None:
+        """A listener that serves no operators lists none of these: its node tells its name when it fetches."""
+        if peer_id >= 0 and any(wire.offers_key(key) for key in PYKRAFTS_OWN):
+            self._on_pykraft(NodeId(peer_id))
 
     def problems(self) -> list[PeerProblem]:
         """What is wrong with each peer that has given no useful answer since it was asked; least recent first."""

@@ -70,14 +70,20 @@ class ServedApis:
             return None
         return [not_controller.answer(header.api_key, header.correlation_id)]
 
-    def answer_api_versions(self, header: RequestHeader, data: Buffer, served: Mapping[int, Versions]) -> list[Buffer]:
-        """The APIs that are served; in version 0 if the client's version is unknown."""
+    def answer_api_versions(
+        self, header: RequestHeader, data: Buffer, served: Mapping[int, Versions]
+    ) -> tuple[list[Buffer], str | None]:
+        """The APIs that are served, and what the client calls itself, if it says so.
+
+        In version 0 if the client's version is unknown.
+        """
+        software: str | None = None
         if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
-            return encode_unsupported_version(header.correlation_id, served.items())
+            return encode_unsupported_version(header.correlation_id, served.items()), software
         levels, level = self._kraft_versions, self._kraft_version()
         body = api_versions.response_to_wire(header.api_version, served, levels, level)
         try:
-            decode_request_body(header, data)
+            software = decode_request_body(header, data)["client_software_name"] or None
         except ProtocolError:
             body["error_code"] = ErrorCode.INVALID_REQUEST
-        return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
+        return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body), software

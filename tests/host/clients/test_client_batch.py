@@ -12,7 +12,7 @@ import zlib
 import pytest
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.clients.client_batch import check_client_batch
+from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.protocol.varint import encode_varint
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset
@@ -43,7 +43,8 @@ def batch(body: bytes, **changes: int) -> bytes:
 
 
 def check(records: Buffer | None, *, size_bytes_max: int = 1_000, must_be_kraft: bool = False) -> None:
-    check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=must_be_kraft)
+    strict = StrictProfile(why="a Java replica is here") if must_be_kraft else None
+    check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict)
 
 
 def test_a_batch_of_any_client_is_taken() -> None:

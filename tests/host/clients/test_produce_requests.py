@@ -175,7 +175,7 @@ BOMB = packed(Compression.GZIP, bytes(3 * 8_388_608))
         (
             {"records": packed(Compression.GZIP, ONE), "client_records": "kraft"},
             ErrorCode.INVALID_RECORD,
-            "they cannot read this batch: it is compressed with gzip",
+            "since it is compressed with gzip; it is refused because pykraft.client.records=kraft",
         ),
         ({"records": packed(Compression.ZSTD, ONE), "version": 7}, ErrorCode.NONE, None),
     ],

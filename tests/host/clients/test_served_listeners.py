@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykraft.core.messages import DescribeQuorumResponse
+from pykraft.core.messages import DescribeQuorumResponse, FetchRequest
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbound import Requester
 from pykraft.host.ports import ConnectionId
@@ -25,6 +25,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Callable[[], bool], Callable[[Body | ProtocolError | None], None]]] = []
+        self.fetched: list[tuple[int | None, str | None]] = []
 
     def serves(self, api_key: int, body: Body) -> bool:
         return api_key != ApiKey.FETCH or body["topics"] == []
@@ -43,6 +44,9 @@ class Broker:
 
     def describe_brokers(self, listener: str) -> Body:
         return {"cluster_id": listener}
+
+    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
+        self.fetched.append((None if request.replica is None else request.replica.id, software))
 
 
 def test_requests_of_clients_are_served_on_their_listeners() -> None:
@@ -83,6 +87,20 @@ def test_a_replicas_fetch_reaches_the_core_also_where_clients_are_served() -> No
     desk = Desk(clients=Broker())
     desk.ask(ApiKey.FETCH, 18, fetch_body())
     assert len(desk.received()) == 1
+
+
+def test_it_is_told_which_software_fetches() -> None:
+    """The name is of the connection, and an unreadable question for the versions has none."""
+    broker = Broker()
+    desk = Desk(clients=broker)
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    told = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.1"}
+    desk.ask(ApiKey.API_VERSIONS, 3, told)
+    desk.ask(ApiKey.FETCH, 18, fetch_body() | {"replica_state": {"replica_id": 3, "replica_epoch": -1}})
+    desk.ask(ApiKey.FETCH, 18, fetch_body() | {"replica_state": {"replica_id": 3, "replica_epoch": -1}})
+    desk.ask(ApiKey.API_VERSIONS, 0, {})
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    assert broker.fetched == [(None, None), *2 * [(3, "apache-kafka-java")], (None, None)]
 
 
 def test_apis_of_clients_are_listed_only_where_they_are_served() -> None:

@@ -60,7 +60,9 @@ FOLLOWS = LEADS._replace(role="follower", leader_id=NodeId(2), leader_listeners=
 
 def config(**changes: Any) -> NodeConfig:
     """A node of three that serves clients on its one listener."""
-    return replace(node_config(1), **{"client_listeners": (LISTENER,), "topic_name": TOPIC_NAME} | changes)
+    return replace(
+        node_config(1), **{"client_listeners": (LISTENER,), "topic_name": TOPIC_NAME, "client_records": "any"} | changes
+    )
 
 
 def batch_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pykraft.config import KRAFT_RECORDS, NodeConfig
+from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.clients.client_requests import ClientRequests
@@ -19,6 +19,7 @@ from pykraft.host.clients.offset_requests import OffsetRequests
 from pykraft.host.clients.produce_requests import ProduceRequests
 from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
+from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.fetch_read import FetchReads, ReadableLog, batches_up_to, read_durable
 from pykraft.host.inbox import Inbox
@@ -46,9 +47,11 @@ def client_requests(
     topics = ClientTopics(config=config, status=status)
     states = ProducerStates(producers_max=config.client_producers_max)
     recover(states, view, log)
+    profile = RecordsProfile(ports, config)
     return ClientRequests(
         topics,
         states,
+        profile=profile,
         fetches=ConsumerFetches(ports, reads, topics),
         offsets=OffsetRequests(reads, view, topics),
         producer_ids=ProducerIds(ports, topics, states),
@@ -58,7 +61,7 @@ def client_requests(
             producers=producers,
             states=states,
             topics=topics,
-            must_be_kraft=config.client_records == KRAFT_RECORDS,
+            profile=profile,
         ),
     )
 

@@ -5,11 +5,12 @@ nothing of a transaction, no control records. In KRaft's profile also what Java'
 keys, no headers, no empty values, one timestamp. Invariant: no input takes more memory than four of the largest batches
 do, nor more time than RECORDS_MAX records.
 
-Source: Kafka's ``LogValidator`` and ``RecordsIterator``; the two profiles are ours (ADR 065).
+Source: Kafka's ``LogValidator`` and ``RecordsIterator``; the two profiles are ours (ADR 065, ADR 079).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError
@@ -24,10 +25,23 @@ EXPANSION_MAX: Final = 2
 """The records of a compressed batch may take so many times what a batch may; expanding them needs twice their size."""
 
 
-def check_client_batch(records: Buffer | None, *, size_bytes_max: int, must_be_kraft: bool) -> BatchHeader:
-    """The header of the one batch in ``records``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictProfile:
+    """KRaft's profile holds: why, and the code for a batch that only the other profile takes."""
 
-    Errors: ProtocolError with CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE.
+    why: str
+    code: ErrorCode = ErrorCode.INVALID_RECORD
+
+    def breaks(self, rule: str) -> ProtocolError:
+        """The error for a batch that breaks a rule of this profile."""
+        text = f"Kafka's own replicas cannot read this batch, since {rule}; it is refused because {self.why}"
+        return ProtocolError(text, self.code)
+
+
+def check_client_batch(records: Buffer | None, *, size_bytes_max: int, strict: StrictProfile | None) -> BatchHeader:
+    """The header of the one batch in ``records``; ``strict`` is None in the profile of any client's batch.
+
+    Errors: ProtocolError with CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE, or the code of ``strict``.
     """
     if not records:
         raise _invalid("there are no records")
@@ -39,11 +53,11 @@ def check_client_batch(records: Buffer | None, *, size_bytes_max: int, must_be_k
         raise ProtocolError(text, ErrorCode.MESSAGE_TOO_LARGE)
     check_crc(records, 0, header)
     _check_header(header)
-    if must_be_kraft and header.compression is not Compression.NONE:
-        raise _not_krafts(f"it is compressed with {header.compression.name.lower()}")
+    if strict is not None and header.compression is not Compression.NONE:
+        raise strict.breaks(f"it is compressed with {header.compression.name.lower()}")
     for record in iterate_records(records, verify_crc=False, size_bytes_max=EXPANSION_MAX * size_bytes_max):
-        if must_be_kraft:
-            _check_kraft(header, record)
+        if strict is not None:
+            _check_kraft(header, record, strict)
     return header
 
 
@@ -61,20 +75,16 @@ def _check_header(header: BatchHeader) -> None:
         raise _invalid(f"the batch of producer {header.producer_id} has {found}")
 
 
-def _check_kraft(header: BatchHeader, record: Record) -> None:
+def _check_kraft(header: BatchHeader, record: Record, strict: StrictProfile) -> None:
     if record.key is not None:
-        raise _not_krafts("a record has a key")
+        raise strict.breaks("a record has a key")
     if record.headers:
-        raise _not_krafts("a record has headers")
+        raise strict.breaks("a record has headers")
     if not record.value:
-        raise _not_krafts("a record has no value")
+        raise strict.breaks("a record has no value")
     if record.timestamp_ms != header.base_timestamp:
-        raise _not_krafts("its records have different timestamps")
+        raise strict.breaks("its records have different timestamps")
 
 
 def _invalid(text: str) -> ProtocolError:
     return ProtocolError(text, ErrorCode.INVALID_RECORD)
-
-
-def _not_krafts(rule: str) -> ProtocolError:
-    return _invalid(f"Kafka's own replicas are in this quorum, and they cannot read this batch: {rule}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
 from pykraft.host.clients import metadata_answers
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
@@ -18,6 +19,7 @@ from pykraft.host.clients.offset_requests import OffsetRequests
 from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
 from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
+from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics
 from pykraft.host.inbound import Requester
 from pykraft.host.recent_batches import HeaderAndBytes
@@ -34,6 +36,7 @@ class ClientRequests:
         topics: ClientTopics,
         states: ProducerStates,
         *,
+        profile: RecordsProfile,
         fetches: ConsumerFetches,
         offsets: OffsetRequests,
         produce: ProduceRequests,
@@ -43,6 +46,8 @@ class ClientRequests:
         """Names of the listeners that serve clients, in upper case."""
         self._topics = topics
         self._states = states
+        self.profile = profile
+        """What clients may write; hears which software each replica is."""
         self._fetches = fetches
         self._offsets = offsets
         self._produce = produce
@@ -100,6 +105,10 @@ class ClientRequests:
         """Answer DescribeCluster for a client."""
         return metadata_answers.describe_brokers(listener, self._topics)
 
+    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
+        """A replica fetches from this node; ``software`` is its name in ApiVersions."""
+        self.profile.replica_fetched(request, software)
+
     def appended(self, batches: Sequence[HeaderAndBytes]) -> None:
         """The log grew by these batches."""
         for header, _ in batches:
@@ -115,6 +124,7 @@ class ClientRequests:
 
     def look(self, status: Status) -> None:
         """After a step: answer what waited for it."""
+        self.profile.look(status)
         self._produce.poll(status)
         self._produce.committed()
         self._fetches.look()
@@ -122,6 +132,7 @@ class ClientRequests:
 
     def poll(self, mono_ms: int) -> None:
         """Advance to this time."""
+        self.profile.poll(mono_ms)
         self._fetches.poll(mono_ms)
         self.producer_ids.poll(mono_ms)
 

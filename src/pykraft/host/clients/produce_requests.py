@@ -2,8 +2,8 @@
 
 Only base offset and leader epoch of a batch change, which its CRC does not cover. It is checked first: CRC, sizes,
 every record, with bounded decompression. Two profiles: *client* takes any batch of a client; *raft* takes only what
-Java's replicas read: no keys, no headers, no compression, one timestamp, no empty values. The properties say
-which one holds: a quorum with Kafka's own replicas needs the second.
+Java's replicas read: no keys, no headers, no compression, one timestamp, no empty values. `RecordsProfile` says which
+one holds: a quorum with Kafka's own replicas needs the second.
 
 A batch of an idempotent producer is appended once: one that repeats an earlier batch gets the answer of that batch when
 it is committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS mean that the
@@ -23,6 +23,7 @@ from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolE
 from pykraft.host.clients.append_order import AppendOrder, CheckResult
 from pykraft.host.clients.client_batch import check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
+from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
@@ -55,14 +56,14 @@ class ProduceRequests:
         producers: Producers,
         states: ProducerStates,
         topics: ClientTopics,
-        must_be_kraft: bool,
+        profile: RecordsProfile,
     ) -> None:
         self._ports = ports
         self._inbox = inbox
         self._producers = producers
         self._states = states
         self._topics = topics
-        self._must_be_kraft = must_be_kraft
+        self._profile = profile
         self._order = AppendOrder(lambda header: states.is_waiting(header.producer_id))
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
 
@@ -164,11 +165,12 @@ class ProduceRequests:
         self, records: Buffer | None, version: int, connection: ConnectionId, then: Callable[[CheckResult], None]
     ) -> None:
         """Check a batch and let it go on when those before it on its connection have."""
-        is_kraft, size_bytes_max = self._must_be_kraft, self._topics.config.raft.batch_size_bytes_max
+        size_bytes_max = self._topics.config.raft.batch_size_bytes_max
+        strict = self._profile.strict(self._topics.status())
 
         def check() -> CheckResult:
             try:
-                header = check_client_batch(records, size_bytes_max=size_bytes_max, must_be_kraft=is_kraft)
+                header = check_client_batch(records, size_bytes_max=size_bytes_max, strict=strict)
                 _check_codec(header, version)
             except ProtocolError as error:
                 # The one that was raised holds the frames of the codec, and with them all that the records expanded to,

@@ -1,0 +1,130 @@
+"""Chooses what clients may write: any records, or only those that Java's replicas can read.
+
+Java's replicas stop at a batch with keys, headers or compression. With ``pykraft.client.records=auto`` such batches are
+refused while a voter or an observer of the quorum is not known to be pykraft. A node learns this from both directions:
+the client's name in the ApiVersions request of a replica that fetches, and pykraft's own APIs in the answer of a node
+that it dialed. A replica that tells nothing is unknown, and so is a voter that has been down since this node started.
+
+An observer of Kafka's counts for five minutes after its last Fetch, at any node. Invariants: any other setting than
+``auto`` decides alone; every voter in force but this node is known to be pykraft, or the strict profile holds; at most
+REPLICAS_MAX replicas of each kind are remembered, and forgetting a voter makes it unknown.
+
+Source: KIP-511 (the client's name); the profiles are ours (ADR 065, ADR 079).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import Final
+
+from pykraft.config import AUTO_RECORDS, KRAFT_RECORDS, NodeConfig
+from pykraft.core.leader.progress import OBSERVER_SESSION_MS
+from pykraft.core.messages import FetchRequest
+from pykraft.core.status import Status
+from pykraft.errors import ErrorCode
+from pykraft.host.clients.client_batch import StrictProfile
+from pykraft.host.ports import Ports
+from pykraft.rpc.api_versions import SOFTWARE_NAME
+from pykraft.types import NodeId, ReportKind
+
+REPLICAS_MAX: Final = 1_000
+"""Replicas of pykraft that are remembered, and as many others."""
+NO_ID: Final = NodeId(-1)
+_TOLD: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")
+_SET: Final = StrictProfile(why="pykraft.client.records=kraft takes only what Kafka's own replicas can read")
+
+
+class RecordsProfile:
+    """The profile of one node that serves clients."""
+
+    def __init__(self, ports: Ports, config: NodeConfig) -> None:
+        self._ports = ports
+        self._config = config
+        self._pykraft: OrderedDict[NodeId, None] = OrderedDict()
+        self._others: OrderedDict[NodeId, tuple[int, str]] = OrderedDict()
+        """When a replica that is not pykraft fetched last (mono ms), and what it calls itself."""
+        self._now_ms = 0
+        self._led_epoch = -1
+        self._led_since_ms: int | None = None
+        self._reported: str | None = None
+
+    def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
+        """A replica fetches on a connection whose client calls itself so; None: it did not say."""
+        if request.replica is None and request.last_fetched_epoch < 0:
+            # A consumer where no clients are served: the core refuses it.
+            return
+        replica_id = NO_ID if request.replica is None else request.replica.id
+        if software == SOFTWARE_NAME:
+            self._others.pop(replica_id, None)
+            self.found_pykraft(replica_id)
+        else:
+            self._pykraft.pop(replica_id, None)
+            self._others.pop(replica_id, None)
+            name = software if software and _TOLD.fullmatch(software) else "a client without a name"
+            self._others[replica_id] = (self._now_ms, name)
+            if len(self._others) > REPLICAS_MAX:
+                self._others.popitem(last=False)
+
+    def found_pykraft(self, replica_id: NodeId) -> None:
+        """This replica is one of pykraft's."""
+        self._pykraft[replica_id] = None
+        self._pykraft.move_to_end(replica_id)
+        if len(self._pykraft) > REPLICAS_MAX:
+            self._pykraft.popitem(last=False)
+
+    def strict(self, status: Status) -> StrictProfile | None:
+        """The strict profile and why it holds; None when any records may be written."""
+        if self._config.client_records != AUTO_RECORDS:
+            return _SET if self._config.client_records == KRAFT_RECORDS else None
+        if self._others:
+            replica_id = min(self._others)
+            who = "an observer without an id" if replica_id == NO_ID else f"replica {replica_id}"
+            name = self._others[replica_id][1]
+            return StrictProfile(why=f"{who} is not pykraft, it calls itself {name} (pykraft.client.records=auto)")
+        own_id, known = self._config.node_id, self._pykraft
+        for voter in status.voters.voters:
+            voter_id = voter.key.id
+            if voter_id != own_id and voter_id not in known:
+                why = f"voter {voter_id} is not known to be pykraft (pykraft.client.records=auto)"
+                # A new leader has not heard every voter yet: its clients try again.
+                code = ErrorCode.NOT_ENOUGH_REPLICAS if self._is_new_leader() else ErrorCode.INVALID_RECORD
+                return StrictProfile(why=why, code=code)
+        return None
+
+    def look(self, status: Status) -> None:
+        """After a step of a leader: log when the profile changes."""
+        if not status.leads or self._config.client_records != AUTO_RECORDS:
+            return
+        if status.epoch != self._led_epoch:
+            self._led_epoch, self._led_since_ms = status.epoch, None
+        found = self.strict(status)
+        if found is not None and found.code != ErrorCode.INVALID_RECORD:
+            return
+        why = None if found is None else found.why
+        if why == self._reported:
+            return
+        self._reported = why
+        if why is None:
+            text = "clients may write any records: every replica is known to be pykraft"
+        else:
+            text = (
+                f"clients may write only what Kafka's own replicas can read: {why}; "
+                "such a replica stops at other records that are in the log already"
+            )
+        self._ports.report(text, kind=ReportKind.CONNECTION)
+
+    def poll(self, mono_ms: int) -> None:
+        """Advance to this time."""
+        self._now_ms = mono_ms
+        if self._led_since_ms is None:
+            self._led_since_ms = mono_ms
+        while self._others:
+            replica_id, (seen_ms, _) = next(iter(self._others.items()))
+            if mono_ms - seen_ms < OBSERVER_SESSION_MS:
+                break
+            del self._others[replica_id]
+
+    def _is_new_leader(self) -> bool:
+        since_ms = self._led_since_ms
+        return since_ms is None or self._now_ms - since_ms < self._config.raft.fetch_timeout_ms
