@@ -13,7 +13,7 @@ from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.kafka.java import Kafka
-from pykraft.local.ports import HOST
+from pykraft.local.ports import HOST, free_ports
 from tests.kafka.archive import VARIABLE
 
 pytestmark = pytest.mark.kafka
@@ -77,12 +77,23 @@ def a_quorum(children: Children, folder: Path) -> tuple[int, dict[int, str]]:
     return leader, {node_id: f"{HOST}:{node.port}" for node_id, node in cluster.nodes.items()}
 
 
+def a_listener_for_clients(children: Children, folder: Path) -> str:
+    """Start static voters that serve clients on a listener of their own; where a follower serves them."""
+    cluster = Cluster(children, folder, throughput=0, properties={"pykraft.client.listeners": "CLIENTS"})
+    ports = dict(zip(cluster.nodes, free_ports(len(cluster.nodes)), strict=True))
+    for node_id, node in cluster.nodes.items():
+        with node.config.open("a") as config:
+            config.write(f"listeners=PLAINTEXT://{HOST}:{node.port},CLIENTS://{HOST}:{ports[node_id]}\n")
+    leader = cluster.start().node
+    return next(f"{HOST}:{port}" for node_id, port in ports.items() if node_id != leader)
+
+
 def test_a_java_producer_writes_every_compression_and_a_java_consumer_reads_it(
     kafka: Kafka, children: Children, tmp_path: Path
 ) -> None:
+    """They know one follower only, on a listener where no replica is, and find the leader from there."""
     assert kafka.jars.is_dir()
-    _, nodes = a_quorum(children, tmp_path)
-    bootstrap = ("--bootstrap-server", ",".join(nodes.values()))
+    bootstrap = ("--bootstrap-server", a_listener_for_clients(children, tmp_path))
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     sent: list[tuple[int, str]] = []
     for codec in codecs:

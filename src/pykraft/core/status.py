@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
 from pykraft.types import EPOCH_ZERO, NO_LISTENERS, Epoch, Listeners, NodeId, Offset, ReplicaKey, VoterSet
 
 LEADER: Final = "leader"
 RESIGNED: Final = "resigned"
+NO_VOTERS: Final = VoterSet()
 
 
 class Status(NamedTuple):
@@ -49,6 +51,8 @@ class Status(NamedTuple):
     """The level of the feature ``kraft.version`` in force."""
     quarantine: Quarantine | None = None
     """Set while this replica has not fetched again a damaged part of its log."""
+    told_voters: VoterSet = NO_VOTERS
+    """At kraft.version 0, on a leader: the static voters, each with the endpoints that it told of."""
     is_proven: bool = True
     """False while the directory may have been emptied, so that this voter neither votes nor counts."""
 
@@ -81,5 +85,6 @@ def status_of(replica: Replica) -> Status:
         replica.voters,
         replica.kraft_version,
         log.quarantine,
+        replica.state.volatile_voters if isinstance(replica.state, Leader) else NO_VOTERS,
         replica.survey is None,
     )

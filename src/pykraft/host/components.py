@@ -81,8 +81,9 @@ class Components:
     def dialer(self, connection: ConnectionId) -> Dialer | None:
         """Whose connection it is, if this node dialed it."""
         clients = self.clients
-        if clients is not None and clients.producer_ids.owns(connection):
-            return clients.producer_ids
+        for dialer in () if clients is None else clients.dialers:
+            if dialer.owns(connection):
+                return dialer
         return self.peers if self.peers.owns(connection) else None
 
 
@@ -103,7 +104,7 @@ def assemble(
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
-    context = _context(config)
+    context = RpcContext.of(config)
     clients = client_requests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
@@ -172,12 +173,3 @@ def _find_batch(view: LogView, reads: FetchReads, offset: Offset, then: Callable
         reads.find_batch(offset, then)
     else:
         then(offset)
-
-
-def _context(config: NodeConfig) -> RpcContext:
-    return RpcContext(
-        cluster_id=config.cluster_id,
-        topic_name=config.topic_name,
-        topic_id=config.topic_id,
-        default_listener=config.default_listener.upper(),
-    )

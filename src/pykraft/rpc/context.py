@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pykraft.config import NodeConfig
 from pykraft.protocol.schema import Body
 from pykraft.types import Uuid
 
@@ -24,6 +25,16 @@ class RpcContext:
     topic_id: Uuid
     partition_index: int = 0
     default_listener: str
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> RpcContext:
+        """What this node names."""
+        return cls(
+            cluster_id=config.cluster_id,
+            topic_name=config.topic_name,
+            topic_id=config.topic_id,
+            default_listener=config.default_listener.upper(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

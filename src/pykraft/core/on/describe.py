@@ -12,13 +12,15 @@ from pykraft.core.on.requests import reply
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant
+from pykraft.types import Instant, VoterSet
 
 
 def on_describe_quorum_request(
     replica: Replica, event: RequestReceived, message: DescribeQuorumRequest, now: Instant
 ) -> None:
     """List voters and observers with their fetch offsets; the leader itself counts as caught up now.
+
+    Of a static voter the nodes have all endpoints that it told this leader, where Kafka's leader names one (ADR 082).
 
     Effects: Reply.
     Errors: NOT_LEADER_OR_FOLLOWER.
@@ -38,6 +40,7 @@ def on_describe_quorum_request(
     )
     # A leader that is removing itself is in neither list.
     voters = leader.progress.voters
+    told = leader.volatile_voters.voters if replica.kraft_version == 0 else ()
     response = DescribeQuorumResponse(
         error=ErrorCode.NONE,
         asked_as=message.asked_as,
@@ -46,7 +49,7 @@ def on_describe_quorum_request(
         high_watermark=leader.high_watermark,
         voters=tuple(own if node_id == leader.leader_id else _row(voters[node_id]) for node_id in sorted(voters)),
         observers=tuple(_row(observer) for observer in leader.progress.observers(now)),
-        nodes=replica.voters.voters,
+        nodes=VoterSet.of((*replica.voters.voters, *told)).voters,
     )
     reply(replica, event.request_id, response)
 

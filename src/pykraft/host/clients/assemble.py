@@ -21,6 +21,7 @@ from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics
+from pykraft.host.clients.voter_endpoints import VoterEndpoints
 from pykraft.host.fetch_read import FetchReads, ReadableLog, batches_up_to, read_durable
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
@@ -44,7 +45,8 @@ def client_requests(
     """Everything for clients, with the producers that the recovered log shows; None for a node that serves none."""
     if not config.client_listeners:
         return None
-    topics = ClientTopics(config=config, status=status)
+    endpoints = VoterEndpoints(ports, config)
+    topics = ClientTopics(config=config, status=status, endpoints=endpoints.known)
     states = ProducerStates(producers_max=config.client_producers_max)
     recover(states, view, log)
     profile = RecordsProfile(ports, config)
@@ -52,6 +54,7 @@ def client_requests(
         topics,
         states,
         profile=profile,
+        endpoints=endpoints,
         fetches=ConsumerFetches(ports, reads, topics),
         offsets=OffsetRequests(reads, view, topics),
         producer_ids=ProducerIds(ports, topics, states),

@@ -21,6 +21,7 @@ from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics
+from pykraft.host.clients.voter_endpoints import VoterEndpoints
 from pykraft.host.inbound import Requester
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
@@ -37,6 +38,7 @@ class ClientRequests:
         states: ProducerStates,
         *,
         profile: RecordsProfile,
+        endpoints: VoterEndpoints,
         fetches: ConsumerFetches,
         offsets: OffsetRequests,
         produce: ProduceRequests,
@@ -51,8 +53,10 @@ class ClientRequests:
         self._fetches = fetches
         self._offsets = offsets
         self._produce = produce
+        self._endpoints = endpoints
         self.producer_ids = producer_ids
-        """Owns this node's connection to the leader that clients' questions need."""
+        self.dialers = (producer_ids, endpoints)
+        """They own the connections to the leader that clients' questions need."""
 
     def serves(self, api_key: int, body: Body) -> bool:
         """True for a request of a client, false for one of a replica."""
@@ -125,6 +129,7 @@ class ClientRequests:
     def look(self, status: Status) -> None:
         """After a step: answer what waited for it."""
         self.profile.look(status)
+        self._endpoints.look(status)
         self._produce.poll(status)
         self._produce.committed()
         self._fetches.look()
@@ -133,11 +138,13 @@ class ClientRequests:
     def poll(self, mono_ms: int) -> None:
         """Advance to this time."""
         self.profile.poll(mono_ms)
+        self._endpoints.poll(mono_ms)
         self._fetches.poll(mono_ms)
         self.producer_ids.poll(mono_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `poll` has something to do (mono ms)."""
-        found = (self._fetches.next_deadline_ms, self.producer_ids.next_deadline_ms)
+        parts = (self._fetches, self.producer_ids, self._endpoints)
+        found = (each.next_deadline_ms for each in parts)
         return min((each for each in found if each is not None), default=None)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.schema import Body
-from pykraft.types import Endpoint, Epoch, NodeId, Offset, Uuid
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, Uuid
 
 NOBODY = -1
 
@@ -28,6 +28,8 @@ class ClientTopics:
 
     config: NodeConfig
     status: Callable[[], Status]
+    endpoints: Mapping[NodeId, Listeners] = field(default_factory=dict)
+    """What is known of the endpoints of static voters, besides the one that the configuration names."""
 
     @property
     def name(self) -> str:
@@ -52,6 +54,9 @@ class ClientTopics:
         """The nodes that clients of this listener can reach: this one, the voters and the leader, as far as known."""
         status, config = self.status(), self.config
         told = {voter.key.id: voter.listeners for voter in status.voters.voters}
+        for voter_id, listeners in self.endpoints.items():
+            if voter_id in told and told[voter_id].get(listener) is None:
+                told[voter_id] = listeners
         if status.serving_leader is not None:
             leader_id, listeners = status.serving_leader
             # The leader's own endpoints win: its entry may be older than its last move.
