@@ -414,6 +414,8 @@ def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
 ) -> None:
     desk = Desk()
     desk.send(peer_id=peer_id, to=endpoint(2))
-    kafkas = {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
-    desk.connect(kafkas if own_api is None else kafkas | {own_api: (0, 0)})
+    listed = {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
+    if own_api is not None:
+        listed[own_api] = (0, 0)
+    desk.connect(listed)
     assert desk.ours == ours

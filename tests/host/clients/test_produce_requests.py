@@ -23,7 +23,7 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
-from pykraft.types import Epoch
+from pykraft.types import Epoch, Offset
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, produce, resealed
 from tests.host.fakes import TOPIC_NAME, endpoint
 
@@ -221,6 +221,22 @@ def test_an_error_keeps_nothing_of_what_its_batch_expanded_to(size_bytes: int) -
     parts = [part for topic in leader.answer()["responses"] for part in topic["partition_responses"]]
     assert {part["error_code"] for part in parts} == {ErrorCode.CORRUPT_MESSAGE}
     assert peak_bytes < 4 * limit_bytes + 64 * 1024
+
+
+def test_an_unknown_producer_hears_where_the_log_starts_and_goes_on() -> None:
+    """As Java's does: it repeats its batch for ever without the log start, else under the next producer epoch."""
+    leader = Leader(LEADS._replace(log_start_offset=Offset(3)))
+    leader.clients.begun_anew(Epoch(4))
+    rows: list[tuple[ErrorCode, int]] = []
+    for producer_epoch in (0, 1):
+        _, data = batch_of(producer_id=ID, producer_epoch=producer_epoch)
+        leader.ask(ApiKey.PRODUCE, 11, produce(data))
+        if producer_epoch == 1:
+            leader.decide()
+            leader.commit()
+        part = told(leader)
+        rows.append((part["error_code"], part["log_start_offset"]))
+    assert rows == [(ErrorCode.UNKNOWN_PRODUCER_ID, 3), (ErrorCode.NONE, 3)]
 
 
 def test_each_partition_gets_its_own_answer() -> None:

@@ -137,6 +137,35 @@ def test_an_id_older_than_what_is_known_is_refused_whatever_its_sequence(sequenc
     assert after.check(header(0, producer_id=5 << COUNTER_BITS), Epoch(5)) is None
 
 
+def test_an_unknown_producer_begins_anew_under_the_next_producer_epoch() -> None:
+    states = ProducerStates(producers_max=1)
+    unknown, forget = ErrorCode.UNKNOWN_PRODUCER_ID, header(0, at=9, producer_id=ID + 5)
+    states.appended(header(0))
+    states.appended(forget)
+    assert refusal(states, header(0, epoch=1)) == unknown, "nobody refused it before, so this may be in the log"
+    assert refusal(states, header(0, epoch=1)) == unknown
+    assert refusal(states, header(0, epoch=0)) == unknown
+    assert refusal(states, header(0, epoch=1)) == unknown, "the earlier refusal counts"
+    assert refusal(states, header(1, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(0, epoch=2), EPOCH) is None
+    states.appended(header(0, at=10, epoch=2))
+    assert states.check(header(1, epoch=2), EPOCH) is None
+    states.appended(forget)
+    assert refusal(states, header(0, epoch=3)) == unknown, "it was forgotten again"
+    with pytest.raises(ProtocolError, match="older than what is known"):
+        states.check(header(0, epoch=4), Epoch(EPOCH + 1))
+    assert states.check(header(0, epoch=5), Epoch(EPOCH + 1)) is None
+
+
+def test_refusals_are_bounded() -> None:
+    states = ProducerStates(producers_max=1)
+    states.begin_anew(EPOCH)
+    for producer_id in (ID, ID + 1):
+        assert refusal(states, header(0, producer_id=producer_id)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert refusal(states, header(0, epoch=1)) == ErrorCode.UNKNOWN_PRODUCER_ID, "its refusal was forgotten"
+    assert states.check(header(0, epoch=2), EPOCH) is None
+
+
 def test_a_producer_with_a_proposal_that_is_not_in_the_log_yet_is_not_evicted() -> None:
     states = ProducerStates(producers_max=1)
     first, second = (states.propose(header(sequence)) for sequence in (0, 1))

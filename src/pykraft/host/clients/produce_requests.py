@@ -111,7 +111,8 @@ class ProduceRequests:
 
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
             row = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
-            if error == ErrorCode.NONE:
+            # Java's producer goes on after an unknown producer id only if it hears where the log starts (KIP-360).
+            if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID):
                 row["log_start_offset"] = self._topics.status().log_start_offset
             told(row)
 

@@ -9,6 +9,8 @@ A producer id is (leader epoch << 31) | counter, so ids ascend in the order in w
 store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet: if one
 of these were forgotten, the log would bring back a part of what was known. An id that is unknown and older than what is
 known may have batches in the log that nobody remembers: it is refused with UNKNOWN_PRODUCER_ID, whatever its sequence.
+Java's producer then goes on under the next producer epoch, from sequence 0. That is taken if this leader refused an
+earlier producer epoch before: a batch that began after the refusal cannot be in the log.
 
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
 """
@@ -58,6 +60,9 @@ class ProducerStates:
         self._issued = 0
         self._issued_epoch = Epoch(-1)
         self._committed_end = Offset(0)
+        self._refused: OrderedDict[int, int] = OrderedDict()
+        """The producer epoch at which this leader refused an id as unknown."""
+        self._refused_epoch = Epoch(-1)
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -142,6 +147,8 @@ class ProducerStates:
     def _check_unknown(self, header: BatchHeader, epoch: Epoch) -> None:
         producer_id = header.producer_id
         if producer_id < self._known_from:
+            if self._has_begun_anew(header, epoch):
+                return
             text = f"producer {producer_id} is older than what is known of producers here"
         elif producer_id >> COUNTER_BITS > epoch:
             text = f"producer id {producer_id} was not issued by this quorum"
@@ -149,9 +156,26 @@ class ProducerStates:
             return
         raise ProtocolError(text, ErrorCode.UNKNOWN_PRODUCER_ID)
 
+    def _has_begun_anew(self, header: BatchHeader, epoch: Epoch) -> bool:
+        """Whether an unknown producer reacts to its refusal with a new producer epoch; notes the refusal if not."""
+        if epoch != self._refused_epoch:
+            # Another leader may have taken the next producer epoch meanwhile.
+            self._refused.clear()
+            self._refused_epoch = epoch
+        before = self._refused.get(header.producer_id, header.producer_epoch)
+        if header.producer_epoch > before:
+            return True
+        self._refused[header.producer_id] = before
+        self._refused.move_to_end(header.producer_id)
+        if len(self._refused) > self._producers_max:
+            self._refused.popitem(last=False)
+        return False
+
     def _note(self, header: BatchHeader, base_offset: Offset | None, *, is_in_log: bool) -> KnownBatch:
         batches = self._producers.setdefault(header.producer_id, deque())
         self._producers.move_to_end(header.producer_id)
+        # If it is forgotten again, its next producer epoch is refused first, too.
+        self._refused.pop(header.producer_id, None)
         batch = KnownBatch(
             producer_epoch=header.producer_epoch,
             first_sequence=header.base_sequence,
