@@ -47,6 +47,7 @@ class Desk:
             self.inbox,
             self.held,
             context=CONTEXT,
+            node_id=1,
             describe_cluster=lambda *_: {"cluster_id": "described"},
             append=lambda *_: None,
             kraft_versions=kraft_versions,

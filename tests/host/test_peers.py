@@ -414,7 +414,8 @@ def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
 ) -> None:
     desk = Desk()
     desk.send(peer_id=peer_id, to=endpoint(2))
-    listed = {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
+    listed: dict[ApiKey, tuple[int, int]] = {}
+    listed |= {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
     if own_api is not None:
         listed[own_api] = (0, 0)
     desk.connect(listed)

@@ -119,6 +119,7 @@ def assemble(
             inbox,
             held,
             context=context,
+            node_id=-1 if config.node_id is None else config.node_id,
             describe_cluster=lambda request, listener: describe_cluster(
                 request, cluster_id=config.cluster_id, listener=listener, status=status(), own_problem=own_problem()
             ),

@@ -136,6 +136,7 @@ class Inbound:
         held: HeldMessages,
         *,
         context: RpcContext,
+        node_id: int = -1,
         describe_cluster: Describe,
         append: AppendRecords,
         kraft_versions: VersionRange | None,
@@ -145,7 +146,9 @@ class Inbound:
         clients: Clients | None = None,
         refuses_controller_requests: bool = False,
     ) -> None:
-        """``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
+        """``node_id`` is -1 for a node without one.
+
+        ``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
         ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce, and
         the listeners of ``clients`` all that it answers. ``refuses_controller_requests``: a voter among Kafka's
@@ -169,6 +172,8 @@ class Inbound:
             operator_listeners=operator_listeners,
             append_listeners=append_listeners,
             client_listeners=self._client_listeners,
+            cluster_id=context.cluster_id,
+            node_id=node_id,
             refuses_controller_requests=refuses_controller_requests,
         )
         self._requesters: dict[ConnectionId, _Requester] = {}
@@ -251,8 +256,10 @@ class Inbound:
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
         """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
-            answer, software = self._apis.answer_api_versions(header, data, self._served(requester.listener))
-            requester.software = software
+            forwards = self.serve_forward is not None
+            answer, requester.software = self._apis.answer_api_versions(
+                header, data, requester.listener, forwards=forwards
+            )
             self._answer(self._note(requester, header), answer)
         elif self._clients is not None and self._is_of_client(self._clients, requester, header, data):
             pass

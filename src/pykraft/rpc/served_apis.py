@@ -4,7 +4,7 @@ Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listene
 Kafka's clients for those that the configuration names. A voter among Kafka's controllers also names what brokers ask
 the active controller, and refuses it (`pykraft.rpc.not_controller`).
 
-Source: KIP-511, KIP-919.
+Source: KIP-511, KIP-919, KIP-1242; Kafka 4.4's ``KafkaApis.handleApiVersionsRequest``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,15 @@ class ServedApis:
         operator_listeners: Collection[str] | None,
         append_listeners: Collection[str],
         client_listeners: Collection[str],
+        cluster_id: str | None = None,
+        node_id: int = -1,
         refuses_controller_requests: bool,
     ) -> None:
-        """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case."""
+        """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
+
+        Clients that mean another cluster or node (KIP-1242) are told so on ``client_listeners``.
+        """
+        self._identity = (cluster_id, node_id)
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
         self._operator_listeners = operator_listeners
@@ -71,19 +77,26 @@ class ServedApis:
         return [not_controller.answer(header.api_key, header.correlation_id)]
 
     def answer_api_versions(
-        self, header: RequestHeader, data: Buffer, served: Mapping[int, Versions]
+        self, header: RequestHeader, data: Buffer, listener: str, *, forwards: bool
     ) -> tuple[list[Buffer], str | None]:
-        """The APIs that are served, and what the client calls itself, if it says so.
+        """The APIs that a listener serves, as `on` has them, and what the client calls itself, if it says so.
 
-        In version 0 if the client's version is unknown.
+        In version 0 if the client's version is unknown. As on Kafka's brokers, a client that names a cluster and means
+        another cluster or node gets REBOOTSTRAP_REQUIRED alone; Kafka's controllers do not compare.
         """
+        served = self.on(listener, forwards=forwards)
         software: str | None = None
         if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
             return encode_unsupported_version(header.correlation_id, served.items()), software
         levels, level = self._kraft_versions, self._kraft_version()
         body = api_versions.response_to_wire(header.api_version, served, levels, level)
         try:
-            software = decode_request_body(header, data)["client_software_name"] or None
+            asked = decode_request_body(header, data)
         except ProtocolError:
             body["error_code"] = ErrorCode.INVALID_REQUEST
+        else:
+            software = asked["client_software_name"] or None
+            is_meant = asked["cluster_id"] is None or (asked["cluster_id"], asked["node_id"]) == self._identity
+            if listener.upper() in self._client_listeners and not is_meant:
+                body = {"error_code": ErrorCode.REBOOTSTRAP_REQUIRED}
         return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body), software

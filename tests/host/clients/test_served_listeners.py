@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbound import Requester
@@ -14,7 +16,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, NodeId
-from tests.host.fakes import LISTENER, TOPIC_NAME
+from tests.host.fakes import CLUSTER_ID, LISTENER, TOPIC_NAME
 from tests.host.test_inbound import ONE, Desk, fetch_body
 
 
@@ -116,6 +118,31 @@ def test_apis_of_clients_are_listed_only_where_they_are_served() -> None:
         assert (ApiKey.METADATA in listed[0], ApiKey.METADATA in listed[1]) == (clients is not None, False)
     desk.ask(ApiKey.METADATA, 12, {"topics": None}, connection=ConnectionId(2))
     assert desk.ports.closed == [ConnectionId(2)]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "is_meant"),
+    [
+        (CLUSTER_ID, 1, True),
+        (None, -1, True),
+        (None, 2, True),
+        (CLUSTER_ID, 2, False),
+        (CLUSTER_ID, -1, False),
+        ("another", 1, False),
+    ],
+)
+def test_a_client_that_means_another_cluster_or_node_is_to_start_anew(
+    cluster_id: str | None, node_id: int, is_meant: bool
+) -> None:
+    """As Kafka 4.4's brokers answer, and its controllers do not (KIP-1242)."""
+    question = {"client_software_name": "java", "cluster_id": cluster_id, "node_id": node_id}
+    for clients, version, is_served in ((Broker(), 5, is_meant), (Broker(), 4, True), (None, 5, True)):
+        desk = Desk(clients=clients)
+        desk.ask(ApiKey.API_VERSIONS, version, question)
+        [(_, body)] = desk.answers(ApiKey.API_VERSIONS, version)
+        assert body["error_code"] == (ErrorCode.NONE if is_served else ErrorCode.REBOOTSTRAP_REQUIRED)
+        assert (body["api_keys"] != []) == is_served
+        assert desk.ports.closed == []
 
 
 def test_a_refused_describe_quorum_ends_the_connection_of_a_client_only() -> None:
