@@ -291,7 +291,7 @@ def seal_in_place(
 
 def place_batch(header: BatchHeader, data: Buffer, *, base_offset: Offset, epoch: Epoch) -> EncodedBatch:
     """Give a whole batch its place in the log: base offset and leader epoch, neither of which its CRC covers."""
-    batch = bytearray(data)
     placed = replace(header, base_offset=base_offset, epoch=epoch)
-    _BEFORE_CRC.pack_into(batch, 0, base_offset, placed.batch_length, epoch, MAGIC, placed.crc)
-    return EncodedBatch(placed, bytes(batch))
+    start = _BEFORE_CRC.pack(base_offset, placed.batch_length, epoch, MAGIC, placed.crc)
+    with memoryview(data) as view:
+        return EncodedBatch(placed, b"".join((start, view[_CRC_START:])))

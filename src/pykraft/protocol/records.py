@@ -60,8 +60,10 @@ __all__ = [
     "encode_batch",
     "encode_control_batch",
     "encode_in_place",
+    "iterate_body",
     "iterate_records",
     "membership_records",
+    "open_batch",
     "read_header",
     "records_size_bytes",
     "scan",
@@ -152,7 +154,11 @@ def iterate_records(
     Errors: those of `open_batch` (header, CRC, codec, size); INVALID_RECORD when a record is damaged, offsets do not
     ascend within the batch, there are more than HEADERS_MAX headers, or bytes follow the last record.
     """
-    header, body = open_batch(batch, verify_crc=verify_crc, size_bytes_max=size_bytes_max)
+    yield from iterate_body(*open_batch(batch, verify_crc=verify_crc, size_bytes_max=size_bytes_max))
+
+
+def iterate_body(header: BatchHeader, body: bytes) -> Iterator[Record]:
+    """As `iterate_records`, for the decompressed records of a batch."""
     position = 0
     last_delta = -1
     headers_left = HEADERS_MAX

@@ -16,7 +16,8 @@ from typing import Final
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, read_header
 from pykraft.protocol.compression import Compression
-from pykraft.protocol.records import Record, iterate_records
+from pykraft.protocol.plain_records import are_plain_records
+from pykraft.protocol.records import Record, iterate_body, open_batch
 from pykraft.types import Buffer
 
 RECORDS_MAX: Final = 500_000
@@ -55,7 +56,10 @@ def check_client_batch(records: Buffer | None, *, size_bytes_max: int, strict: S
     _check_header(header)
     if strict is not None and header.compression is not Compression.NONE:
         raise strict.breaks(f"it is compressed with {header.compression.name.lower()}")
-    for record in iterate_records(records, verify_crc=False, size_bytes_max=EXPANSION_MAX * size_bytes_max):
+    _, body = open_batch(records, verify_crc=False, size_bytes_max=EXPANSION_MAX * size_bytes_max)
+    if are_plain_records(header, body, is_kraft=strict is not None):
+        return header
+    for record in iterate_body(header, body):
         if strict is not None:
             _check_kraft(header, record, strict)
     return header
