@@ -398,25 +398,3 @@ def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batc
         assert isinstance(event.message, FetchResponse)
         assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
     assert desk.ports.wake_ms == 0
-
-
-@pytest.mark.parametrize(
-    ("own_api", "peer_id", "ours"),
-    [
-        (ApiKey.TRANSFER_LEADERSHIP, 2, [2]),
-        (ApiKey.FORWARD, 2, [2]),
-        (ApiKey.TRANSFER_LEADERSHIP, -2, []),
-        (None, 2, []),
-    ],
-)
-def test_a_peer_that_serves_an_api_of_pykrafts_own_is_pykraft(
-    own_api: ApiKey | None, peer_id: int, ours: list[int]
-) -> None:
-    desk = Desk()
-    desk.send(peer_id=peer_id, to=endpoint(2))
-    listed: dict[ApiKey, tuple[int, int]] = {}
-    listed |= {key: versions for key, versions in ALL.items() if key not in module.PYKRAFTS_OWN}
-    if own_api is not None:
-        listed[own_api] = (0, 0)
-    desk.connect(listed)
-    assert desk.ours == ours

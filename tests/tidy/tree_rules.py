@@ -42,6 +42,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),
     "pykraft.core.on.timer": (14, "all that a replica does without being asked"),
     "pykraft.core.on.dispatch": (17, "the table of all messages"),
+    "pykraft.host.clients.assemble": (14, "all parts that serve clients, put together"),
+    "pykraft.host.clients.client_requests": (14, "the table of all APIs of clients"),
     "pykraft.host.host": (17, "the one face of all parts"),
     "pykraft.host.open": (18, "all that a start reads, in its order"),
     "pykraft.host.components": (25, "all parts of a node, put together"),

@@ -64,7 +64,7 @@ def client_requests(
             producers=producers,
             states=states,
             topics=topics,
-            profile=profile,
+            strict=lambda: profile.strict(status()),
         ),
     )
 

@@ -21,9 +21,8 @@ from typing import Any, Final, TypeAlias
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
 from pykraft.host.clients.append_order import AppendOrder, CheckResult
-from pykraft.host.clients.client_batch import check_client_batch
+from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
-from pykraft.host.clients.records_profile import RecordsProfile
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
@@ -56,14 +55,14 @@ class ProduceRequests:
         producers: Producers,
         states: ProducerStates,
         topics: ClientTopics,
-        profile: RecordsProfile,
+        strict: Callable[[], StrictProfile | None],
     ) -> None:
         self._ports = ports
         self._inbox = inbox
         self._producers = producers
         self._states = states
         self._topics = topics
-        self._profile = profile
+        self._strict = strict
         self._order = AppendOrder(lambda header: states.is_waiting(header.producer_id))
         self._repeats: list[tuple[KnownBatch, Epoch, Callable[[ProposalOutcome], None]]] = []
 
@@ -167,7 +166,7 @@ class ProduceRequests:
     ) -> None:
         """Check a batch and let it go on when those before it on its connection have."""
         size_bytes_max = self._topics.config.raft.batch_size_bytes_max
-        strict = self._profile.strict(self._topics.status())
+        strict = self._strict()
 
         def check() -> CheckResult:
             try:
