@@ -26,6 +26,8 @@ from tests.kafka.clients.verdict import Place
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 TOOLS: Final = "org.apache.kafka.tools"
+STAYS: Final = ("-E",)
+"""Without it kcat ends when it is connected to no node for a moment, which librdkafka would survive."""
 KCAT_DELIVERED: Final = re.compile(r"Message delivered to partition \d+ \(offset (\d+)\)")
 
 
@@ -191,7 +193,7 @@ class Kcat:
         where = ("-b", order.servers, "-t", order.topic, "-p", "0")
         records = paced(str(order.segment), order.count, order.rate)
         feed = (record.value + b"\n" for record in records)
-        return Program(command=["kcat", "-P", "-vvv", *where, *options], place_of=place_of, feed=feed)
+        return Program(command=["kcat", "-P", "-vvv", *STAYS, *where, *options], place_of=place_of, feed=feed)
 
     def consumer(self, order: Order) -> Program:
         """See `Contender`."""
@@ -201,7 +203,7 @@ class Kcat:
             return None if found is None else (int(found[1]), found[2])
 
         where = ("-b", order.servers, "-t", order.topic, "-p", "0", "-o", str(order.offset), "-c", str(order.count))
-        return Program(command=["kcat", "-C", "-q", "-u", "-f", "%o %s\n", *where], place_of=place_of)
+        return Program(command=["kcat", "-C", "-q", "-u", *STAYS, "-f", "%o %s\n", *where], place_of=place_of)
 
 
 CONTENDERS: Final[dict[str, Contender]] = {

@@ -28,8 +28,8 @@ from tests.kafka.clients.catalog import Contender, Order, Program
 from tests.kafka.clients.verdict import Place, Verdict, judge, records_of
 
 POLL_S: Final = 0.05
-SECONDS_A_KILL: Final = 6.0
-"""A kill and the way back take up to three seconds; so the rate leaves the producer some work between two kills."""
+SECONDS_A_KILL: Final = 10.0
+"""A kill and the way back take three seconds, or eight on a busy machine; the rate leaves producers work between."""
 RATE_MAX: Final = 5_000.0
 STALL_TIMEOUT_S: Final = 60.0
 """A client that makes no progress for this long has given up, or waits for something that never comes."""
@@ -178,8 +178,8 @@ def _play(
 class Watch:
     """Says whether a client still runs, after a short pause. Errors: LocalQuorumError when it makes no progress."""
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
+    def __init__(self, output: Output, *, timeout_s: float = STALL_TIMEOUT_S) -> None:
+        self._output, self._timeout_s = output, timeout_s
         self._known = 0
         self._since = time.monotonic()
         self._never = Event()
@@ -190,10 +190,10 @@ class Watch:
             return False
         if len(self._output.places) > self._known:
             self._known, self._since = len(self._output.places), time.monotonic()
-        if time.monotonic() - self._since > STALL_TIMEOUT_S:
+        if time.monotonic() - self._since > self._timeout_s:
             child = self._output.child
             raise LocalQuorumError(
-                f"{child.name} made no progress for {STALL_TIMEOUT_S:g} s after {self._known} records:\n"
+                f"{child.name} made no progress for {self._timeout_s:g} s after {self._known} records:\n"
                 f"{tail(child.log_path) if child.log_path is not None else ''}"
             )
         self._never.wait(POLL_S)

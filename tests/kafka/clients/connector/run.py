@@ -33,6 +33,9 @@ from tests.kafka.tables import ROOT
 HERE: Final = Path(__file__).resolve().parent
 VERSION: Final = "4.0.0"
 TIMEOUT_S: Final = 600.0
+"""The bound on the set-up of the environment."""
+STALL_TIMEOUT_S: Final = 240.0
+"""Spark starts, and waits for records, for a minute or two on a busy machine."""
 
 
 def environment() -> tuple[Path, Path]:
@@ -91,7 +94,7 @@ def _kill_along(
     job: Output, cluster: Cluster, count: int, kills: int, on_progress: Callable[[int, str | None], None]
 ) -> None:
     """Kill leaders until the job has ended. Errors: LocalQuorumError."""
-    watch, killed = Watch(job), 0
+    watch, killed = Watch(job, timeout_s=STALL_TIMEOUT_S), 0
     while watch.goes_on():
         job.read()
         written = job.places[-1][0] if job.places else 0
