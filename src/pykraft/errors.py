@@ -217,6 +217,17 @@ class UnknownRecordError(PykraftError):
     """A committed record is none of this version of `pykraft.machine`: a newer one wrote it, or another program."""
 
 
+class ReplicasPartedError(PykraftError):
+    """The state machine of this node gave another result, or has another state, than those of most nodes.
+
+    ``offset`` is that of the first command after which they are known to differ.
+    """
+
+    def __init__(self, offset: int, story: str) -> None:
+        super().__init__(story)
+        self.offset = offset
+
+
 class RefusedError(PykraftError):
     """The leader of a quorum rejected a request: ``code`` is Kafka's error, and the text says why."""
 

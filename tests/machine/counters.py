@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,13 +61,16 @@ async def machines(
     *,
     own_thread: bool = False,
     raft: RaftConfig = QUICK,
-    machine: type[Counters] = Counters,
+    machine: Callable[[], Counters] = Counters,
+    check_every: int | None = None,
     **others: Any,
 ) -> AsyncIterator[list[Node]]:
     """Nodes from id 1 on, with a state machine each; closed at the end."""
     async with AsyncExitStack() as stack:
         nodes = [
-            Replicated(config_of(folder, at, raft=raft, **others), machine(), own_thread=own_thread)
+            Replicated(
+                config_of(folder, at, raft=raft, **others), machine(), own_thread=own_thread, check_every=check_every
+            )
             for at in range(1, count + 1)
         ]
         for each in nodes:

@@ -6,7 +6,9 @@ import pytest
 
 from pykraft.errors import UnknownRecordError
 from pykraft.machine.records import (
+    CheckRecord,
     CommandRecord,
+    DigestRecord,
     LogRecord,
     OpenRecord,
     ResultRecord,
@@ -30,6 +32,10 @@ IN_LOG = {
     "01 02 0000000000000007 0000000000000003 0000000000000005 0000000000000004 6869": CommandRecord(7, 3, 5, 4, b"hi"),
     "01 02 0000000000000007 0000000000000003 0000000000000005 0000000000000004": CommandRecord(7, 3, 5, 4, b""),
     "01 03 0000000000000007": TickRecord(7),
+    "01 04 0000000000000007": CheckRecord(7),
+    "01 05 0000000000000007 00000002 0000000000000005 00000009" + NONCE.hex() + "01020304": DigestRecord(
+        7, 2, 5, 9, NONCE, b"\x01\x02\x03\x04"
+    ),
 }
 IN_SNAPSHOT = {
     "01 10 0000000000000007 0000000000000006": TimeRecord(7, 6),

@@ -16,7 +16,9 @@ from pykraft.client.reader import Reader
 from pykraft.client.state_reader import StateReader
 from pykraft.machine.client_session import ClientSession
 from pykraft.machine.leader_clock import LeaderClock
+from pykraft.machine.records import CheckRecord, DigestRecord
 from pykraft.machine.replica import ClientNews, MachineReplica, SessionOpened
+from pykraft.machine.state_check import StateCheck
 from pykraft.types import Offset
 
 C = TypeVar("C")
@@ -39,6 +41,8 @@ class Applier(Generic[C, R]):
         """Who waits for a session, by nonce; None when there are too many."""
         self.sessions: dict[int, ClientSession] = {}
         """This node's own sessions that somebody waits in, by id."""
+        self.check: StateCheck | None = None
+        """Compares this replica with others, if the program wants that."""
         self._node = node
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
@@ -47,7 +51,10 @@ class Applier(Generic[C, R]):
         for batch in reader:
             for offset, value in enumerate(batch.records, batch.base_offset):
                 news = self.replica.apply(value, Offset(offset), batch.epoch)
-                if news is not None:
+                if isinstance(news, CheckRecord | DigestRecord):
+                    if self.check is not None:
+                        await self.check.met(news, offset)
+                elif news is not None:
                     self._tell(news)
                 count += 1
                 if count % PIECE_COMMANDS == 0:
@@ -70,6 +77,8 @@ class Applier(Generic[C, R]):
     async def handle_load_snapshot(self, reader: StateReader[bytes]) -> None:
         """See `pykraft.client.Listener`."""
         self.replica.load([record async for batch in reader for record in batch.records])
+        if self.check is not None:
+            self.check.loaded()
         self._look_at_deadline()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):

@@ -10,6 +10,8 @@ A record of the log continues with its log time (int64, ms), then by kind:
     OPEN     nonce 16 bytes: the client recognizes its session by it; the session's id is the offset of this record
     COMMAND  session int64 | sequence int64 | acknowledged int64 | the command's bytes
     TICK     nothing
+    CHECK    nothing: here every replica takes a digest of its state
+    DIGEST   node int32 | offset of the CHECK int64 | kind of digest int32 | state 16 bytes | 4 bytes for each command
 
 All sequence numbers below ``acknowledged`` have had their result, or are given up: none of them is ever applied again.
 
@@ -45,6 +47,8 @@ _SESSION: Final = struct.Struct(">BBq16sqq")
 _RESULT: Final = struct.Struct(">BBqqB")
 _LENGTH: Final = struct.Struct(">I")
 _STATE: Final = struct.Struct(">BB")
+_DIGEST: Final = struct.Struct(">BBqiqI16s")
+COMMAND_DIGEST_SIZE_BYTES: Final = 4
 COMMAND_OVERHEAD_BYTES: Final = _COMMAND.size
 
 
@@ -54,6 +58,8 @@ class LogKind(IntEnum):
     OPEN = 1
     COMMAND = 2
     TICK = 3
+    CHECK = 4
+    DIGEST = 5
 
 
 class SnapshotKind(IntEnum):
@@ -91,7 +97,27 @@ class TickRecord:
     time_ms: int
 
 
-LogRecord: TypeAlias = OpenRecord | CommandRecord | TickRecord
+@dataclass(frozen=True, slots=True)
+class CheckRecord:
+    """The leader asks all replicas for a digest of their state."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestRecord:
+    """What one node found at a CHECK; only digests of one ``kind`` can be compared."""
+
+    time_ms: int
+    node_id: int
+    offset: int
+    kind: int
+    state: bytes
+    commands: bytes
+    """The digests of the commands before it, `COMMAND_DIGEST_SIZE_BYTES` each; the last one belongs to the last."""
+
+
+LogRecord: TypeAlias = OpenRecord | CommandRecord | TickRecord | CheckRecord | DigestRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +165,11 @@ def encode_log_record(record: LogRecord) -> bytes:
         return _COMMAND.pack(VERSION, LogKind.COMMAND, *numbers) + record.command
     if isinstance(record, OpenRecord):
         return _HEAD.pack(VERSION, LogKind.OPEN, record.time_ms) + record.nonce
-    return _HEAD.pack(VERSION, LogKind.TICK, record.time_ms)
+    if isinstance(record, DigestRecord):
+        numbers = (record.time_ms, record.node_id, record.offset, record.kind)
+        return _DIGEST.pack(VERSION, LogKind.DIGEST, *numbers, record.state) + record.commands
+    kind = LogKind.TICK if isinstance(record, TickRecord) else LogKind.CHECK
+    return _HEAD.pack(VERSION, kind, record.time_ms)
 
 
 def decode_log_record(data: bytes) -> LogRecord:
@@ -153,6 +183,11 @@ def decode_log_record(data: bytes) -> LogRecord:
             return OpenRecord(time_ms, data[_HEAD.size :])
         if version == VERSION and kind == LogKind.TICK and len(data) == _HEAD.size:
             return TickRecord(time_ms)
+        if version == VERSION and kind == LogKind.CHECK and len(data) == _HEAD.size:
+            return CheckRecord(time_ms)
+        if version == VERSION and kind == LogKind.DIGEST:
+            node_id, offset, digest_kind, state = _DIGEST.unpack_from(data)[3:]
+            return DigestRecord(time_ms, node_id, offset, digest_kind, state, data[_DIGEST.size :])
     except struct.error:
         pass
     raise _unknown(data)

@@ -20,14 +20,16 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from pykraft.errors import CommandRejectedError, DeserializeError, UnknownRecordError
 from pykraft.machine.records import (
+    CheckRecord,
     CommandRecord,
+    DigestRecord,
     OpenRecord,
     ResultRecord,
     SessionRecord,
@@ -109,6 +111,8 @@ class MachineReplica(Generic[C, R]):
         self._session_timeout_ms = session_timeout_ms
         self.time_ms = 0
         """The log time of the last record."""
+        self.on_carried_out: Callable[[CommandRecord, Offset, CommandAnswer], None] = lambda *_: None
+        """Called after each command that was carried out, for `pykraft.machine.state_check`."""
         self._swept_ms = 0
         self._sessions: dict[int, _Session] = {}
 
@@ -117,8 +121,8 @@ class MachineReplica(Generic[C, R]):
         """How many sessions are open, or ended since the last sweep."""
         return len(self._sessions)
 
-    def apply(self, value: bytes, offset: Offset, epoch: Epoch) -> ClientNews | None:
-        """Apply a record of the log; returns what a client may wait for.
+    def apply(self, value: bytes, offset: Offset, epoch: Epoch) -> ClientNews | CheckRecord | DigestRecord | None:
+        """Apply a record of the log; returns what a client may wait for, or what concerns the comparison of replicas.
 
         Errors: UnknownRecordError; DeserializeError for a command that the serde cannot read, and any exception of the
         state machine but CommandRejectedError: this replica must stop then, since others may go on differently.
@@ -131,7 +135,9 @@ class MachineReplica(Generic[C, R]):
             self.machine.elapse(Applied(offset, epoch, self.time_ms, -1))
         if isinstance(record, CommandRecord):
             return self._on_command(record, offset, epoch)
-        return self._on_open(record, offset) if isinstance(record, OpenRecord) else None
+        if isinstance(record, OpenRecord):
+            return self._on_open(record, offset)
+        return record if isinstance(record, CheckRecord | DigestRecord) else None
 
     def kept_news(self, nonces: Iterable[bytes], commands: Iterable[tuple[int, int]]) -> Iterator[ClientNews]:
         """What these clients would have heard, had this replica not loaded a snapshot instead."""
@@ -206,6 +212,7 @@ class MachineReplica(Generic[C, R]):
                 return CommandAnswered(session_id, sequence, CommandAnswer(CommandVerdict.REFUSED, text.encode()))
             # 2. The first copy: its answer is kept for later ones.
             answer = session.answers[sequence] = self._carry_out(record, offset, epoch)
+            self.on_carried_out(record, offset, answer)
         return CommandAnswered(session_id, sequence, answer)
 
     def _carry_out(self, record: CommandRecord, offset: Offset, epoch: Epoch) -> CommandAnswer:

@@ -29,6 +29,8 @@ from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
+from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
+from pykraft.machine.state_check_writer import StateCheckWriter, voter_ids
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
 from pykraft.rpc.context import RpcContext
@@ -56,9 +58,18 @@ class Replicated(Generic[M_co]):
     """
 
     def __init__(
-        self, config: NodeConfig, machine: M_co, *, own_thread: bool = False, runtime: MachineRuntime = PROGRAM
+        self,
+        config: NodeConfig,
+        machine: M_co,
+        *,
+        own_thread: bool = False,
+        check_every: int | None = None,
+        runtime: MachineRuntime = PROGRAM,
     ) -> None:
         """Open nothing yet. The simulator passes a ``runtime``.
+
+        With ``check_every`` nodes compare digests of their states after so many commands, and a node whose state is not
+        that of the majority ends with ReplicasPartedError, which names the command; see `pykraft.machine.state_check`.
 
         Errors: UsageError for an invalid configuration or machine.
         """
@@ -80,17 +91,23 @@ class Replicated(Generic[M_co]):
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
+        self._check_writer: StateCheckWriter | None = None
+        if check_every is not None:
+            whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
+            self._applier.check = StateCheck(self._replica, check_every, lambda: voter_ids(self.node))
+            self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
         self.membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
         self._watch: asyncio.Task[None] | None = None
-        self._ticks: asyncio.Task[None] | None = None
+        self._writers: list[asyncio.Task[None]] = []
+        """Tasks that write records of the node's own: log time, and what compares replicas."""
 
     @staticmethod
-    def in_thread(config: NodeConfig, machine: M) -> ThreadedReplicated[M]:
+    def in_thread(config: NodeConfig, machine: M, *, check_every: int | None = None) -> ThreadedReplicated[M]:
         """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
         from pykraft.machine.threaded import ThreadedReplicated  # it stands on this class
 
-        return ThreadedReplicated(config, machine)
+        return ThreadedReplicated(config, machine, check_every=check_every)
 
     async def bind(self) -> None:
         """See `pykraft.client.Node.bind`."""
@@ -102,7 +119,11 @@ class Replicated(Generic[M_co]):
         await self.node.initialize(voters)
         self._server.start()
         self._watch = asyncio.get_running_loop().create_task(self._tell_of_end(), name="pykraft machine")
-        self._ticks = asyncio.get_running_loop().create_task(self._log_ticks.run(), name="pykraft machine's log time")
+        self._writers = [
+            asyncio.get_running_loop().create_task(self._log_ticks.run(), name="pykraft machine's log time")
+        ]
+        if self._check_writer is not None:
+            self._writers.append(asyncio.get_running_loop().create_task(self._check_writer.run(), name="pykraft check"))
 
     async def __aenter__(self) -> Self:
         if self._watch is None:
@@ -187,9 +208,10 @@ class Replicated(Generic[M_co]):
         await self._forwarder.close()
 
     async def _end(self) -> None:
-        if self._watch is not None and self._ticks is not None:
-            self._ticks.cancel()
-            await asyncio.wait([self._watch, self._ticks])
+        if self._watch is not None:
+            for writer in self._writers:
+                writer.cancel()
+            await asyncio.wait([self._watch, *self._writers])
 
 
 def _told(data: object) -> str:

@@ -44,6 +44,8 @@ class StateMachine(ABC, Generic[C, R]):
 
     commands: ClassVar[Serde[Any]] = json_serde
     results: ClassVar[Serde[Any]] = json_serde
+    snapshot_version: ClassVar[int] = 0
+    """Increase it when `snapshot` writes an equal state in another way: only replicas of one version are compared."""
 
     def __init_subclass__(cls, **others: Any) -> None:  # noqa: ANN401 - passed on to any base
         super().__init_subclass__(**others)

@@ -31,9 +31,9 @@ T = TypeVar("T")
 class ThreadedReplicated(Generic[M_co]):
     """A `StateMachine` on this node, for threads: see `Replicated.in_thread`. Use it in ``with``, or `start` it."""
 
-    def __init__(self, config: NodeConfig, machine: M_co) -> None:
+    def __init__(self, config: NodeConfig, machine: M_co, *, check_every: int | None = None) -> None:
         """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
-        self._replicated = Replicated(config, machine)
+        self._replicated = Replicated(config, machine, check_every=check_every)
         self._thread = threading.Thread(target=self._run, name="pykraft machine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()

@@ -132,7 +132,7 @@ class KeyValueStore:
         ended = asyncio.ensure_future(self._node.node.wait_closed())
         ended.add_done_callback(lambda _: moved.set())
         machine = self._node.machine
-        machine.on_change.add(moved.set)
+        machine.on_change[moved.set] = None
         try:
             revision = await self._first_revision(from_revision)
             while True:
@@ -147,7 +147,7 @@ class KeyValueStore:
                 else:
                     await asyncio.sleep(0)
         finally:
-            machine.on_change.discard(moved.set)
+            machine.on_change.pop(moved.set, None)
             self._watches -= 1
             if not ended.cancel() and not ended.cancelled():
                 ended.exception()  # whoever closes the node hears of its error

@@ -65,8 +65,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     results = RESULTS
 
     def __init__(self) -> None:
-        self.on_change: set[Callable[[], object]] = set()
-        """Called when the store has changed, for watches; no part of the state."""
+        self.on_change: dict[Callable[[], object], None] = {}
+        """Called when the store has changed, in this order, for watches; no part of the state."""
         self._clear()
 
     def apply(self, command: KeyValueCommand, context: Applied) -> KeyValueResult:

@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from pykraft.client.proposals import _Group
 from pykraft.core.on import read
-from pykraft.errors import CommandRejectedError, NotLeaderError, OutcomeUnknownError, UnreachableError
-from pykraft.machine import Applied, StateMachine
+from pykraft.errors import (
+    CommandRejectedError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    QuorumUnavailableError,
+    UnreachableError,
+)
+from pykraft.machine import Applied, StateMachine, forward_server
 from pykraft.machine.applier import Applier
 from pykraft.machine.client_session import ClientSession
 from pykraft.machine.forwarder import ForwardConnection
 from pykraft.machine.reads import MachineReads
-from pykraft.machine.records import ResultRecord, SessionRecord, decode_snapshot_record
+from pykraft.machine.records import (
+    CommandRecord,
+    ResultRecord,
+    SessionRecord,
+    decode_log_record,
+    decode_snapshot_record,
+    encode_log_record,
+    unpack_records,
+)
 from pykraft.machine.replica import CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.submission import Submission, _Attempt
 from tests.machine.counters import Add, Counters
@@ -150,6 +164,19 @@ def lost_forward_is_told_as_not_sent(patch: Patch) -> None:
     patch.setattr(ForwardConnection, "ask", certain)
 
 
+def forwarded_command_is_appended_twice(patch: Patch) -> None:
+    """A leader appends what another node forwards a second time, under another number."""
+
+    def twice(data: bytes) -> list[bytes]:
+        records = unpack_records(data)
+        for record in map(decode_log_record, tuple(records)):
+            if isinstance(record, CommandRecord):
+                records.append(encode_log_record(replace(record, sequence=record.sequence + 500)))
+        return records
+
+    patch.setattr(forward_server, "unpack_records", twice)
+
+
 def number_of_a_given_up_command_is_used_again(patch: Patch) -> None:
     """A command gets the number of one whose caller waits no longer, and whose copy may be in the log."""
     done = ClientSession.done
@@ -201,8 +228,11 @@ def read_does_not_wait_for_apply(patch: Patch) -> None:
 
     async def hasty(self: MachineReads, max_age_ms: int, timeout_ms: int) -> None:
         del max_age_ms
-        async with asyncio.timeout(timeout_ms / 1_000):
-            await self._join()
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await self._join()
+        except TimeoutError:
+            raise QuorumUnavailableError("nobody confirmed it") from None
 
     patch.setattr(MachineReads, "wait", hasty)
 
@@ -273,6 +303,7 @@ BUGS = {
     "doubt_is_told_as_not_applied": MachineBug(doubt_is_told_as_not_applied, 4, "ErrorsAreTrue"),
     "lost_leadership_is_told_as_not_appended": MachineBug(lost_leadership_is_told_as_not_appended, 14, "ErrorsAreTrue"),
     "lost_forward_is_told_as_not_sent": MachineBug(lost_forward_is_told_as_not_sent, 18, "ErrorsAreTrue"),
+    "forwarded_command_is_appended_twice": MachineBug(forwarded_command_is_appended_twice, 0, "AppliedOnce"),
     "number_of_a_given_up_command_is_used_again": MachineBug(
         number_of_a_given_up_command_is_used_again, 2, "AnswersAreTrue"
     ),

@@ -6,8 +6,10 @@ It prints the first seed in which the bug is noticed, by which rule, and passes 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from pykraft.machine.testing.simulate import run_machines, scenario_of
+from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.simulation import Failure
 from tests.machine.testing.bugs import BUGS, MachineBug, draw
 from tests.sim.mutants.patch import Patch
@@ -17,7 +19,7 @@ def noticed(bug: MachineBug, seed: int) -> str | None:
     """The rule that the bug breaks in this world; None if it is not noticed."""
     with Patch() as patch:
         bug.plant(patch)
-        result = run_machines(bug.machine, draw, seed, scenario=scenario_of("all"))
+        result = run_machines(bug.machine, partial(DrawnCommands, draw), seed, scenario=scenario_of("all"))
     if not isinstance(result, Failure):
         return None
     return result.reason.split(": ")[1 if result.reason.startswith("ViolationError") else 0]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from pykraft.machine.testing import users
+from pykraft.machine.testing.reference import Reference
 from pykraft.machine.testing.simulate import run_machines, scenario_of
+from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.simulation import Failure
 from tests.machine.counters import Counters
-from tests.machine.testing.bugs import BUGS, draw
+from tests.machine.testing.bugs import BUGS, DiceCounters, draw
 from tests.machine.testing.search import noticed
+
+COMMANDS = partial(DrawnCommands, draw)
 
 
 @pytest.mark.sim
@@ -20,8 +28,19 @@ def test_a_planted_bug_is_noticed(name: str) -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", sorted({bug.seed for bug in BUGS.values()}))
 def test_without_the_bug_the_same_world_passes(seed: int) -> None:
-    outcome = run_machines(Counters, draw, seed, scenario=scenario_of("all"))
+    outcome = run_machines(Counters, COMMANDS, seed, scenario=scenario_of("all"))
     assert isinstance(outcome, Outcome), outcome
-    again = run_machines(Counters, draw, seed, scenario=scenario_of("all"))
+    again = run_machines(Counters, COMMANDS, seed, scenario=scenario_of("all"))
     assert isinstance(again, Outcome)
     assert again.digest == outcome.digest  # a failure can be repeated
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("check_every", [1, 7])
+def test_nodes_notice_by_themselves_that_they_have_parted(monkeypatch: pytest.MonkeyPatch, check_every: int) -> None:
+    # The oracle of the simulator, which compares all replicas after each command, looks away.
+    monkeypatch.setattr(Reference, "met", lambda *_: None)
+    monkeypatch.setattr(users, "judge", lambda *_: None)
+    failure = run_machines(DiceCounters, COMMANDS, 0, scenario=scenario_of("all"), check_every=check_every)
+    assert isinstance(failure, Failure)
+    assert "ReplicasPartedError: the replicas have parted: the command at offset" in failure.reason

@@ -13,8 +13,9 @@ import pytest
 from pykraft.errors import CommandRejectedError, NotAppliedError, OutcomeUnknownError, QuorumUnavailableError
 from pykraft.machine import Replicated
 from pykraft.machine.testing import callers
-from pykraft.machine.testing.callers import CallHistory, MachineCaller
+from pykraft.machine.testing.callers import MachineCaller
 from pykraft.machine.testing.judge import CallVerdict
+from pykraft.machine.testing.recorded import CallHistory, RecordedNode
 from pykraft.machine.testing.reference import Reference, WatchedMachine
 from pykraft.sim.machine.clock import Clock
 from tests.machine.counters import Counters
@@ -52,12 +53,12 @@ def test_each_answer_has_its_verdict(monkeypatch: pytest.MonkeyPatch, is_read: b
     failures: list[Exception] = [CommandRejectedError("no"), OutcomeUnknownError("?"), NotAppliedError("out")]
     if is_read:
         failures = [QuorumUnavailableError("none")]
-    history = CallHistory(Clock(), draw)
+    history = CallHistory(Clock())
 
     async def main() -> None:
         scripted = Scripted(7, *failures)
         node = cast("Replicated[WatchedMachine[Any, Any]]", scripted)
-        task = asyncio.create_task(MachineCaller(history, 1, node, Random(1)).run())
+        task = asyncio.create_task(MachineCaller(draw, RecordedNode(history, 1, node), Random(1)).run())
         await scripted.over.wait()
         task.cancel()
 

@@ -34,5 +34,7 @@ def test_a_failure_is_made_smaller_and_drawn(tmp_path: Path) -> None:
 def test_no_worlds_and_an_unknown_scenario_are_refused() -> None:
     with pytest.raises(UsageError, match="no world"):
         simulate(Counters, draw, seeds=())
+    with pytest.raises(UsageError, match="either commands or a program"):
+        simulate(Counters, seeds=(1,))
     with pytest.raises(UsageError, match="everything"):
         simulate(Counters, draw, seeds=(1,), faults="everything")

@@ -11,7 +11,8 @@ from pykraft.errors import CommandRejectedError
 from pykraft.machine import Applied
 from pykraft.machine.testing.judge import CallVerdict
 from pykraft.machine.testing.simulate import ORACLES
-from pykraft.machine.testing.users import CALLERS, MachineUsers
+from pykraft.machine.testing.users import MachineUsers
+from pykraft.machine.testing.workload import CALLERS, DrawnCommands
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.run.world import World
 from tests.machine.counters import Add, Counters
@@ -22,7 +23,9 @@ CALM = replace(THREE, course=replace(THREE.course, progress_records=5))
 
 
 def world_of(machine: type[Counters] = Counters) -> tuple[World, MachineUsers]:
-    world = World(SEED_OF_THREE, scenario=CALM, oracles=ORACLES, make_users=partial(MachineUsers, machine, draw))
+    world = World(
+        SEED_OF_THREE, scenario=CALM, oracles=ORACLES, make_users=partial(MachineUsers, machine, DrawnCommands(draw))
+    )
     assert isinstance(world.users, MachineUsers)
     return world, world.users
 

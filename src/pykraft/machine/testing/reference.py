@@ -35,6 +35,10 @@ class AppliedCall:
     answer: str
     """The serialized result as text, or why the command was rejected."""
     digest: str
+    command: object = None
+    """The program's command; None where only log time has passed (``number`` is below 0)."""
+    time_ms: int = 0
+    """The log time."""
 
 
 class Reference:
@@ -43,6 +47,8 @@ class Reference:
     def __init__(self) -> None:
         self.calls: list[AppliedCall] = []
         self.by_number: dict[int, AppliedCall] = {}
+        self.on_new: Callable[[AppliedCall], None] = lambda _: None
+        """Called when the first replica has applied a command."""
 
     def met(self, node_id: int, position: int | None, call: AppliedCall) -> int:
         """A replica applied a command after ``position`` others, or (None) after a snapshot; returns its new position.
@@ -60,6 +66,7 @@ class Reference:
             raise ViolationError("AppliedOnce", seen)
         self.calls.append(call)
         self.by_number[call.number] = call
+        self.on_new(call)
         return position + 1
 
     def digest_at(self, position: int) -> str | None:
@@ -82,8 +89,13 @@ class Reference:
 
 def digest_of(machine: StateMachine[Any, Any]) -> str:
     """A digest of what the machine would save; the order of its records does not count."""
+    return digest_of_records(machine.snapshot())
+
+
+def digest_of_records(records: Iterable[bytes]) -> str:
+    """As `digest_of`, of the records of a snapshot."""
     found = hashlib.blake2b(digest_size=8)
-    for record in sorted(machine.snapshot()):
+    for record in sorted(records):
         found.update(len(record).to_bytes(8, "big") + record)
     return found.hexdigest()
 
@@ -127,10 +139,23 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         try:
             result = self.machine.apply(command.command, context)
         except CommandRejectedError as error:
-            self._met(command, context, f"rejected: {error}")
+            self._applied(command, context, f"rejected: {error}")
             raise
-        self._met(command, context, repr(self.results.serialize(result)))
+        self._applied(command, context, repr(self.results.serialize(result)))
         return result
+
+    def deadline_ms(self) -> int | None:
+        """See `StateMachine`."""
+        return self.machine.deadline_ms()
+
+    def elapse(self, context: Applied, /) -> None:
+        """See `StateMachine`. Errors: ViolationError."""
+        before = digest_of(self.machine)
+        self.machine.elapse(context)
+        # A replica that began with a snapshot may know a deadline better than others, which then change nothing.
+        if digest_of(self.machine) != before:
+            # No call has a number below 0.
+            self._met(-1 - int(context.offset), f"log time {context.time_ms}", None, context, "")
 
     def snapshot(self) -> Iterable[bytes]:
         """See `StateMachine`."""
@@ -145,13 +170,18 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         """The position and the digest of the state, for a read."""
         return self.position, digest_of(self.machine)
 
-    def _met(self, command: Numbered[C], context: Applied, answer: str) -> None:
+    def _applied(self, command: Numbered[C], context: Applied, answer: str) -> None:
+        self._met(command.number, f"call {command.number}, {command.command!r},", command.command, context, answer)
+
+    def _met(self, number: int, story: str, command: C | None, context: Applied, answer: str) -> None:
         call = AppliedCall(
-            number=command.number,
+            number=number,
             offset=int(context.offset),
-            story=f"call {command.number}, {command.command!r},",
+            story=story,
             answer=answer,
             digest=digest_of(self.machine),
+            command=command,
+            time_ms=context.time_ms,
         )
         self.position = self._reference.met(self._node_id, self.position, call)
 

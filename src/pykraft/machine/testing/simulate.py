@@ -17,7 +17,10 @@ from typing import Any, Final, TypeVar
 from pykraft.errors import UsageError
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.testing.users import MachineUsers
+from pykraft.machine.testing.workload import DrawnCommands, MachineProgram, MachineWorkload, RepeatedProgram
 from pykraft.plural import counted
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants import ALL
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
@@ -66,8 +69,9 @@ class MachineReport:
 
 def simulate(
     machine: Callable[[], StateMachine[C, Any]],
-    commands: Callable[[Random], C],
+    commands: Callable[[Random], C] | None = None,
     *,
+    program: MachineProgram | None = None,
     seeds: Iterable[int] = range(20),
     faults: str = "all",
     page: Path | str | None = None,
@@ -83,15 +87,26 @@ def simulate(
     - commands and reads are linearizable;
     - nothing that a caller was told is lost, and all rules of the quorum.
 
+    Instead of commands, a test may give a ``program``: it is called with the node and a random generator, again and
+    again on each node, and what it executes and reads is checked in the same way. PykraftError ends one run of it, as
+    faults do; any other exception is a finding, so it may assert what must hold.
+
     ``faults`` names a shipped scenario, see ``pykraft sim run --help``. A failure is made smaller first; ``page`` is
     the file for the page on which one steps through it.
 
     Errors: SimulationFailedError for the first world that breaks a rule; UsageError.
     """
+    make: Callable[[], MachineWorkload]
+    if commands is not None and program is None:
+        make = partial(DrawnCommands, commands)
+    elif program is not None and commands is None:
+        make = partial(RepeatedProgram, program)
+    else:
+        raise UsageError("give either commands or a program")
     scenario = scenario_of(faults)
     passed: list[Outcome] = []
     for seed in seeds:
-        run = partial(run_machines, machine, commands)
+        run = partial(run_machines, machine, make)
         result = run(seed, scenario=scenario)
         if isinstance(result, Failure):
             raise _failed(result, scenario, run, None if page is None else Path(page))
@@ -106,19 +121,20 @@ def simulate(
 
 
 def run_machines(
-    machine: Callable[[], StateMachine[C, Any]],
-    commands: Callable[[Random], C],
+    machine: Callable[[], StateMachine[Any, Any]],
+    workload: Callable[[], MachineWorkload],
     seed: int,
     *,
     scenario: Scenario,
     until_us: int | None = None,
     recorder: Recorder | None = None,
+    check_every: int | None = None,
 ) -> Outcome | Failure:
-    """Run one world; see `pykraft.sim.run.simulation.simulate`."""
+    """Run one world; see `pykraft.sim.run.simulation.simulate`, and `Replicated` for ``check_every``."""
     made: list[MachineUsers] = []
 
-    def make(*arguments: Any) -> MachineUsers:  # noqa: ANN401 - see `MakeUsers`
-        made.append(MachineUsers(machine, commands, *arguments))
+    def make(facts: Facts, witness: Witness, dice: Callable[[str], Random]) -> MachineUsers:
+        made.append(MachineUsers(machine, workload(), facts, witness, dice, check_every=check_every))
         return made[-1]
 
     try:

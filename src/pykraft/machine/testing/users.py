@@ -1,7 +1,7 @@
 """The users of a simulated world whose nodes run a program's state machine.
 
-Each process runs `pykraft.machine.Replicated` as a program would, on a loop in virtual time, with a few callers. A
-second, plain listener tells the world how far each process has come.
+Each process runs `pykraft.machine.Replicated` as a program would, on a loop in virtual time, and its workload with
+it. A second, plain listener tells the world how far each process has come.
 
 Source: ours (ADR 058).
 """
@@ -19,20 +19,19 @@ from pykraft.host.host import Host
 from pykraft.machine.replicated import Replicated
 from pykraft.machine.runtime import MachineRuntime
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.callers import CallHistory, DrawCommand, MachineCaller
 from pykraft.machine.testing.engine import SimulatedEngine, SimulatedMember
 from pykraft.machine.testing.judge import judge
 from pykraft.machine.testing.link import open_link
+from pykraft.machine.testing.recorded import CallHistory, RecordedNode
 from pykraft.machine.testing.reference import WatchedMachine
 from pykraft.machine.testing.virtual_loop import VirtualLoop
+from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import ViolationError
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Epoch, NodeId, Offset
 
-CALLERS: Final = 2
-"""Callers on each process."""
 SESSION_TIMEOUT_MS: Final = 2_500
 """Short, so that sessions end within a world. It is longer than twice the longest call."""
 
@@ -43,13 +42,16 @@ class MachineUsers:
     def __init__(
         self,
         make: Callable[[], StateMachine[Any, Any]],
-        draw: DrawCommand,
+        workload: MachineWorkload,
         facts: Facts,
         witness: Witness,
         dice: Callable[[str], Random],
+        check_every: int | None = None,
     ) -> None:
-        """``make`` makes the machine of a process, ``draw`` each command."""
-        self.history = CallHistory(facts.clock, draw)
+        """``make`` makes the machine of a process."""
+        self.history = CallHistory(facts.clock)
+        self._workload = workload
+        self._check_every = check_every
         self._make = make
         self._facts = facts
         self._witness = witness
@@ -70,7 +72,8 @@ class MachineUsers:
         return self.history.answered_end_offset
 
     def begin(self) -> None:
-        """See `Users`: the callers of a process begin with it."""
+        """See `Users`."""
+        self._workload.begin(self._facts, self.history)
 
     def started(self, node: SimulatedNode) -> None:
         """See `Users`."""
@@ -89,7 +92,7 @@ class MachineUsers:
             session_timeout_ms=SESSION_TIMEOUT_MS,
         )
         machine = WatchedMachine(self._make(), self.history.reference, int(node.node_id))
-        replicated = Replicated(node.config, machine, runtime=runtime)
+        replicated = Replicated(node.config, machine, check_every=self._check_every, runtime=runtime)
         _Progress(self._witness, node).listen(host)
         self._mains.append(loop.create_task(self._main(node, replicated, rng), name=f"program {node.node_id}"))
         self._loops.append(loop)
@@ -102,14 +105,15 @@ class MachineUsers:
     def over(self) -> None:
         """See `Users`. Errors: ViolationError."""
         judge(self.history.calls, self.history.reference)
+        self._workload.over()
 
     async def _main(self, node: SimulatedNode, replicated: Replicated[WatchedMachine[Any, Any]], rng: Random) -> None:
         await replicated.initialize()
-        callers = [
-            MachineCaller(self.history, int(node.node_id), replicated, Random(rng.random())).run()
-            for _ in range(CALLERS)
-        ]
-        await asyncio.gather(*callers)
+        recorded = RecordedNode(self.history, int(node.node_id), replicated)
+        try:
+            await self._workload.run(ProcessSeat(node=recorded, machine=node, random=rng))
+        except Exception as error:  # noqa: BLE001 - what a program raises is a finding
+            self._fail(node, error)
 
     def _failed(self, node: SimulatedNode, context: dict[str, Any]) -> None:
         error = context.get("exception")

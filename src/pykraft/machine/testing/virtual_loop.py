@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final
+from weakref import WeakSet
 
 from pykraft.sim.machine.clock import NodeClock
 
 Callback = Callable[..., object]
 TASKS_BETWEEN_SWEEPS: Final = 64
+CLOSED_MAX: Final = 20
+"""A coroutine that is closed may wait again in its last lines: so often is it closed."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -41,16 +46,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[tuple[asyncio.Handle, Callback, tuple[Any, ...], Context]] = deque()
         self._is_due = False
         self._tasks: list[tuple[asyncio.Task[Any], Any, Context]] = []
+        self._generators: WeakSet[Any] = WeakSet()
+        """Asynchronous generators that have begun."""
 
     def abandon(self) -> None:
         """The world is over: drop the tasks that have not ended, without a word."""
         self._failed = lambda _: None
+        for generator in [*self._generators]:
+            # Nothing reaches it from outside, so what it waits for is closed by itself, and first.
+            if isinstance(waited := generator.ag_await, CoroutineType):
+                _close(waited, copy_context())
         for task, coroutine, context in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - the only way to say so
-                # Its last lines run in the context in which it did; what they raise concerns nobody.
-                with suppress(BaseException):
-                    context.run(coroutine.close)
+                _close(coroutine, context)
         self._tasks.clear()
         self._ready.clear()
 
@@ -145,7 +154,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """One turn: run what is ready now; what becomes ready meanwhile runs in the next turn."""
         self._is_due = False
         before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to run a loop within another
+        hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)  # noqa: SLF001
+        # A generator that nobody has closed ends with its process: when it is collected is no matter of the seed.
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=lambda _: None)
         try:
             for _ in range(len(self._ready)):
                 handle, callback, args, context = self._ready.popleft()
@@ -153,6 +165,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     context.run(callback, *args)
         finally:
             events._set_running_loop(before)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
             if self._ready and not self._is_due:
                 self._is_due = True
                 self._later(0, self._run)
+
+
+def _close(coroutine: Any, context: Context) -> None:  # noqa: ANN401 - asyncio's coroutines have no one type
+    """End a coroutine. Its last lines run in the context in which it did; what they raise concerns nobody."""
+    for _ in range(CLOSED_MAX):
+        with suppress(BaseException):
+            context.run(coroutine.close)
+        if coroutine.cr_frame is None:
+            return

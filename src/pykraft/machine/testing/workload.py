@@ -1,0 +1,98 @@
+"""What the processes of a simulated world do with their state machine: drawn commands, or a program of the test's own.
+
+Invariant: everything that a workload draws comes from the random generator of its process.
+
+Source: ours (ADR 058).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from pykraft.errors import PykraftError
+from pykraft.machine.replicated import Replicated
+from pykraft.machine.testing.callers import DrawCommand, MachineCaller
+from pykraft.machine.testing.recorded import CallHistory, RecordedNode
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import SimulatedNode
+
+CALLERS: Final = 2
+"""Callers on each process that draw commands."""
+PAUSE_MS_MAX: Final = 80
+"""Between two runs of a program."""
+
+MachineProgram: TypeAlias = Callable[[Replicated[Any], Random], Awaitable[None]]
+"""What a test runs on each process, with the node and a random generator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSeat:
+    """What a workload gets of one process."""
+
+    node: RecordedNode
+    machine: SimulatedNode
+    """The simulated machine on which the process runs."""
+    random: Random
+
+    async def pause(self, most_ms: int = PAUSE_MS_MAX) -> None:
+        """Do nothing for a while."""
+        await asyncio.sleep(self.random.randrange(most_ms) / 1_000)
+
+
+class MachineWorkload(Protocol):
+    """The workload of one world."""
+
+    def begin(self, facts: Facts, history: CallHistory) -> None:
+        """The world begins."""
+        ...
+
+    async def run(self, seat: ProcessSeat) -> None:
+        """What one process does, until it ends."""
+        ...
+
+    def over(self) -> None:
+        """The world has healed. Errors: ViolationError."""
+        ...
+
+
+class DrawnCommands:
+    """Each process has callers that execute commands which the test draws, and read."""
+
+    def __init__(self, draw: DrawCommand) -> None:
+        self._draw = draw
+
+    def begin(self, facts: Facts, history: CallHistory) -> None:
+        """See `MachineWorkload`: nothing is needed."""
+
+    async def run(self, seat: ProcessSeat) -> None:
+        """See `MachineWorkload`."""
+        callers = [MachineCaller(self._draw, seat.node, Random(seat.random.random())).run() for _ in range(CALLERS)]
+        await asyncio.gather(*callers)
+
+    def over(self) -> None:
+        """See `MachineWorkload`: the history says it all."""
+
+
+class RepeatedProgram:
+    """Each process runs the test's program again and again; what pykraft raises ends one run, as faults do."""
+
+    def __init__(self, program: MachineProgram) -> None:
+        self._program = program
+
+    def begin(self, facts: Facts, history: CallHistory) -> None:
+        """See `MachineWorkload`: nothing is needed."""
+
+    async def run(self, seat: ProcessSeat) -> None:
+        """See `MachineWorkload`. Errors: whatever the program raises, but PykraftError."""
+        while True:
+            with suppress(PykraftError):
+                await self._program(cast("Replicated[Any]", seat.node), seat.random)
+            await seat.pause()
+
+    def over(self) -> None:
+        """See `MachineWorkload`: the history says it all."""

@@ -1,0 +1,381 @@
+"""Bugs planted in the key-value store and the recipes, which simulated worlds must notice by themselves.
+
+Each plants itself with a patch, and its docstring says what it does.
+``python -m tests.recipes.worlds.search`` finds a seed for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pykraft.errors import CompactedError
+from pykraft.machine import Applied
+from pykraft.machine.leader_clock import LeaderClock
+from pykraft.recipes import Delete, HeldLock, KeyValues, KeyValueStore, Put, Transaction, election, key_value_store
+from pykraft.recipes.job_queue import JobQueue, TakenJob
+from pykraft.recipes.key_space import KeySpace
+from pykraft.recipes.key_value_commands import GrantLease, KeepLease
+from pykraft.recipes.key_value_formats import SNAPSHOTS, LeaseState
+from pykraft.recipes.lock import _before, lock
+from tests.recipes.worlds import programs
+from tests.sim.mutants.patch import Patch
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeBug:
+    """``plant`` makes the bug; ``seed`` is a world in which it breaks the rule ``noticed_by``."""
+
+    plant: Callable[[Patch], None]
+    seed: int
+    noticed_by: str
+
+
+def lease_is_not_kept(patch: Patch) -> None:
+    """A lease ends at its first time, although its holder kept it."""
+    apply = KeyValues.apply
+
+    def forgetful(self: KeyValues, command: Any, context: Applied) -> Any:
+        if isinstance(command, KeepLease):
+            self._lease(command.lease)
+            return None
+        return apply(self, command, context)
+
+    patch.setattr(KeyValues, "apply", forgetful)
+
+
+def lease_ends_early(patch: Patch) -> None:
+    """A lease ends before its time in the log."""
+    apply = KeyValues.apply
+
+    def shorter(self: KeyValues, command: Any, context: Applied) -> Any:
+        if isinstance(command, KeepLease | GrantLease):
+            context = replace(context, time_ms=context.time_ms - 400)
+        return apply(self, command, context)
+
+    patch.setattr(KeyValues, "apply", shorter)
+
+
+def log_time_runs_fast(patch: Patch) -> None:
+    """The log time is ahead of the clocks of all nodes, so a lease ends before its holder gave up."""
+
+    def fast(self: LeaderClock, applied_ms: int, mono_s: float) -> int:
+        if self._started is None:
+            return applied_ms
+        time_ms, started_s = self._started
+        return max(applied_ms, time_ms + int((mono_s - started_s) * 4_000))
+
+    patch.setattr(LeaderClock, "time_ms", fast)
+
+
+def holder_gives_up_late(patch: Patch) -> None:
+    """A holder goes on for 60 % longer than its lease lives."""
+    patch.setattr(key_value_store, "HELD_SHARE", 1.6)
+
+
+def lost_lease_is_never_given_up(patch: Patch) -> None:
+    """A holder whose lease cannot be kept goes on."""
+
+    @asynccontextmanager
+    async def careless(self: KeyValueStore, ttl_ms: int = 10_000) -> AsyncIterator[int]:
+        yield await self.grant_lease(ttl_ms)
+
+    patch.setattr(KeyValueStore, "lease", careless)
+
+
+def ended_lease_is_revived(patch: Patch) -> None:
+    """A lease whose time is over lives on if it is kept before anybody noticed."""
+    elapse = KeyValues.elapse
+
+    def late(self: KeyValues, context: Applied) -> None:
+        elapse(self, replace(context, time_ms=context.time_ms - 300))
+
+    patch.setattr(KeyValues, "elapse", late)
+
+
+def keys_outlive_their_lease(patch: Patch) -> None:
+    """A lease ends, and one of its keys stays."""
+    end = KeyValues._end
+
+    def lazy(self: KeyValues, lease: int) -> None:
+        found = self._leases.get(lease)
+        if found is not None and found.keys:
+            found.keys.discard(min(found.keys))
+        end(self, lease)
+
+    patch.setattr(KeyValues, "_end", lazy)
+
+
+def leases_are_not_in_snapshots(patch: Patch) -> None:
+    """A snapshot has the keys without the leases."""
+    snapshot = KeyValues.snapshot
+
+    def without(self: KeyValues) -> Iterator[bytes]:
+        for record in snapshot(self):
+            if not isinstance(SNAPSHOTS.deserialize(record), LeaseState):
+                yield record
+
+    patch.setattr(KeyValues, "snapshot", without)
+
+
+def snapshot_renews_leases(patch: Patch) -> None:
+    """A lease lives longer on a replica that began with a snapshot."""
+    restore = KeyValues.restore
+
+    def renewing(self: KeyValues, records: Any) -> None:
+        restore(self, records)
+        for found in self._leases.values():
+            found.expires_ms += 500
+
+    patch.setattr(KeyValues, "restore", renewing)
+
+
+def transaction_applies_half(patch: Patch) -> None:
+    """A transaction stops in the middle of its operations."""
+    transact = KeyValues._transact
+
+    def half(self: KeyValues, transaction: Transaction) -> Any:
+        then = transaction.then[: max(1, (len(transaction.then) + 1) // 2)]
+        return transact(self, replace(transaction, then=then))
+
+    patch.setattr(KeyValues, "_transact", half)
+
+
+def rejected_transaction_leaves_something(patch: Patch) -> None:
+    """A transaction that names an ended lease is rejected after its first operation."""
+    transact = KeyValues._transact
+
+    def careless(self: KeyValues, transaction: Transaction) -> Any:
+        puts = [one for one in transaction.then if isinstance(one, Put)]
+        if any(one.lease and one.lease not in self._leases for one in puts):
+            self._put(replace(puts[0], lease=0), self.space.revision + 1)
+        return transact(self, transaction)
+
+    patch.setattr(KeyValues, "_transact", careless)
+
+
+def compaction_takes_one_revision_too_many(patch: Patch) -> None:
+    """A compaction drops the changes of the revision that it should keep."""
+    compact = KeySpace.compact
+
+    def greedy(self: KeySpace, revision: int) -> None:
+        compact(self, revision)
+        if self.kept and self.kept[0].revision == revision:
+            self._drop(self._whole(1))
+
+    patch.setattr(KeySpace, "compact", greedy)
+
+
+def watch_starts_below_the_compaction(patch: Patch) -> None:
+    """A watch from a compacted revision begins later, and does not say so."""
+    changes = KeySpace.changes
+
+    def silent(self: KeySpace, revision: int, key: str, end: str | None) -> Any:
+        return changes(self, max(revision, self.oldest_revision), key, end)
+
+    patch.setattr(KeySpace, "changes", silent)
+
+
+def watch_misses_the_compacted_revision(patch: Patch) -> None:
+    """A watch that waits for the last compacted revision goes on behind it."""
+    changes = KeySpace.changes
+
+    def off_by_one(self: KeySpace, revision: int, key: str, end: str | None) -> Any:
+        if revision == self.oldest_revision - 1:
+            revision += 1
+        return changes(self, revision, key, end)
+
+    patch.setattr(KeySpace, "changes", off_by_one)
+
+
+def watch_is_refused_for_no_reason(patch: Patch) -> None:
+    """A watch from the oldest revision that is kept is refused."""
+    changes = KeySpace.changes
+
+    def strict(self: KeySpace, revision: int, key: str, end: str | None) -> Any:
+        if 1 < revision == self.oldest_revision:
+            raise CompactedError(revision, self.oldest_revision + 1)
+        return changes(self, revision, key, end)
+
+    patch.setattr(KeySpace, "changes", strict)
+
+
+def revision_is_cut_in_two(patch: Patch) -> None:
+    """A watch gets half of a transaction twice, since it goes on at the revision that it was cut at."""
+    patch.setattr(KeySpace, "_whole", lambda self, stop: min(stop, len(self.kept)))
+
+
+def watch_skips_a_revision(patch: Patch) -> None:
+    """A watch that looks while nothing is new goes on one revision too late."""
+    changes = KeySpace.changes
+
+    def hasty(self: KeySpace, revision: int, key: str, end: str | None) -> Any:
+        found, following = changes(self, revision, key, end)
+        return found, following if found else following + 1
+
+    patch.setattr(KeySpace, "changes", hasty)
+
+
+def token_is_used_again(patch: Patch) -> None:
+    """The token of a lock is the place in its queue."""
+
+    @asynccontextmanager
+    async def again(store: KeyValueStore, name: str, **named: Any) -> AsyncIterator[HeldLock]:
+        async with lock(store, name, **named) as held:
+            yield HeldLock(held.token % 16, held.key)
+
+    patch.setattr(programs, "lock", again)
+
+
+def retried_acquire_gets_a_second_token(patch: Patch) -> None:
+    """A transaction that takes long is sent anew, as another command."""
+    transact = KeyValueStore.transact
+
+    async def impatient(self: KeyValueStore, *operations: Any, **named: Any) -> Any:
+        try:
+            async with asyncio.timeout(0.03):
+                return await transact(self, *operations, **named)
+        except TimeoutError:
+            return await transact(self, *operations, **named)
+
+    patch.setattr(KeyValueStore, "transact", impatient)
+
+
+def lock_waits_for_nobody(patch: Patch) -> None:
+    """A candidate takes the lock at once."""
+
+    async def nobody(*_: object) -> None:
+        return None
+
+    patch.everywhere(_before, nobody)
+
+
+def candidate_looks_at_an_old_state(patch: Patch) -> None:
+    """A candidate looks at its own replica, which may not know those before it."""
+
+    async def stale(store: KeyValueStore, name: str, key: str) -> Any:
+        earlier = await store.range(f"{name}/", key, limit=100_000, stale=True)
+        waiting = [one for one in earlier if one.version == 1]
+        return waiting[0] if len(waiting) > 1 else None
+
+    patch.everywhere(_before, stale)
+
+
+def leader_is_who_came_last(patch: Patch) -> None:
+    """An observer of the election takes the newest candidate for the leader."""
+
+    async def newest(store: KeyValueStore, name: str) -> Any:
+        found = await store.range(f"{name}/", f"{name}0")
+        return found[-1] if found else None
+
+    patch.setattr(election, "holder_of", newest)
+
+
+def job_is_taken_without_a_look(patch: Patch) -> None:
+    """A worker takes a job that another one has taken meanwhile."""
+    transact = KeyValueStore.transact
+
+    async def blind(self: KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any) -> Any:
+        kept = [one for one in conditions if "/taken/" not in one.key or one.field != "version"]
+        return await transact(self, then, kept, *rest)
+
+    patch.setattr(KeyValueStore, "transact", blind)
+
+
+def former_worker_ends_the_job(patch: Patch) -> None:
+    """A worker that has failed, and so has given its job back, ends it afterwards."""
+    take = JobQueue.take
+
+    @asynccontextmanager
+    async def late(self: JobQueue) -> AsyncIterator[TakenJob]:
+        taken: list[TakenJob] = []
+        try:
+            async with take(self) as job:
+                taken.append(job)
+                yield job
+        finally:
+            for job in taken:
+                if not job._is_done:
+                    effect = Put(f"ended/{job.number}", "its former worker")
+                    await self._store.transact([Delete(job._key), effect])
+
+    patch.setattr(JobQueue, "take", late)
+
+
+def taken_job_is_deleted(patch: Patch) -> None:
+    """A job leaves the queue when it is taken, so it is lost with its worker."""
+    take = JobQueue._take
+
+    async def eager(self: JobQueue, lease: int) -> TakenJob:
+        job = await take(self, lease)
+        await self._store.transact([Delete(job._key)])
+        return job
+
+    patch.setattr(JobQueue, "_take", eager)
+
+
+def barrier_counts_the_dead(patch: Patch) -> None:
+    """A party has no lease, so it is counted after its death."""
+    transact = KeyValueStore.transact
+
+    async def without(self: KeyValueStore, then: Sequence[Any], *rest: Any) -> Any:
+        then = [replace(one, lease=0) if isinstance(one, Put) and one.key == "start/" else one for one in then]
+        return await transact(self, then, *rest)
+
+    patch.setattr(KeyValueStore, "transact", without)
+
+
+def barrier_opens_twice(patch: Patch) -> None:
+    """Two parties mark each other, and nobody looks whether the other one was faster."""
+    transact = KeyValueStore.transact
+
+    async def blind(self: KeyValueStore, then: Sequence[Any], conditions: Sequence[Any] = (), *rest: Any) -> Any:
+        return await transact(self, then, [one for one in conditions if not one.key.startswith("start/")], *rest)
+
+    patch.setattr(KeyValueStore, "transact", blind)
+
+
+def end_of_a_lease_is_forgotten(patch: Patch) -> None:
+    """A replica that began with a snapshot does not end leases."""
+    restore = KeyValues.restore
+
+    def idle(self: KeyValues, records: Any) -> None:
+        restore(self, records)
+        self._expiries = []
+
+    patch.setattr(KeyValues, "restore", idle)
+
+
+BUGS = {
+    "lease_is_not_kept": RecipeBug(lease_is_not_kept, 1, "StoreIsAsTold"),
+    "lease_ends_early": RecipeBug(lease_ends_early, 0, "StoreIsAsTold"),
+    "log_time_runs_fast": RecipeBug(log_time_runs_fast, 1, "HolderGivesUpFirst"),
+    "holder_gives_up_late": RecipeBug(holder_gives_up_late, 2, "HolderGivesUpFirst"),
+    "lost_lease_is_never_given_up": RecipeBug(lost_lease_is_never_given_up, 2, "HolderGivesUpFirst"),
+    "ended_lease_is_revived": RecipeBug(ended_lease_is_revived, 1, "StoreIsAsTold"),
+    "keys_outlive_their_lease": RecipeBug(keys_outlive_their_lease, 0, "StoreIsAsTold"),
+    "leases_are_not_in_snapshots": RecipeBug(leases_are_not_in_snapshots, 0, "StoreIsAsTold"),
+    "snapshot_renews_leases": RecipeBug(snapshot_renews_leases, 0, "EqualReplicas"),
+    "transaction_applies_half": RecipeBug(transaction_applies_half, 0, "StoreIsAsTold"),
+    "rejected_transaction_leaves_something": RecipeBug(rejected_transaction_leaves_something, 2, "StoreIsAsTold"),
+    "compaction_takes_one_revision_too_many": RecipeBug(compaction_takes_one_revision_too_many, 0, "StoreIsAsTold"),
+    "watch_starts_below_the_compaction": RecipeBug(watch_starts_below_the_compaction, 2, "WatchesMissNothing"),
+    "watch_misses_the_compacted_revision": RecipeBug(watch_misses_the_compacted_revision, 8, "WatchesMissNothing"),
+    "watch_is_refused_for_no_reason": RecipeBug(watch_is_refused_for_no_reason, 11, "WatchesMissNothing"),
+    "revision_is_cut_in_two": RecipeBug(revision_is_cut_in_two, 7, "StoreIsAsTold"),
+    "watch_skips_a_revision": RecipeBug(watch_skips_a_revision, 2, "WatchesMissNothing"),
+    "token_is_used_again": RecipeBug(token_is_used_again, 2, "TokensAreNew"),
+    "retried_acquire_gets_a_second_token": RecipeBug(retried_acquire_gets_a_second_token, 3, "OneTokenPerCandidate"),
+    "lock_waits_for_nobody": RecipeBug(lock_waits_for_nobody, 0, "OneHolderAtATime"),
+    "candidate_looks_at_an_old_state": RecipeBug(candidate_looks_at_an_old_state, 0, "OneHolderAtATime"),
+    "leader_is_who_came_last": RecipeBug(leader_is_who_came_last, 5, "LeadersLead"),
+    "job_is_taken_without_a_look": RecipeBug(job_is_taken_without_a_look, 1, "HolderGivesUpFirst"),
+    "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
+    "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 1, "NoJobIsLost"),
+    "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 0, "BarrierCountsTheLiving"),
+    "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
+    "end_of_a_lease_is_forgotten": RecipeBug(end_of_a_lease_is_forgotten, 2, "EqualReplicas"),
+}

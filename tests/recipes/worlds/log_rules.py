@@ -1,0 +1,105 @@
+"""What must hold at every position of the log of a world whose programs use the recipes; no clock counts here.
+
+Keys of the programs: ``lock/N`` and ``chief/N`` of candidates, ``fenced`` with the token of its last writer,
+``mail/jobs/N`` and ``mail/taken/N``, ``ended/N`` as the effect of a job, and ``start/N`` of a barrier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pykraft.errors import CommandRejectedError
+from pykraft.machine.testing.reference import AppliedCall
+from pykraft.recipes import Item, KeyChange, KeyValues
+from pykraft.sim.invariants.invariant import ViolationError
+from tests.recipes.worlds.model import StoreModel
+
+LOCKS: Final = ("lock/", "chief/")
+PARTIES: Final = 2
+
+
+class LogRules:
+    """Follows the log with a model, and judges each change."""
+
+    def __init__(self, changes_max: int, digest_of: Callable[[Sequence[bytes]], str]) -> None:
+        self.model = StoreModel(changes_max)
+        self.holders: dict[str, list[tuple[int, str | None]]] = {name: [(0, None)] for name in LOCKS}
+        """Who held each lock from when on (true time in µs, as the first replica applied it)."""
+        self.workers: dict[int, str] = {}
+        """The worker of each lease that took a job."""
+        self._digest_of = digest_of
+        self._seen = 0
+        self._candidates: Counter[tuple[str, str]] = Counter()
+
+    def applied(self, call: AppliedCall, now_us: int) -> None:
+        """The first replica has applied this. Errors: ViolationError."""
+        self.model.elapse(call.time_ms)
+        before = dict(self.model.items)
+        if call.command is not None:
+            self._compare_answer(call)
+        if self._digest_of(self.model.records()) != call.digest:
+            raise ViolationError("StoreIsAsTold", f"the store differs from its model after {call.story}")
+        changes, self._seen = self.model.history[self._seen :], len(self.model.history)
+        for change in changes:
+            self._look_at(change, before)
+        self._look_at_barrier(changes, before)
+        for name, known in self.holders.items():
+            keys = self.model.keys(name, name[:-1] + "0")
+            holder = self.model.items[keys[0]].value if keys else None
+            if holder != known[-1][1]:
+                known.append((now_us, holder))
+
+    def lost_jobs(self, acknowledged: Sequence[int]) -> list[int]:
+        """The jobs that were put, and neither wait nor were ended."""
+        items = self.model.items
+        return [one for one in acknowledged if f"mail/jobs/{one:016d}" not in items and f"ended/{one}" not in items]
+
+    def _compare_answer(self, call: AppliedCall) -> None:
+        try:
+            result = self.model.apply(call.command, call.offset, call.time_ms)
+        except CommandRejectedError:
+            if not call.answer.startswith("rejected: "):
+                raise ViolationError("StoreIsAsTold", f"{call.story} was not rejected: {call.answer}") from None
+            return
+        expected = repr(KeyValues.results.serialize(result))
+        if call.answer != expected:
+            raise ViolationError("StoreIsAsTold", f"{call.story} has the result {call.answer}, not {expected}")
+
+    def _look_at(self, change: KeyChange, before: dict[str, Item]) -> None:
+        item, key = change.item, change.key
+        if item is not None and key.startswith(LOCKS) and item.version == 1:
+            name = key.partition("/")[0]
+            self._candidates[name, item.value] += 1
+            if self._candidates[name, item.value] > 1:
+                raise ViolationError("OneTokenPerCandidate", f"{item.value} waits for {name} a second time, with {key}")
+        if item is not None and key == "fenced":
+            former = before.get(key)
+            if former is not None and int(item.value) < int(former.value):
+                raise ViolationError("TokensGrow", f"token {item.value} wrote after {former.value}")
+            holders = [one for one in before if one.startswith("lock/")]
+            if not holders or int(min(holders).partition("/")[2]) != int(item.value):
+                raise ViolationError(
+                    "OneHolder", f"token {item.value} wrote while {min(holders, default=None)} holds it"
+                )
+        if item is not None and key.startswith("ended/"):
+            if item.version > 1:
+                raise ViolationError("JobEndsOnce", f"job {key} ended twice")
+            number = key.partition("/")[2]
+            claim = before.get(f"mail/taken/{int(number):016d}")
+            owner = None if claim is None else self.workers.get(claim.lease)
+            if owner != item.value:
+                raise ViolationError("JobOfItsWorker", f"job {number} was ended by {item.value}, and {owner} has it")
+
+    def _look_at_barrier(self, changes: Sequence[KeyChange], before: dict[str, Item]) -> None:
+        marked = [one.item for one in changes if one.item and one.key.startswith("start/") and one.item.version > 1]
+        if not marked:
+            return
+        places = sorted(item.value for item in marked)
+        if places != [str(place) for place in range(PARTIES)] or any(item.version > 2 for item in marked):
+            raise ViolationError(
+                "BarrierOpensOnce", f"places {places} of {PARTIES} parties at revision {marked[0].modified}"
+            )
+        if any(item.lease not in self.model.leases for item in marked):
+            raise ViolationError("BarrierCountsTheLiving", f"{marked[0].key} opened for a party without a lease")
