@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
 
+from pykraft.client import Node, configure
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.kafka.java import Kafka
+from pykraft.local.logs import read_stream
 from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import PARTITION
+from pykraft.protocol.records import scan
 from tests.kafka.archive import VARIABLE
+from tests.kafka.broker_calls import broker_calls
+from tests.kafka.produce_calls import produce_as_new_producer
 
 pytestmark = pytest.mark.kafka
 
@@ -24,14 +34,44 @@ TOPIC = "__cluster_metadata"
 TIMEOUT_S = 60.0
 
 
-def run(script: str, *words: str) -> str:
-    """What a script of ``bin`` prints; it succeeds."""
+def environment() -> dict[str, str]:
+    """A JVM that starts soon."""
     jvm = "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     if VARIABLE in os.environ:
         jvm += f" -XX:SharedArchiveFile={os.environ[VARIABLE]}"
+    return os.environ | {"KAFKA_HEAP_OPTS": jvm}
+
+
+def start(script: str, *words: str) -> subprocess.Popen[str]:
+    """A script of ``bin`` that runs; what it prints can be read."""
+    return subprocess.Popen([str(BIN / script), *words], env=environment(), stdout=subprocess.PIPE, text=True)
+
+
+def write_as_another(port: int) -> int:
+    """Another idempotent producer writes one batch; the offset of its record."""
+    with broker_calls(port) as calls:
+        answer = produce_as_new_producer(calls)
+    assert answer.error_code is ErrorCode.none
+    return int(answer.base_offset)
+
+
+async def forget_twice(java: subprocess.Popen[str], port: int, offsets: list[int]) -> None:
+    """Have the node forget this producer twice, each time when it goes on; ``offsets`` gets what it was told."""
+    assert java.stdout is not None
+    for _ in range(3):
+        forgotten_at = await asyncio.to_thread(write_as_another, port) if offsets else -1
+        while not offsets or offsets[-1] < forgotten_at:
+            told = json.loads(await asyncio.to_thread(java.stdout.readline))
+            assert told["name"] != "producer_send_error", told
+            if told["name"] == "producer_send_success":
+                offsets.append(told["offset"])
+
+
+def run(script: str, *words: str) -> str:
+    """What a script of ``bin`` prints; it succeeds."""
     done = subprocess.run(
         [str(BIN / script), *words],
-        env=os.environ | {"KAFKA_HEAP_OPTS": jvm},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -111,6 +151,37 @@ def test_a_java_producer_writes_every_compression_and_a_java_consumer_reads_it(
     words += ("--formatter-property", "print.offset=true")
     read = run("kafka-run-class.sh", f"{TOOLS}.consumer.ConsoleConsumer", *bootstrap, *words).splitlines()
     assert read == [f"Offset:{offset}\t{value}" for offset, value in sent]
+
+
+def test_a_java_producer_that_was_forgotten_goes_on(kafka: Kafka, tmp_path: Path) -> None:
+    """The node remembers one producer: each write of another one makes it forget Java's."""
+    assert kafka.jars.is_dir()
+    [port] = free_ports(1)
+    servers, producer = f"{HOST}:{port}", tmp_path / "producer.properties"
+    # The tool itself sets retries=0.
+    producer.write_text("enable.idempotence=true\nacks=all\nretries=2147483647\ndelivery.timeout.ms=60000\n")
+    words = ["--bootstrap-server", servers, "--topic", TOPIC, "--max-messages", "100000", "--throughput", "10"]
+    words += ("--command-config", str(producer))
+    config = configure(tmp_path / "node", node_id=1, voters={1: servers})
+    config = replace(config, client_listeners=("PLAINTEXT",), client_producers_max=1)
+
+    async def story() -> list[int]:
+        offsets: list[int] = []
+        async with Node(config, own_thread=True) as node:
+            await node.wait_for_leader()
+            with start("kafka-run-class.sh", f"{TOOLS}.VerifiableProducer", *words) as java:
+                try:
+                    await forget_twice(java, port, offsets)
+                finally:
+                    java.terminate()
+        return offsets
+
+    offsets = asyncio.run(story())
+    batches = [header for _, header in scan(read_stream(tmp_path / "node" / PARTITION).data)]
+    of_java = [each for each in batches if each.producer_id == batches[-1].producer_id]
+    assert [epoch for epoch, _ in groupby(each.producer_epoch for each in of_java)] == [0, 1, 2]
+    written = [offset for each in of_java for offset in range(each.base_offset, each.end_offset)]
+    assert offsets == written[: len(offsets)]
 
 
 def test_kafkas_tools_describe_our_quorum_to_whoever_asks_a_follower(

@@ -16,17 +16,13 @@ compared byte for byte at the end, and Kafka's dump tool reads ours.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from pykraft.client.journal_check import check_journal, record_spans
-from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
@@ -34,16 +30,12 @@ from pykraft.local.kafka.java import Kafka
 from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import free_ports
-from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.protocol.records import encode_batch
-from pykraft.types import Epoch, Offset
-from tests.host.clients.world import resealed
-from tests.kafka.broker_calls import broker_calls, requests_of
+from tests.kafka.broker_calls import broker_calls
 from tests.kafka.dump import dump_log
+from tests.kafka.produce_calls import gzip_batch, produce
 from tests.processes.elections import wait_for_known_leader
 
 OURS = 1
-PRODUCE = requests_of("produce.v9")
 THROUGHPUT = 200
 """Records a second, whoever leads."""
 RECORDS = 50
@@ -89,19 +81,6 @@ class MixedQuorum:
         return self.java[known.id], self.java[5 - known.id], known.epoch
 
 
-def produce_gzip(port: int) -> Any:
-    """What a node tells a client that writes a batch compressed with gzip."""
-    plain = encode_batch([b"a", b"b"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=1).data
-    body = gzip.compress(bytes(plain[HEADER_SIZE_BYTES:]))
-    size = (len(plain[12:HEADER_SIZE_BYTES]) + len(body)).to_bytes(4, "big")
-    batch = resealed(plain[:8] + size + plain[12:HEADER_SIZE_BYTES] + body, attributes=1)
-    part = PRODUCE.PartitionProduceData(index=0, records=batch)
-    topic = PRODUCE.TopicProduceData(name=TEST_TOPIC_NAME, partition_data=(part,))
-    request = PRODUCE.ProduceRequest(acks=-1, timeout=timedelta(seconds=1), topic_data=(topic,))
-    with broker_calls(port) as calls:
-        return calls.ask(request).responses[0].partition_responses[0]
-
-
 @pytest.mark.conformance(151)
 @pytest.mark.kafka
 def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, children: Children, tmp_path: Path) -> None:
@@ -122,7 +101,8 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
     assert elected.node == OURS
     assert elected.epoch > epoch
     quorum.journal.wait_for_acknowledged(RECORDS, since=mark)
-    refused = produce_gzip(ours.port)
+    with broker_calls(ours.port) as calls:
+        refused = produce(calls, gzip_batch())
     assert refused.error_code is ErrorCode.invalid_record
     assert "it is compressed with gzip; it is refused because replica" in refused.error_message
     assert "it calls itself apache-kafka-java" in refused.error_message
