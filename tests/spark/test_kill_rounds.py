@@ -8,7 +8,7 @@ import pytest
 
 from tests.spark.kill_rounds import run
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_three_rounds(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.spark.logs import START_MS, batch, payload, write_segment
 from tests.spark.standalone import EXECUTOR_MEMORY, environment, standalone_cluster, submit_command
 from tests.tidy.repository import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 EXAMPLE = str(ROOT / "examples" / "spark_pipeline.py")
 RECORDS_PER_TRIGGER = 120

@@ -1,0 +1,21 @@
+"""Groups: one for all tests of the session, one for each module with a fixture of its own, none for others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.workers import group_of
+
+
+@pytest.mark.parametrize(
+    ("test", "group"),
+    [
+        ("tests/spark/pipeline/test_run.py::test_a", "the Spark session"),
+        ("tests/spark/test_standalone.py::test_a", "the Spark session"),
+        ("tests/spark/demo/report/test_page.py::test_a", "tests/spark/demo/report/test_page.py"),
+        ("tests/install/test_spark_job.py::test_a", "tests/install/test_spark_job.py"),
+        ("tests/spark/test_kill_rounds.py::test_a", "tests/spark/test_kill_rounds.py::test_a"),
+    ],
+)
+def test_groups(test: str, group: str) -> None:
+    assert group_of(test) == group
