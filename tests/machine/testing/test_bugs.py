@@ -36,6 +36,12 @@ def test_without_the_bug_the_same_world_passes(seed: int) -> None:
 
 
 @pytest.mark.sim
+def test_a_disk_error_while_a_snapshot_is_loaded_ends_the_process_and_not_the_world() -> None:
+    outcome = run_machines(Counters, COMMANDS, 23, scenario=scenario_of("all"), check_every=20)
+    assert isinstance(outcome, Outcome), outcome
+
+
+@pytest.mark.sim
 @pytest.mark.parametrize("check_every", [1, 7])
 def test_nodes_notice_by_themselves_that_they_have_parted(monkeypatch: pytest.MonkeyPatch, check_every: int) -> None:
     # The oracle of the simulator, which compares all replicas after each command, looks away.

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.machine.replicated import Replicated
@@ -121,8 +122,14 @@ class MachineUsers:
 
     def _fail(self, node: SimulatedNode, error: BaseException) -> None:
         """The program ended with an error: raise it where the world sees it."""
+        process = node.process
 
         def end() -> None:
+            if isinstance(error, StorageError):
+                # A fault of its disk ends the process, as it would end a program; oracles check that there was one.
+                if process is not None and node.process is process:
+                    node.failed(error)
+                return
             if isinstance(error, ViolationError):
                 raise error
             seen = f"the state machine of node {node.node_id} failed: {type(error).__name__}: {error}"
