@@ -54,7 +54,7 @@ SHORT = (
 def all_cases() -> list[Case]:
     """Every case, in the order of the documentation."""
     loads = [*_sizes(), *_voters(), *_singles(), *_producers(), *_latencies(), *_observers(), *_log_sizes()]
-    return [*loads, *_failovers(), *_starts()]
+    return [*loads, *_machines(), *_failovers(), *_starts()]
 
 
 def chosen_cases(words: Sequence[str]) -> list[Case]:
@@ -104,6 +104,29 @@ def _singles() -> Iterator[Case]:
             label=counted(window, "caller"),
             position=window,
             contenders=contenders,
+        )
+
+
+def _machines() -> Iterator[Case]:
+    for window in (1, 64, 1_024):
+        label = counted(window, "caller")
+        names = ("pykraft", "pykraft-json")
+        contenders = {name: measures.executed(name, window=window) for name in (*names, "pysyncobj", "etcd")}
+        yield Case(group="execute", name=f"execute-{window}", label=label, position=window, contenders=contenders)
+        contenders = {name: measures.executed(name, window=window, on="follower") for name in names}
+        yield Case(
+            group="execute-follower",
+            name=f"execute-follower-{window}",
+            label=label,
+            position=window,
+            contenders=contenders,
+        )
+        yield Case(
+            group="read-follower",
+            name=f"read-follower-{window}",
+            label=label,
+            position=window,
+            contenders={"pykraft": measures.followed_reads(window=window)},
         )
 
 

@@ -1,9 +1,10 @@
 """How one contender is measured once: each function here makes a function that starts it, measures and cleans up.
 
-Quorums of servers run as in ``pykraft bench raft``, embedded nodes as in ``benchmarks/client.py``, fail-over as in
-``benchmarks/failover.py``, recovery as in ``benchmarks/verify.py``. Names of figures end with their unit; ``rate`` is
-operations per second, ``cpu_us`` the processor time of all processes for one operation, ``memory_mib`` the highest
-resident size of any process. Errors of all: LocalQuorumError or UsageError if the contender cannot be measured.
+Quorums of servers run as in ``pykraft bench raft``, embedded nodes as in ``benchmarks/client.py``, state machines as in
+``benchmarks/execute.py``, fail-over as in ``benchmarks/failover.py``, recovery as in ``benchmarks/verify.py``. Names of
+figures end with their unit; ``rate`` is operations per second, ``cpu_us`` the processor time of all processes for one
+operation, ``memory_mib`` the highest resident size of any process. Errors of all: LocalQuorumError or UsageError if the
+contender cannot be measured.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from benchmarks import failover, verify
-from benchmarks.suite.peers import Name, PeerLoad, run_peer
+from benchmarks.suite.peers import PEERS, Name, PeerLoad, run_peer
 from benchmarks.suite.producer import measure_producer
 from benchmarks.suite.quorums import Watched, WithLongLog
 from benchmarks.suite.results import ROOT
@@ -122,6 +123,28 @@ def single(contender: str, *, window: int, size_bytes: int = 100) -> Measure:
             return _raced(Appenders(window * size_bytes), task, setting.disk, setting)
         load = PeerLoad(window=window, size_bytes=size_bytes, seconds=setting.seconds)
         return run_peer(_peer(contender), load, setting.disk)
+
+    return measure
+
+
+def executed(contender: str, *, window: int, on: Literal["leader", "follower"] = "leader") -> Measure:
+    """One command after the other from each of ``window`` callers; ours are dataclasses with the suffix ``-json``."""
+
+    def measure(setting: Setting) -> Figures:
+        if contender not in PEERS:
+            serde = "json" if contender.endswith("-json") else "bytes"
+            return _own_machine(setting, on=on, work="execute", callers=str(window), serde=serde)
+        load = PeerLoad(window=window, size_bytes=100, seconds=setting.seconds)
+        return run_peer(_peer(contender), load, setting.disk)
+
+    return measure
+
+
+def followed_reads(*, window: int) -> Measure:
+    """One linearizable read after the other from each of ``window`` callers on a follower."""
+
+    def measure(setting: Setting) -> Figures:
+        return _own_machine(setting, on="follower", work="read", callers=str(window))
 
     return measure
 
@@ -231,24 +254,30 @@ def _figures_of(run: Run, task: Task) -> dict[str, float]:
 
 def _own_proposals(window: int, size_bytes: int, setting: Setting) -> Figures:
     """``benchmarks/client.py`` with three processes; the callers are in the leader's."""
-    told = setting.place / f"client-{window}.json"
-    options = {
-        "processes": "3",
-        "callers": str(window),
-        "size": str(size_bytes),
-        "seconds": str(setting.seconds),
-        "directory": str(setting.disk),
-        "json": str(told),
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    command = [sys.executable, str(ROOT / "benchmarks" / "client.py"), *words]
-    limit_s = setting.seconds + CLIENT_EXTRA_S
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-    if done.returncode:
-        raise LocalQuorumError(f"benchmarks/client.py: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
-    [result] = json.loads(told.read_text())
+    result = _own_program("client", setting, {"processes": "3", "callers": str(window), "size": str(size_bytes)})
     names = {"rate": "records_per_s", "cpu_us": "cpu_us_per_record", "leader_cpu_us": "leader_cpu_us_per_record"}
     return {name: result[names.get(name, name)] for name in (*names, "p50_ms", "p99_ms", "memory_mib")}
+
+
+def _own_machine(setting: Setting, **options: str) -> Figures:
+    """``benchmarks/execute.py``, once."""
+    result = _own_program("execute", setting, options)
+    names = ("rate", "p50_ms", "p99_ms", "worst_ms", "cpu_us", "callers_cpu_us", "memory_mib")
+    return {name: result[name] for name in names}
+
+
+def _own_program(name: str, setting: Setting, options: Mapping[str, str]) -> Mapping[str, float]:
+    """One result of a program of this folder, in an interpreter of its own. Errors: LocalQuorumError."""
+    told = setting.place / f"{name}-{time.monotonic_ns()}.json"
+    given = {**options, "seconds": str(setting.seconds), "directory": str(setting.disk), "json": str(told)}
+    words = [word for option, value in given.items() for word in (f"--{option}", value)]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    limit_s = setting.seconds + CLIENT_EXTRA_S
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, check=False)
+    if done.returncode:
+        raise LocalQuorumError(f"benchmarks/{name}.py: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    [result] = json.loads(told.read_text())
+    return cast("Mapping[str, float]", result)
 
 
 def _server(name: str) -> Contender:

@@ -80,6 +80,10 @@ PLOTS: Final = (
     Plot(group="latency", what="", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
     Plot(group="observers", what="latency", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
     Plot(group="log-size", what="latency", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
+    Plot(group="execute", what="throughput", figures=("rate",), reading=SPREAD, draw=_rate(is_log=True)),
+    Plot(group="execute", what="latency", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
+    Plot(group="execute-follower", what="throughput", figures=("rate",), reading=SPREAD, draw=_rate(is_log=True)),
+    Plot(group="read-follower", what="latency", figures=("p50_ms", "p99_ms"), reading=FIXED, draw=PERCENTILES),
     Plot(
         group="failover",
         what="",

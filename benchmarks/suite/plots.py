@@ -20,6 +20,7 @@ from pykraft.page.plot_theme import color
 SPACE: Final = "\u00a0"
 COLORS: Final = {
     "pykraft": "node-0",
+    "pykraft-json": "node-2",
     "kafka": "node-1",
     "hashicorp": "node-2",
     "dragonboat": "node-3",

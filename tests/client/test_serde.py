@@ -38,6 +38,13 @@ def test_json_is_compact(record: Any) -> None:
     assert json_serde.serialize({"ü": [1, 2]}) == '{"ü":[1,2]}'.encode()
 
 
+def test_json_of_others_may_have_spaces_and_nothing_else() -> None:
+    assert json_serde.deserialize(b" [1] \n") == [1]
+    for wrong in (b"", b" ", b"[1] x", b"1 2", b"nul", b"\xff"):
+        with pytest.raises(ValueError, match=r"Expecting value|Extra data|decode byte"):
+            json_serde.deserialize(wrong)
+
+
 @pytest.mark.conformance("H46")
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_numbers_take_eight_bytes(record: int) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pykraft.client.serde import Serde
+from pykraft.client.serde import Serde, from_json
 from pykraft.errors import UsageError
 
 T = TypeVar("T")
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_COMES_BACK_EQUAL: Final = {str, int, bool, float, type(None)}
+"""Types whose values JSON gives back as they were."""
 
 
 class _Dataclasses:
@@ -27,15 +30,16 @@ class _Dataclasses:
         if names is None:
             known = ", ".join(self._classes)
             raise TypeError(f"a command is one of {known} here, not {type(record).__name__}")
-        tagged = [type(record).__name__, {name: getattr(record, name) for name in names}]
-        data = json.dumps(tagged, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        if json.loads(data) != tagged:
+        values = {name: getattr(record, name) for name in names}
+        tagged = [type(record).__name__, values]
+        data = _encode(tagged).encode()
+        if not _COMES_BACK_EQUAL.issuperset(map(type, values.values())) and json.loads(data) != tagged:
             raise TypeError(f"{record!r} has a field that JSON gives back as something else, such as a tuple as a list")
         return data
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """Errors: ValueError, TypeError or KeyError for what is none of these commands."""
-        name, values = json.loads(data)
+        name, values = from_json(data)
         return self._classes[name](**values)
 
 
