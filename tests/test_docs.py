@@ -64,6 +64,7 @@ def test_every_option_of_a_command_on_a_page_exists() -> None:
 def check_words(command: click.Command, words: list[str]) -> None:
     """Follow subcommands as far as they go, past the options of each; then each option must be known."""
     context = click.Context(command)
+    words = words[: words.index("--")] if "--" in words else words  # what follows is a command of its own
     while isinstance(command, click.Group):
         while words[0].startswith("--"):
             [option] = [each for each in command.params if words[0] in each.opts]

@@ -15,6 +15,7 @@ from pykraft.errors import UsageError
 OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "uvloop": ("uvloop", "fast"),
     "prometheus_client": ("prometheus-client", "metrics"),
+    "uvicorn": ("uvicorn", "kv"),
     "pyspark": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "numpy": ("numpy", "spark"),
@@ -24,7 +25,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "matplotlib": ("matplotlib", "plots"),
 }
 """Module: the package that provides it, and the extra that brings the package."""
-INSTALLED_WITH: Final[Mapping[str, str]] = {"py4j": "pyspark"}
+INSTALLED_WITH: Final[Mapping[str, str]] = {"py4j": "pyspark", "h11": "uvicorn"}
 """Modules of packages that one of the above requires."""
 
 

@@ -33,6 +33,7 @@ REFUSED: dict[str, str] = {
     "chaos kafka_libs": f"--java --kafka-libs {ABSENT}",
     "chaos folder": f"--dir {ABSENT}",
     "dump files": ABSENT,
+    "kv serve config_path": f"--config {ABSENT}",
     "local down path": f"--dir {ABSENT}",
     "local status path": f"--dir {ABSENT}",
     "pipeline metadata directories": ABSENT,

@@ -8,6 +8,7 @@ from tests.cli.command_tree import leaves
 
 WITHOUT = {
     "pykraft completion": "prints a script",
+    "pykraft kv serve": "runs until it is stopped",
     "pykraft local down": "prints what it stopped",
     "pykraft pipeline package": "writes a file",
     "pykraft server": "runs until it is stopped",

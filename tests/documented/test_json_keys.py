@@ -22,6 +22,7 @@ from pykraft.bench.join import Joined
 from pykraft.bench.transfer import Transferred
 from pykraft.chaos.outcome import ChaosOutcome
 from pykraft.cli.dump import dump
+from pykraft.cli.kv.items import get
 from pykraft.cli.local import as_json_object
 from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
@@ -40,6 +41,7 @@ from tests.cli.command_tree import leaves
 from tests.cli.quorum.test_overview import QUORUM
 from tests.cli.sim_worlds import failed, passed
 from tests.cli.test_local import quorum
+from tests.kv.scripted_node import scripted
 from tests.log.data_directory import make_node, segments
 from tests.tidy.repository import ROOT
 
@@ -61,7 +63,11 @@ def documented() -> dict[str, list[str]]:
 def literal(path: str, function: str) -> Iterable[str]:
     """The keys of the dicts in a function, without those within other dicts."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    [body] = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
+    [body] = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function
+    ]
     dicts = [node for node in ast.walk(body) if isinstance(node, ast.Dict)]
     inner = {each for node in dicts for value in node.values for each in ast.walk(value)}
     keys = [key for node in dicts if node not in inner for key in node.keys]
@@ -99,6 +105,11 @@ def tail_keys(_: Path) -> Iterable[str]:
     return [*json.loads(_JsonForm(decodes=False).of_record(batch, record))]
 
 
+def kv_get_keys(_: Path) -> Iterable[str]:
+    with scripted(lambda path, body: (200, {"revision": 1, "items": [], "more": False})) as node:
+        return printed(get, "color", "--url", node.url)
+
+
 def sim_keys(_: Path) -> Iterable[str]:
     choice = choose(None, ())
     rows = [told_row(row_of(result, Identity.of(choice.scenario)), choice) for result in (passed(1), failed(2))]
@@ -124,6 +135,11 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "chaos": names(ChaosOutcome, "kinds"),
     "demo": read(literal, f"{SPARK}/demo/result.py", "as_json"),
     "dump": lambda folder: printed(dump, segments(make_node(folder / "data"))[0]),
+    "kv get": kv_get_keys,
+    "kv put": read(literal, "src/pykraft/kv/api.py", "_put"),
+    "kv del": read(literal, "src/pykraft/kv/api.py", "_delete"),
+    "kv watch": read(literal, "src/pykraft/kv/json_answers.py", "change_json"),
+    "kv lock": read(literal, f"{CLI}/kv/lock.py", "lock"),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),
     "pipeline metadata": lambda _: [

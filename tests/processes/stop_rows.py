@@ -15,6 +15,7 @@ from pathlib import Path
 from pykraft.local.ports import free_ports
 from pykraft.local.voters import voter_properties, write_properties
 from pykraft.spark.tables.names import CHECKPOINT
+from tests.processes import kv_stop_stages as kv
 from tests.processes.stop_stages import (
     Row,
     Running,
@@ -269,6 +270,12 @@ ROWS: tuple[Row, ...] = (
         writes(lambda scene, home: ["dump", str(next(scene.live_data.rglob(LOG)))]),
         opens(lambda scene, home: ["dump", _fifo(home, LOG)]),
     ),
+    Row(command="kv serve", stages=kv.serving(lambda home, voters: _config(home, voters=voters))),
+    _row("kv get", *kv.asking("get", "color")),
+    _row("kv put", *kv.asking("put", "color", "red")),
+    _row("kv del", *kv.asking("del", "color")),
+    _row("kv watch", *kv.asking("watch", "color")),
+    _row("kv lock", *kv.asking("lock", "tool", "--", "true")),
     _row(
         "local up",
         writes(_up, is_progress=_any_line),

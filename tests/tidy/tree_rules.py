@@ -36,7 +36,7 @@ SHARED_WORDS = frozenset(
 )
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.audit.part": (14, "all that a task learns from the batches that it reads"),
-    "pykraft.cli.main": (18, "the table of all commands"),
+    "pykraft.cli.main": (19, "the table of all commands"),
     "pykraft.client": (13, "the names that a program with a node imports"),
     "pykraft.client.node": (14, "the one face of an embedded node"),
     "pykraft.client.subscription": (13, "one listener and all that it may be given"),

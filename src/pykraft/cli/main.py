@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "demo": ("pykraft.cli.demo", "Run a quorum under load, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
+    "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
     "pipeline": ("pykraft.cli.pipeline.group", "Write a quorum's log into tables with Spark."),
     "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),

@@ -16,6 +16,7 @@ from pykraft.suggest import closest
 OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "add-voter": ("quorum add-controller",),
     "consume": ("tail",),
+    "delete": ("kv del",),
     "produce": ("append",),
     "remove-voter": ("quorum remove-controller",),
     "start": ("server", "local up"),

@@ -1,0 +1,1 @@
+"""The commands of ``pykraft kv``: a node that serves, and calls to it."""

@@ -1,0 +1,234 @@
+"""A client of the key-value service that knows several nodes, without a loop, for the command line.
+
+It asks one node, and the next one when a node refuses the connection or says that nothing was changed. Invariant: a
+change is sent again only if it was certainly not applied; otherwise the caller gets OutcomeUnknownError.
+
+Source: ours (ADR 085).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pykraft.errors import (
+    CommandRejectedError,
+    CompactedError,
+    OutcomeUnknownError,
+    PykraftError,
+    QuorumUnavailableError,
+    UsageError,
+)
+from pykraft.kv.json_answers import NOT_APPLIED
+
+URLS_MAX: Final = 15
+ANSWER_SIZE_BYTES_MAX: Final = 1 << 24
+LINE_SIZE_BYTES_MAX: Final = 1 << 19
+CONNECT_TIMEOUT_S: Final = 2.0
+SILENCE_S_MAX: Final = 15.0
+"""A watch of a node that lives has a line every five seconds."""
+ASK_TIMEOUT_S: Final = 5.0
+"""How long one node may try before the next one is asked."""
+ANSWER_S: Final = 1.0
+"""How much later its answer may come."""
+PAUSE_S: Final = 0.1
+
+
+class _TryNextError(Exception):
+    """This node cannot answer, and has certainly changed nothing."""
+
+
+class KeyValueClient:
+    """Asks the nodes at these URLs; ``timeout_s`` is for each call, all tries included."""
+
+    def __init__(self, urls: Sequence[str], *, timeout_s: float) -> None:
+        """Errors: UsageError for what is not a URL."""
+        self._nodes = [_node(url) for url in dict.fromkeys(urls)]
+        if not 1 <= len(self._nodes) <= URLS_MAX:
+            raise UsageError(f"--url: give 1 to {URLS_MAX} addresses, as http://host:port,…")
+        self._timeout_s = timeout_s
+        self._at = 0
+
+    def ask(self, path: str, body: dict[str, Any], *, changes: bool, timeout_s: float | None = None) -> dict[str, Any]:
+        """The answer to one call; ``changes`` says whether it may change the store.
+
+        Errors: OutcomeUnknownError; QuorumUnavailableError when no node could answer: nothing was changed;
+        CommandRejectedError; UsageError for a request that every node refuses.
+        """
+        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            try:
+                return self._ask_one(path, body, changes=changes, timeout_s=max(left_s, 0.001))
+            except _TryNextError as error:
+                self._next(error, deadline_s)
+
+    def watch(self, wanted: dict[str, Any], from_revision: int | None) -> Iterator[dict[str, Any]]:
+        """The changes of a range, endless: it goes on at the next node where one ends, with the next change.
+
+        Errors: CompactedError; UsageError; QuorumUnavailableError when no node answers within the timeout.
+        """
+        # Changes of one revision come together, and may be cut off in the middle: those of the last one are counted.
+        seen = skip = 0
+        while True:
+            deadline_s = time.monotonic() + self._timeout_s
+            try:
+                for line in self._lines(wanted, from_revision):
+                    deadline_s = time.monotonic() + self._timeout_s
+                    if "from_revision" in line:
+                        # Known now: a watch that ends before its first change begins again at the same place.
+                        from_revision, skip = line["from_revision"], seen
+                    elif "revision" in line:
+                        if line["revision"] != from_revision:
+                            from_revision, seen, skip = line["revision"], 0, 0
+                        if skip:
+                            skip -= 1
+                            continue
+                        seen += 1
+                        yield line
+            except _TryNextError as error:
+                self._next(error, deadline_s)
+
+    def _next(self, error: _TryNextError, deadline_s: float) -> None:
+        """Go on with the next node. Errors: QuorumUnavailableError when the time is over."""
+        self._at = (self._at + 1) % len(self._nodes)
+        if time.monotonic() + PAUSE_S >= deadline_s:
+            raise QuorumUnavailableError(f"no node answered in time; the last one: {error}") from error
+        if self._at == 0:
+            time.sleep(PAUSE_S)
+
+    def _ask_one(self, path: str, body: dict[str, Any], *, changes: bool, timeout_s: float) -> dict[str, Any]:
+        """Errors: _TryNextError and those of `ask`."""
+        deadline_s = time.monotonic() + timeout_s
+        connection, name = self._connected(timeout_s)
+        with closing(connection):
+            left_s = max(deadline_s - time.monotonic(), 0.001)
+            # The node gets a little less, so that it is the one to say what is known.
+            tries_s = min(left_s * 0.8, ASK_TIMEOUT_S)
+            body = {"timeout_ms": max(1, int(tries_s * 1_000)), **body}
+            try:
+                _patience(connection, min(left_s, tries_s + ANSWER_S) + body.get("wait_ms", 0) / 1_000)
+                status, answer = _exchange(connection, path, body)
+            except (OSError, http.client.HTTPException) as error:
+                told = f"{name}: {_told(error)}"
+                if changes:
+                    raise OutcomeUnknownError(f"{told}: the change may be applied, or not") from error
+                raise _TryNextError(told) from error
+        if status == HTTPStatus.OK and answer is not None:
+            return answer
+        raise _error_of(status, answer, name, changes=changes)
+
+    def _lines(self, wanted: dict[str, Any], from_revision: int | None) -> Iterator[dict[str, Any]]:
+        """The lines of one watch at one node; it never returns. Errors: _TryNextError and those of `watch`."""
+        connection, name = self._connected(self._timeout_s)
+        with closing(connection):
+            try:
+                _patience(connection, SILENCE_S_MAX)
+                data = json.dumps({**wanted, "from_revision": from_revision}).encode()
+                connection.request("POST", "/v1/watch", data, {"Content-Type": "application/json"})
+                with closing(connection.getresponse()) as response:
+                    if response.status != HTTPStatus.OK:
+                        answer = _object(response.read(LINE_SIZE_BYTES_MAX))
+                        raise _error_of(response.status, answer, name, changes=False)
+                    while line := response.readline(LINE_SIZE_BYTES_MAX):
+                        found = _object(line)
+                        if found is None or "error" in found:
+                            # The node ends, or the changes are compacted.
+                            raise _error_of(_status_of(found), found, name, changes=False)
+                        yield found
+            except (OSError, http.client.HTTPException) as error:
+                raise _TryNextError(f"{name}: {_told(error)}") from error
+        raise _TryNextError(f"{name}: the connection was closed")
+
+    def _connected(self, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
+        """A connection to the current node. Errors: _TryNextError."""
+        is_tls, host, port = self._nodes[self._at]
+        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
+        connection = kind(host, port, timeout=min(CONNECT_TIMEOUT_S, timeout_s))
+        try:
+            connection.connect()
+        except (OSError, UnicodeError) as error:
+            connection.close()
+            raise _TryNextError(f"{host}:{port}: {_told(error)}") from error
+        return connection, f"{host}:{port}"
+
+
+def _node(url: str) -> tuple[bool, str, int]:
+    """Whether it speaks TLS, its host and its port. Errors: UsageError."""
+    wrong = UsageError(f"--url {url!r}: a node is http://host:port, or https://host:port behind a proxy")
+    try:
+        found = urlsplit(url if "://" in url else f"http://{url}")
+        port = found.port
+    except ValueError:
+        raise wrong from None
+    is_plain = not (found.username or found.password or found.query or found.fragment or found.path.strip("/"))
+    if found.scheme not in {"http", "https"} or not found.hostname or not is_plain or port == 0:
+        raise wrong
+    is_tls = found.scheme == "https"
+    return is_tls, found.hostname, port or (443 if is_tls else 80)
+
+
+def _patience(connection: http.client.HTTPConnection, timeout_s: float) -> None:
+    """How long the connection may be silent."""
+    assert connection.sock is not None, "it is connected"
+    connection.sock.settimeout(timeout_s)
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, path: str, body: dict[str, Any]
+) -> tuple[int, dict[str, Any] | None]:
+    connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with closing(connection.getresponse()) as response:
+        return response.status, _object(response.read(ANSWER_SIZE_BYTES_MAX))
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    """A JSON object; None for anything else."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _status_of(line: dict[str, Any] | None) -> int:
+    """The status that an error in a stream would have had."""
+    code = (line or {}).get("error", {}).get("code")
+    return HTTPStatus.GONE if code == "compacted" else HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes: bool) -> Exception:
+    """The error for an answer that is one."""
+    error = (answer or {}).get("error")
+    if not isinstance(error, dict):
+        if changes:
+            text = f"{name}: HTTP status {status} and no word of the change: it may be applied, or not"
+            return OutcomeUnknownError(text)
+        return _TryNextError(f"{name}: HTTP status {status}: this is not a node with a key-value store")
+    told = str(error.get("message"))
+    known: PykraftError
+    match status:
+        case HTTPStatus.GONE:
+            known = CompactedError(0, int(error.get("oldest_revision", 0)))
+            known.args = (told,)
+        case HTTPStatus.CONFLICT:
+            known = CommandRejectedError(told)
+        case HTTPStatus.SERVICE_UNAVAILABLE:
+            return _TryNextError(f"{name}: {told}")
+        case _ if error.get("outcome") != NOT_APPLIED:
+            return OutcomeUnknownError(f"{name}: {told}") if changes else _TryNextError(f"{name}: {told}")
+        case _:
+            known = UsageError(told)
+    return known
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

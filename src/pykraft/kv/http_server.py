@@ -1,0 +1,112 @@
+"""Serves an ASGI application with uvicorn on sockets of ours, on the node's loop, within bounds.
+
+uvicorn bounds heads of requests, and lets a connection write only as fast as its client reads. This module adds what it
+leaves open: at most `CONNECTIONS_MAX` connections, and a watchdog for each. Invariant: a connection on which the
+application does not work ends after about `IDLE_S`, if it sends nothing, or half a head, or does not read its answer.
+
+Source: uvicorn's settings and its class H11Protocol; ours (ADR 085).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pykraft.kv.exchange import ABORT, AsgiReceive, AsgiScope, AsgiSend
+
+CONNECTIONS_MAX: Final = 500
+HEAD_SIZE_BYTES_MAX: Final = 1 << 14
+"""Request line and headers."""
+WATCH_INTERVAL_S: Final = 5.0
+IDLE_S: Final = 15.0
+BACKLOG: Final = 100
+
+AsgiApp = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
+
+
+class BoundedConnection(H11Protocol):
+    """uvicorn's connection, with a watchdog and an end that does not wait for the client."""
+
+    app: AsgiApp
+
+    def __init__(self, *args: Any, **others: Any) -> None:  # noqa: ANN401 - uvicorn passes what its class takes
+        super().__init__(*args, **others)
+        app = self.app
+        self._idle_s = 0.0
+        self._watchdog: asyncio.TimerHandle | None = None
+
+        async def with_abort(scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+            scope[ABORT] = self.transport.abort
+            await app(scope, receive, send)
+
+        self.app = with_abort
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            self.transport.abort()
+        else:
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        works = self.cycle is not None and not self.cycle.response_complete
+        self._idle_s = 0.0 if works else self._idle_s + WATCH_INTERVAL_S
+        if self._idle_s > IDLE_S:
+            self.transport.abort()
+        else:
+            self._watchdog = self.loop.call_later(WATCH_INTERVAL_S, self._watch)
+
+
+class HttpServer:
+    """A server within a program that handles its signals itself."""
+
+    def __init__(self, app: AsgiApp, sockets: Sequence[socket.socket]) -> None:
+        """The sockets listen already; the server closes them."""
+        config = uvicorn.Config(
+            app,
+            http=BoundedConnection,
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            log_level="critical",  # what clients do wrong is not for the log, and the application logs its own bugs
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(IDLE_S),
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=HEAD_SIZE_BYTES_MAX,
+            backlog=BACKLOG,
+        )
+        self._server = _Server(config)
+        self._sockets = list(sockets)
+
+    async def run(self) -> None:
+        """Serve until `stop`; then wait a moment for what is under way, and end all connections."""
+        await self._server.serve(self._sockets)
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+
+    def stop(self) -> None:
+        """Accept nothing more, and let `run` return."""
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take no signal: the command ends the service."""
+        yield

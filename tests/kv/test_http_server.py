@@ -1,0 +1,168 @@
+"""The HTTP server around the API: heads, connections and idle clients are bounded, and it stops at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from pykraft.kv.exchange import Exchange
+from pykraft.server.binding import listening_sockets, port_of
+from pykraft.types import Endpoint
+from tests.client.nodes import run
+
+HEAD = b"GET /x HTTP/1.1\r\nhost: a\r\n"
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.answer({"path": exchange.path})
+
+
+@asynccontextmanager
+async def listening(act: Callable[[Exchange], Awaitable[None]]) -> AsyncIterator[tuple[int, Any]]:
+    """A server whose requests ``act`` serves; its port."""
+    from pykraft.kv.http_server import HttpServer
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await act(Exchange(scope, receive, send))
+
+    sockets = listening_sockets(Endpoint("127.0.0.1", 0))
+    port = port_of(sockets)
+    server = HttpServer(app, sockets)
+    serving = asyncio.ensure_future(server.run())
+    try:
+        yield port, server
+    finally:
+        server.stop()
+        await serving
+
+
+async def answer_to(port: int, data: bytes) -> tuple[int, bytes]:
+    """Status and rest of the answer, until the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split(b" ", 2)[1]), answer
+
+
+async def is_ended(reader: asyncio.StreamReader) -> bool:
+    with suppress(ConnectionResetError):
+        return await reader.read() == b""
+    return True
+
+
+def test_requests_are_served_and_what_is_no_request_is_refused() -> None:
+    async def main() -> None:
+        async with listening(echo) as (port, _):
+            status, answer = await answer_to(port, HEAD + b"connection: close\r\n\r\n")
+            assert status == 200
+            assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"path": "/x"}
+            assert b"uvicorn" not in answer
+            assert (await answer_to(port, b"\x16\x03\x01 hello\r\n\r\n"))[0] == 400
+            assert (await answer_to(port, HEAD + b"a: " + b"b" * (1 << 15)))[0] == 400
+
+    run(main)
+
+
+def test_idle_connections_and_half_heads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pykraft.kv import http_server
+
+    monkeypatch.setattr(http_server, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(http_server, "IDLE_S", 0.05)
+
+    async def main() -> None:
+        async with listening(echo) as (port, _):
+            for sent in (b"", HEAD, HEAD + b"\r\n" + HEAD):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sent)
+                if sent.endswith(b"\r\n" + HEAD):
+                    await reader.readuntil(b"}\n")
+                assert await is_ended(reader), sent
+                writer.close()
+
+    run(main)
+
+
+def test_connections_beyond_the_most_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pykraft.kv import http_server
+
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 2)
+
+    async def main() -> None:
+        async with listening(echo) as (port, _):
+            streams = []
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(HEAD + b"\r\n")
+                await reader.readuntil(b"}\n")
+                streams.append((reader, writer))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await is_ended(reader)
+            writer.close()
+            for reader, writer in streams:
+                writer.write(HEAD + b"\r\n")
+                await reader.readuntil(b"}\n")
+                writer.close()
+
+    run(main)
+
+
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pykraft.kv import exchange as exchange_module
+
+    monkeypatch.setattr(exchange_module, "WRITE_TIMEOUT_S", 0.05)
+    sent: list[int] = []
+
+    async def flood(exchange: Exchange) -> None:
+        await exchange.begin_lines()
+        while True:
+            await exchange.line({"a": "x" * 50_000})
+            sent.append(50_000)
+
+    async def main() -> None:
+        ended = asyncio.Event()
+
+        async def act(exchange: Exchange) -> None:
+            try:
+                await flood(exchange)
+            except exchange_module.ClientGoneError:
+                ended.set()
+
+        async with listening(act) as (port, _):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(HEAD + b"\r\n")
+                await ended.wait()
+                # What was written and not read is not much more than the buffers of the system.
+                assert sum(sent) < 50_000_000
+                last = b""
+                with suppress(ConnectionResetError):
+                    while data := client.recv(1 << 20):
+                        last = data
+                assert not last.endswith(b"0\r\n\r\n"), "the answer has no proper end"
+
+    run(main)
+
+
+def test_the_server_stops_although_requests_are_under_way() -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def wait(exchange: Exchange) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with listening(wait) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEAD + b"\r\n")
+            await begun.wait()
+        with suppress(ConnectionResetError):
+            assert b"200 OK" not in await reader.read()
+        writer.close()
+
+    run(main)
