@@ -20,7 +20,7 @@ from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load
-from pykraft.sim.scenario.scenario import ProducerSettings
+from pykraft.sim.scenario.scenario import ProducerSettings, Scenario
 from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
 
 CALM = ProducerSettings(
@@ -45,9 +45,11 @@ class Listens(Invariant):
         self.ids.append(issued.producer_id)
 
 
-def producing(settings: ProducerSettings = CALM) -> tuple[World, SimulatedProducer, Listens]:
+def producing(
+    settings: ProducerSettings = CALM, scenario: Scenario = THREE
+) -> tuple[World, SimulatedProducer, Listens]:
     oracles = [Listens, ProducersKeepOrder, ProducersAreToldTheTruth]
-    world, _ = led(World(SEED_OF_THREE, scenario=replace(THREE, producers=settings), oracles=oracles))
+    world, _ = led(World(SEED_OF_THREE, scenario=replace(scenario, producers=settings), oracles=oracles))
     [producer] = world.others.producers
     producer.begin()
     found = world.watch.oracles[0]
@@ -116,3 +118,12 @@ def test_worlds_without_producers_serve_no_clients() -> None:
     assert {node.config.client_listeners for node in world.nodes.values()} == {()}
     world = World(SEED_OF_THREE, scenario=load(["producers"]))
     assert {node.config.client_listeners for node in world.nodes.values()} == {("CONTROLLER",)}
+
+
+def test_batches_fit_where_leaders_have_small_buffers() -> None:
+    """A world of all faults and producers had both: seed 21."""
+    small = replace(THREE, quorum=replace(THREE.quorum, batch_size_bytes_max=2_048))
+    world, _, found = producing(replace(CALM, value_size_bytes_max=(3_000,)), small)
+    run_until(world, lambda: len(acknowledged(found)) == 50)
+    sizes = [sum(map(len, answer.operation.values)) for answer in found.answers]
+    assert max(sizes) > 1_000

@@ -31,6 +31,8 @@ from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import Epoch
 
+OVERHEAD_BYTES_MAX: Final = 64
+"""What a batch takes beside its records, or a record beside its padding."""
 FIRST_STATION_ID: Final = 900
 """No node and no stranger has this id or one of the next."""
 FIRST_NUMBER: Final = 10**11
@@ -74,8 +76,11 @@ class SimulatedProducer:
         self._witness = witness
         self._rng = rng
         self._settings = facts.scenario.producers
-        self._value_size_bytes_max = rng.choice(self._settings.value_size_bytes_max)
-        self._topic = next(iter(facts.nodes.values())).config.topic_name
+        config = next(iter(facts.nodes.values())).config
+        # Leaders with small buffers refuse larger batches.
+        fits = (config.raft.batch_size_bytes_max - OVERHEAD_BYTES_MAX) // self._settings.values_max - OVERHEAD_BYTES_MAX
+        self._value_size_bytes_max = min(rng.choice(self._settings.value_size_bytes_max), fits)
+        self._topic = config.topic_name
         self._connection: ConnectionId | None = None
         self._target_id = 0
         self._asked: deque[_Asked] = deque()
