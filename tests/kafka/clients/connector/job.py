@@ -1,15 +1,17 @@
 """What Spark does with a quorum: write with each compression, read as a stream meanwhile, and read in one batch.
 
-    PYTHON job.py SERVERS TOPIC COUNT JARS RESULT
+    PYTHON job.py SERVERS TOPIC COUNT PAUSE_S JARS RESULT
 
-Runs in the environment of the connector, which has nothing of pykraft. Prints ``written N`` after each slice of the
-records, and writes JSON to the file RESULT: the offsets and values that the batch and the stream found.
+Runs in the environment of the connector, which has nothing of pykraft. Prints ``written N`` PAUSE_S seconds after
+each slice of the records, and writes JSON to the file RESULT: the offsets and values that the batch and the stream
+found.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -44,7 +46,7 @@ def write(spark: SparkSession, servers: str, topic: str, count: int) -> Iterator
 
 def main(words: Sequence[str]) -> None:
     """The command line; see the module."""
-    servers, topic, count, jars, result = words
+    servers, topic, count, pause_s, jars, result = words
     chosen = [str(path) for path in sorted(Path(jars).glob("*.jar")) if path.name.startswith(CONNECTOR)]
     spark = (
         SparkSession.builder.master("local[2]")
@@ -59,6 +61,8 @@ def main(words: Sequence[str]) -> None:
     arriving = spark.readStream.format("kafka").options(**assigned).load()
     stream = arriving.writeStream.format("memory").queryName("streamed").start()
     for number in write(spark, servers, topic, int(count)):
+        # The leader is killed at such a line: while the next slice is written, not in the pause.
+        time.sleep(float(pause_s))
         print(f"written {number}", flush=True)
     stream.processAllAvailable()
     stream.stop()

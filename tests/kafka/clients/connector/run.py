@@ -25,7 +25,7 @@ from pykraft.local.kafka.jars import COPY_GOAL, cache_folder
 from pykraft.local.logs import read_stream, require_identical
 from pykraft.local.ports import HOST
 from tests.kafka.clients.catalog import Program
-from tests.kafka.clients.kills import Outcome, Output, Watch, kill_leader, tail
+from tests.kafka.clients.kills import SECONDS_A_KILL, Outcome, Output, Watch, kill_leader, tail
 from tests.kafka.clients.program import COMPRESSIONS
 from tests.kafka.clients.verdict import Place, judge, records_of
 from tests.kafka.tables import ROOT
@@ -34,6 +34,8 @@ HERE: Final = Path(__file__).resolve().parent
 VERSION: Final = "4.0.0"
 TIMEOUT_S: Final = 600.0
 """The bound on the set-up of the environment."""
+SLICE: Final = 500
+"""Records of one write, as in job.py, which imports nothing of ours."""
 STALL_TIMEOUT_S: Final = 240.0
 """Spark starts, and waits for records, for a minute or two on a busy machine."""
 
@@ -68,7 +70,9 @@ def run_spark_through_kills(
         cluster.start()
         servers = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
         result, log_path = folder / "read.json", folder / "spark.log"
-        words = [servers, METADATA_TOPIC_NAME, str(count), str(jars), str(result)]
+        # As with the other clients, the records last as long as the kills.
+        pause_s = SECONDS_A_KILL * (kills + 1) * SLICE / count
+        words = [servers, METADATA_TOPIC_NAME, str(count), str(pause_s), str(jars), str(result)]
         command = [str(python), str(HERE / "job.py"), *words]
         program = Program(command=command, place_of=_written, environment={"SPARK_LOCAL_IP": HOST})
         _kill_along(Output(children, "Spark", program, log_path), cluster, count, kills, on_progress)
