@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> None:
     stream = arriving.writeStream.format("memory").queryName("streamed").start()
     for number in write(spark, servers, topic, int(count)):
         # The leader is killed at such a line: while the next slice is written, not in the pause.
-        time.sleep(float(pause_s))
+        threading.Event().wait(float(pause_s))
         print(f"written {number}", flush=True)
     stream.processAllAvailable()
     stream.stop()
