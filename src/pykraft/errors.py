@@ -20,6 +20,7 @@
       LeaseLostError           a lease may have ended before its holder was done: others may hold what it held
       RefusedError             the leader rejected the request: the Kafka error code, and why
       ShutdownTimeoutError     no other node took over in time; the node has left anyway
+      ReplicasPartedError      this node's state machine gave another result, or has another state, than most others
       DeserializeError         the application's serde cannot read a committed record: its offset
       UnknownRecordError       a committed record that this version of `pykraft.machine` cannot read
       UnreachableError         one node is down, does not answer, or is not a node of a quorum
