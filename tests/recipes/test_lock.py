@@ -99,3 +99,17 @@ def test_an_error_of_the_block_frees_the_lock(tmp_path: Path) -> None:
             assert await holder_of(store, "tool") is None
 
     run(main)
+
+
+def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stores(tmp_path, 1) as [node]:
+            store = KeyValueStore(node)
+            async with asyncio.timeout(10), lock(store, "tool/0"):
+                assert await holder_of(store, "tool") is None
+                async with lock(store, "tool") as held:
+                    holder = await holder_of(store, "tool")
+                    assert holder is not None
+                    assert holder.created == held.token
+
+    run(main)

@@ -15,17 +15,16 @@ Source: ours (ADR 090).
 from __future__ import annotations
 
 import asyncio
-import re
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
-from pykraft.errors import CommandRejectedError, CompactedError, UsageError
-from pykraft.recipes import Condition, Delete, Item, KeyValueStore, Put, prefix
+from pykraft.errors import CommandRejectedError, UsageError
+from pykraft.recipes import Condition, Delete, Item, KeyValueStore, Put
 from pykraft.recipes.key_value_commands import OPERATIONS_MAX
+from pykraft.recipes.lock import candidates, wait_deleted
 
 QUEUE_MAX = 10_000
 """Candidates of one lock."""
-_NUMBER = re.compile(r"\d{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, w
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             while place.ahead:
-                await _wait_deleted(store, queue[place.ahead - 1])
+                await wait_deleted(store, queue[place.ahead - 1])
                 queue = await _queue(store, name)
                 place = _place(queue, lease)
     return place
@@ -72,9 +71,7 @@ async def _queue(store: KeyValueStore, name: str) -> list[Item]:
     """The candidates, the holder first."""
     if not name:
         raise UsageError("name: a lock has a name of at least one character")
-    found = await store.range(*prefix(f"{name}/"), limit=100 * QUEUE_MAX)
-    # Locks whose names begin with this one and a slash have other keys.
-    return [item for item in found if _NUMBER.fullmatch(item.key, len(name) + 1)]
+    return await candidates(store, name)
 
 
 def _place(queue: list[Item], lease: int) -> LockPlace:
@@ -84,11 +81,3 @@ def _place(queue: list[Item], lease: int) -> LockPlace:
             # 2. Of several keys the lowest. 3. It is the holder's if it is the lowest of all.
             return LockPlace(item.key, item.created, ahead)
     raise CommandRejectedError(f"lease {lease} has ended, or never was")
-
-
-async def _wait_deleted(store: KeyValueStore, item: Item) -> None:
-    with suppress(CompactedError):  # too late to tell: look again
-        async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
-            async for change in changes:
-                if change.item is None:
-                    return

@@ -15,13 +15,19 @@ Source: ours (ADR 087); the recipe is that of ZooKeeper and etcd.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from pykraft.errors import CompactedError
 from pykraft.recipes.key_value_commands import Condition, Item, Put, prefix
 from pykraft.recipes.key_value_store import KeyValueStore
+
+READ_MAX: Final = 1_000_000
+"""Keys that one look at the candidates reads."""
+_NUMBER: Final = re.compile(r"\d{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +58,34 @@ async def lock(store: KeyValueStore, name: str, *, ttl_ms: int = 10_000, holder:
         key = f"{name}/{token:016d}"
         # 2. Wait for whoever came before.
         while (before := await _before(store, name, key)) is not None:
-            await _wait_deleted(store, before)
+            await wait_deleted(store, before)
         # 3. The lease ends with the block.
         yield HeldLock(token, key)
 
 
 async def holder_of(store: KeyValueStore, name: str) -> Item | None:
     """The item of the holder: its ``value`` is what it called itself, its ``created`` the token; None while free."""
-    found = await store.range(*prefix(f"{name}/"), limit=1)
+    found = await candidates(store, name)
     return found[0] if found else None
 
 
-async def _before(store: KeyValueStore, name: str, key: str) -> Item | None:
-    earlier = await store.range(f"{name}/", key, limit=100_000)
-    return earlier[-1] if earlier else None
+async def candidates(store: KeyValueStore, name: str, below: str | None = None) -> list[Item]:
+    """The items of all that wait for a lock, the holder's first; of those before the key ``below``, if it is given."""
+    begin, end = prefix(f"{name}/")
+    found = await store.range(begin, below or end, limit=READ_MAX)
+    # Locks whose names begin with this one and a slash have other keys.
+    return [item for item in found if _NUMBER.fullmatch(item.key, len(begin))]
 
 
-async def _wait_deleted(store: KeyValueStore, item: Item) -> None:
+async def wait_deleted(store: KeyValueStore, item: Item) -> None:
     """Wait until this item is deleted; it may be already, and then the first change tells."""
     with suppress(CompactedError):  # too late to tell: look again
         async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
             async for change in changes:
                 if change.item is None:
                     return
+
+
+async def _before(store: KeyValueStore, name: str, key: str) -> Item | None:
+    earlier = await candidates(store, name, key)
+    return earlier[-1] if earlier else None
