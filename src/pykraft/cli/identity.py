@@ -6,7 +6,9 @@ Source: Kafka's ``StorageTool``, ``TestRaftServer``; KIP-853 (directory ids; the
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.types import Uuid, uuid_parse
 
@@ -29,3 +31,17 @@ def parse_directory_id(text: str, option: str = "--replica-directory-id") -> Uui
     if is_reserved(directory_id):
         raise UsageError(f"{option} {text}: the 100 lowest ids are reserved by Kafka; give another")
     return directory_id
+
+
+def with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
+    """The configuration with the id of ``--cluster-id``, or else that of the log directory if it has one.
+
+    Errors: UsageError, CorruptionError.
+    """
+    from pykraft.log.format import meta_in
+    from pykraft.log.os_fs import OsFs
+
+    if cluster_id is not None:
+        return replace(config, cluster_id=parse_cluster_id(cluster_id))
+    meta = meta_in(OsFs(), config.log_dir)
+    return config if meta is None else replace(config, cluster_id=meta.cluster_id)

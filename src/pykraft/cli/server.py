@@ -21,13 +21,11 @@ import click
 
 from pykraft import __version__
 from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import parse_cluster_id, parse_directory_id
+from pykraft.cli.identity import parse_directory_id, with_cluster_id
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
-from pykraft.log.format import meta_in
-from pykraft.log.os_fs import OsFs
 from pykraft.properties_format import with_origins
 
 if TYPE_CHECKING:  # imported when the node runs, so that --help is quick
@@ -179,10 +177,7 @@ def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str 
     """
     if directory_id is not None:
         config = replace(config, directory_id=parse_directory_id(directory_id))
-    if cluster_id is not None:
-        return replace(config, cluster_id=parse_cluster_id(cluster_id))
-    meta = meta_in(OsFs(), config.log_dir)
-    return config if meta is None else replace(config, cluster_id=meta.cluster_id)
+    return with_cluster_id(config, cluster_id)
 
 
 def _handler(path: Path | None, size_mib: int, files_max: int) -> logging.Handler:

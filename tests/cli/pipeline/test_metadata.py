@@ -74,7 +74,7 @@ def test_the_leaders_of_partitions_over_time() -> None:
     [
         ((), "give either directories or --bootstrap-controller"),
         ((NODE, "--bootstrap-controller", "h:1"), "give either directories or --bootstrap-controller"),
-        (("--bootstrap-controller", "h"), "--bootstrap-controller 'h': it must be host:port"),
+        (("--bootstrap-controller", "h"), "--bootstrap-controller 'h': a node is host:port"),
         ((NODE, "--as-of", "noon"), "--as-of noon: give an offset, or a time such as"),
         ((NODE, "--since", "noon"), "--since noon: give an offset"),
         ((NODE, "--as-of", "159"), "the log ends at offset 158, before offset 159"),

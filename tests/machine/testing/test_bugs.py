@@ -22,7 +22,9 @@ COMMANDS = partial(DrawnCommands, draw)
 @pytest.mark.sim
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_noticed(name: str) -> None:
-    assert noticed(BUGS[name], BUGS[name].seed) == BUGS[name].noticed_by
+    found = noticed(BUGS[name], BUGS[name].seed)
+    assert found is not None
+    assert found[0] == BUGS[name].noticed_by, found
 
 
 @pytest.mark.sim

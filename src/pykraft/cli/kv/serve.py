@@ -6,14 +6,13 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import parse_cluster_id
+from pykraft.cli.identity import with_cluster_id
 from pykraft.cli.kv.options import HTTP
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import NumberType
@@ -21,8 +20,6 @@ from pykraft.cli.server import LEVELS
 from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
-from pykraft.log.format import meta_in
-from pykraft.log.os_fs import OsFs
 from pykraft.properties_format import with_origins
 from pykraft.types import PORT_MAX, Endpoint
 
@@ -83,7 +80,7 @@ def serve(
     logger.setLevel(log_level.upper())
     properties = read_properties(config_path)
     override(properties, overrides, "--override")
-    config = _with_cluster_id(checked_config(properties), cluster_id)
+    config = with_cluster_id(checked_config(properties), cluster_id)
     tell_of_neighbors(config)
     with with_origins(properties):
         _serve(config, at)
@@ -134,11 +131,3 @@ def _endpoint(text: str) -> Endpoint:
     if len(found) != 1:
         raise UsageError(f"--http {text!r}: give one host:port")
     return Endpoint(found[0].host, 0) if port == "0" else found[0]
-
-
-def _with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
-    """As for `pykraft server`. Errors: UsageError, CorruptionError."""
-    if cluster_id is not None:
-        return replace(config, cluster_id=parse_cluster_id(cluster_id))
-    meta = meta_in(OsFs(), config.log_dir)
-    return config if meta is None else replace(config, cluster_id=meta.cluster_id)

@@ -19,10 +19,10 @@ from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import printable
 from pykraft.cli.tables import print_table
 from pykraft.cli.tail import in_utc
+from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.plural import counted
 from pykraft.suggest import did_you_mean
-from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.metadata.image import MetadataImage
@@ -109,7 +109,7 @@ class _Source:
     """Where the records come from."""
 
     def __init__(self, directories: Sequence[Path], bootstrap: str | None) -> None:
-        self._bootstrap = () if bootstrap is None else _endpoints(bootstrap)
+        self._bootstrap = () if bootstrap is None else parse_bootstrap("--bootstrap-controller", bootstrap)
         if not self._bootstrap:
             from pykraft.spark.metadata.directory import furthest
 
@@ -146,18 +146,6 @@ class _Source:
 
         for logged in records_until(self._directory, moment, is_history=with_history):
             yield from history.take(logged)
-
-
-def _endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Errors: UsageError."""
-    from pykraft.spark.data_source.options import parse_options
-
-    try:
-        return parse_options({"bootstrap.controllers": text}).controllers
-    except UsageError as error:
-        raise UsageError(
-            str(error).replace("the option bootstrap.controllers = ", "--bootstrap-controller ")
-        ) from error
 
 
 def _show_tables(image: MetadataImage, names: Sequence[str], *, as_json: bool) -> None:

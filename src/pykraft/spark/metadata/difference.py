@@ -7,7 +7,7 @@ row at most once, as added, removed or changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pykraft.spark.metadata.image import MetadataImage
@@ -26,13 +26,7 @@ class Difference:
 
     def as_json(self) -> dict[str, Any]:
         """An object of its fields."""
-        return {
-            "table": self.table,
-            "change": self.change,
-            "key": self.key,
-            "before": self.before,
-            "after": self.after,
-        }
+        return asdict(self)
 
 
 def differences(before: MetadataImage, after: MetadataImage) -> Iterator[Difference]:
