@@ -1,7 +1,7 @@
 """Tables of the results: for a terminal, and for ``docs/performance.md``, where they stand between markers.
 
-Between ``<!-- results: GROUP -->`` and ``<!-- end -->`` stands the table of a group, and ``<!-- results: setting -->``
-tells where and when it was measured. Invariant: everything between markers comes from the file of results.
+Between ``<!-- results: GROUP -->`` and ``<!-- end -->`` stands the table of a group, and when and where it was made.
+Invariant: everything between markers comes from one file of results; a group that the file lacks keeps what it has.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.suite.results import Results
+from benchmarks.suite.results import Results, SuiteRun
 from benchmarks.suite.summary import OURS, CaseSummary, left_out
 from pykraft.bench.comparison import Spread
 from pykraft.plural import counted
@@ -118,20 +118,21 @@ def table_of(group: str, found: Sequence[CaseSummary]) -> tuple[list[str], list[
     return [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
-def setting(results: Results) -> str:
-    """Where, when and how it was measured, in a sentence or two."""
+def setting(results: Results, runs: Sequence[SuiteRun] | None = None) -> str:
+    """Where, when and how these runs (None: all of them) were measured, in a sentence or two."""
+    runs = results.runs if runs is None else runs
     machine, asked = results.head["machine"], results.head["settings"]
     date, processor, cores = machine["date"][:10], machine["processor"], machine["cores"]
     memory = f"{machine['memory_mib'] / 1024:.0f} GiB"
-    runs = max((run.turn for run in results.runs), default=0)
+    turns = max((run.turn for run in runs), default=0)
     version = results.head["commit"] or "unknown"
     where = f"{cores} cores ({processor}), {memory}, {machine['kernel']}, Python {machine['python']}, {machine['loop']}"
     window = f"{asked['seconds']:g} s after {asked['warm_up_s']:g} s of load"
     words = [
         f"Measured {date}, commit {version}: {where}.",
-        f"Up to {counted(runs, 'run')} of {window}, in turn; median (least–most).",
+        f"Up to {counted(turns, 'run')} of {window}, in turn; median (least–most).",
     ]
-    busy = sorted(run.waiting_before for run in results.runs)
+    busy = sorted(run.waiting_before for run in runs)
     if busy and busy[len(busy) // 2] >= BUSY:
         words.append(f"The machine was busy with other work (load average {busy[len(busy) // 2]:.1f}): a draft.")
     return " ".join(words)
@@ -146,19 +147,24 @@ def notes(found: Sequence[CaseSummary], results: Results) -> Iterator[str]:
 
 
 def fill_document(text: str, found: Sequence[CaseSummary], results: Results) -> str:
-    """The document with all its tables."""
+    """The document with the tables of all groups that were measured."""
 
     def part(match: re.Match[str]) -> str:
-        name = match[2]
-        if name == "setting":
-            body = "\n".join([setting(results), *(f"\n- {note}" for note in notes(found, results))])
-        else:
-            heads, rows = table_of(name, found)
-            lines = [heads, ["---"] * len(heads), *rows]
-            body = "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else NOT_MEASURED
-        return f"{match[1]}\n{body}\n\n{match[3]}"
+        own = [each for each in found if each.case.group == match[2]]
+        return f"{match[1]}\n{_filled(match[2], own, results)}\n\n{match[3]}" if own else match[0]
 
     return MARKED.sub(part, text)
+
+
+def _filled(group: str, own: Sequence[CaseSummary], results: Results) -> str:
+    heads, rows = table_of(group, own)
+    lines = [heads, ["---"] * len(heads), *rows]
+    contenders = {name for each in own for name in each.case.contenders}
+    absent = [f"{name} was left out: {reason}" for name, reason in left_out(results.runs).items() if name in contenders]
+    told = [*absent, *(f"FAILED {failure}" for each in own for failure in each.failures())]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else NOT_MEASURED
+    measured = setting(results, [run for each in own for run in each.runs])
+    return "\n\n".join([table, measured, *(f"- {one}" for one in told)])
 
 
 def _cell(spread: Spread | None, column: Column) -> str:

@@ -58,15 +58,22 @@ def test_a_busy_machine_is_told(tmp_path: Path) -> None:
 
 
 def test_the_marked_parts_of_a_document_are_filled_again_and_again(tmp_path: Path) -> None:
-    results = sample_results(tmp_path / "results.jsonl", [])
-    begin = "# Title\n\n<!-- results: setting -->\nold\n<!-- end -->\n\nText.\n\n<!-- results: start --><!-- no -->\n"
+    begin = "# Title\n\nText.\n\n<!-- results: start --><!-- no -->\n"
     document = f"{begin}<!-- results: voters -->\n| old |\n<!-- end -->\n\nMore.\n"
-    empty = fill_document(document, [], results)
+    start = SuiteRun(case="start", contender="pykraft", turn=1, figures={"start_ms": 300.0})
+    other_results = sample_results(tmp_path / "results.jsonl", [start])
+    assert fill_document(document, summaries(all_cases(), other_results.runs), other_results) == document
+    failed = sample_results(
+        tmp_path / "failed.jsonl", [SuiteRun(case="voters-1", contender="kafka", turn=1, failure="no")]
+    )
+    empty = fill_document(document, summaries(all_cases(), failed.runs), failed)
     assert NOT_MEASURED in empty
+    assert "\n\n- FAILED voters-1, kafka: 1 of 1: no\n" in empty
     full_results = sample_results(tmp_path / "full.jsonl")
     found = summaries(all_cases(), full_results.runs)
     full = fill_document(empty, found, full_results)
     assert "| 1 voter | pykraft | 2,500 (2,000–3,000) |" in full
+    assert "\n\nMeasured 2" in full
     assert "old" not in full
     assert full.startswith("# Title")
     assert full.endswith("More.\n")
@@ -75,4 +82,4 @@ def test_the_marked_parts_of_a_document_are_filled_again_and_again(tmp_path: Pat
 
 def test_the_document_has_a_place_for_each_group() -> None:
     text = (ROOT / "docs" / "performance.md").read_text()
-    assert [group for group in ("setting", *TITLES) if f"<!-- results: {group} -->\n" not in text] == []
+    assert [group for group in TITLES if f"<!-- results: {group} -->\n" not in text] == []
