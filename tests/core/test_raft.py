@@ -165,7 +165,7 @@ EVENTS: Mapping[str, list[Event]] = {
         *(events.Persisted(io=Io(io)) for io in (0, 1, 99)),
         *(events.CorruptionFound(damage=damage(offset)) for offset in (0, 4, 9, 10)),
         *(events.SnapshotFrozen(snapshot_id=place(*at)) for at in ((3, 1), (3, 2), (30, 3), (30, 5))),
-        events.DownloadAdvanced(snapshot_id=place(30, 5), position=0),
+        events.DownloadAdvanced(snapshot_id=place(30, 5), leader_epoch=Epoch(5), position=0),
         events.DownloadFailed(snapshot_id=place(30, 5), reason="damaged"),
         events.SnapshotsExpired(oldest_kept=place(3, 1)),
     ],

@@ -38,6 +38,7 @@ from pykraft.types import (
     Listeners,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     ReplicaKey,
 )
 from tests.core.replicas import LISTENER, directory, key, listeners, voter_set
@@ -51,6 +52,7 @@ class Liar:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
+        self.download_epoch = Epoch(0)
 
     def epoch(self, near: int) -> int:
         if self.rng.random() < 0.002:
@@ -140,10 +142,14 @@ class Liar:
         if self.rng.random() < 0.1:
             return events.DownloadFailed(snapshot_id=effect.snapshot_id, reason="damaged")
         if isinstance(effect, effects.BeginDownload):
-            return events.DownloadAdvanced(snapshot_id=effect.snapshot_id, position=self.rng.choice((0, 0, 5)))
+            self.download_epoch = effect.leader_epoch
+            return self.advanced(effect.snapshot_id, self.rng.choice((0, 0, 5)))
         if effect.is_last:
             return events.SnapshotFrozen(snapshot_id=effect.snapshot_id)
-        return events.DownloadAdvanced(snapshot_id=effect.snapshot_id, position=effect.position + 1)
+        return self.advanced(effect.snapshot_id, effect.position + 1)
+
+    def advanced(self, snapshot_id: OffsetAndEpoch, position: int) -> events.Event:
+        return events.DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=self.download_epoch, position=position)
 
     def batches(self, raft: Raft) -> list[FetchedBatch]:
         rng = self.rng

@@ -159,7 +159,8 @@ class Node:
                 del parts[snapshot_id]
                 self._freeze(snapshot_id, self.world.snapshots[snapshot_id])
                 return
-        self.bulk.append(events.DownloadAdvanced(snapshot_id=snapshot_id, position=parts.get(snapshot_id, 0)))
+        position, leader_epoch = parts.get(snapshot_id, 0), self.raft.status.epoch
+        self.bulk.append(events.DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=leader_epoch, position=position))
 
     def do_bulk(self) -> None:
         """The bulk lane does what waits for it."""

@@ -131,9 +131,13 @@ class CorruptionFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadAdvanced:
-    """All bytes of this download up to ``position`` are stored; ask for those from there on."""
+    """All bytes of this download from the leader of ``leader_epoch``, up to ``position``, are stored.
+
+    Ask for those from there on.
+    """
 
     snapshot_id: OffsetAndEpoch
+    leader_epoch: Epoch
     position: int
 
 

@@ -15,8 +15,8 @@ from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, SnapshotDownload
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import Offset
-from tests.core.replicas import NOW, answer, done, follower, kinds, later, only, replica, unattached
+from pykraft.types import Epoch, Offset
+from tests.core.replicas import EPOCH, NOW, answer, done, follower, kinds, later, only, replica, unattached
 from tests.core.said import fetched, place, sliced
 
 ID = place(30, 5)
@@ -29,7 +29,7 @@ def downloading(position: int | None = 0) -> Replica:
     made.log.commit_to(Offset(4))
     answer(made, fetched(snapshot=(30, 5)))
     if position is not None:
-        on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, position=position), NOW)
+        on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, leader_epoch=EPOCH, position=position), NOW)
     return made
 
 
@@ -159,7 +159,7 @@ def test_who_does_not_fetch_a_snapshot_has_no_use_for_an_answer() -> None:
 @pytest.mark.conformance("H25")
 def test_the_time_that_the_disk_took_is_not_the_leaders_fault() -> None:
     made = downloading(None)
-    on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, position=3), later(300))
+    on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, leader_epoch=EPOCH, position=3), later(300))
     assert state_of(made).fetch_deadline_ms == NOW.mono_ms + 300 + FETCH_TIMEOUT_MS
     assert state_of(made).download == SnapshotDownload(snapshot_id=ID, position=3)
 
@@ -167,8 +167,11 @@ def test_the_time_that_the_disk_took_is_not_the_leaders_fault() -> None:
 @pytest.mark.parametrize("made", [replica(follower()), replica(unattached()), downloading()])
 def test_news_of_a_former_download_change_nothing(made: Replica) -> None:
     before = made.state
-    on_download_advanced(made, DownloadAdvanced(snapshot_id=place(20, 5), position=3), NOW)
+    on_download_advanced(made, DownloadAdvanced(snapshot_id=place(20, 5), leader_epoch=EPOCH, position=3), NOW)
     on_download_failed(made, DownloadFailed(snapshot_id=place(20, 5), reason="damaged"), NOW)
+    # The same snapshot, of the leader before: its bytes are in another file.
+    former = DownloadAdvanced(snapshot_id=ID, leader_epoch=Epoch(4), position=3)
+    on_download_advanced(made, former, NOW)
     assert made.state is before
 
 

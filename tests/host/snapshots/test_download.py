@@ -52,8 +52,8 @@ class Desk:
         return self.told()
 
 
-def at(position: int, snapshot_id: OffsetAndEpoch = ID) -> list[Event]:
-    return [DownloadAdvanced(snapshot_id=snapshot_id, position=position)]
+def at(position: int, snapshot_id: OffsetAndEpoch = ID, *, epoch: int = 7) -> list[Event]:
+    return [DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=Epoch(epoch), position=position)]
 
 
 @pytest.mark.conformance(122)
@@ -83,7 +83,7 @@ def test_another_leader_has_another_file() -> None:
     desk = Desk()
     desk.begin()
     desk.append(WHOLE[:500], 0)
-    assert desk.begin(epoch=8) == at(0)
+    assert desk.begin(epoch=8) == at(0, epoch=8)
 
 
 def test_bytes_that_do_not_belong_to_the_end_are_not_appended() -> None:

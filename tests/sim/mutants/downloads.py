@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pykraft.core.connections import Connections
 from pykraft.core.effects import AppendDownload, NotifyLeaderChange
-from pykraft.core.events import SnapshotFrozen
+from pykraft.core.events import DownloadAdvanced, SnapshotFrozen
 from pykraft.core.on import download, snapshot
 from pykraft.core.replica import Replica
 from pykraft.host.delivery import Delivery, Registration
@@ -16,7 +17,7 @@ from pykraft.snapshot.download import Download
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.snapshot.retention import KeptSnapshot
-from pykraft.types import OffsetAndEpoch
+from pykraft.types import Instant, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -29,6 +30,16 @@ def part_of_a_download_counts_as_all(patch: Patch) -> None:
 
     patch.setattr(download, "AppendDownload", all_of_it)
     patch.setattr(BatchStream, "finish", lambda self: None)
+
+
+def part_of_another_leader_counts(patch: Patch) -> None:
+    """A follower asks its new leader for the bytes of a snapshot after those that it has of the former leader."""
+    known = download.on_download_advanced
+
+    def on_download_advanced(replica: Replica, event: DownloadAdvanced, now: Instant) -> None:
+        known(replica, replace(event, leader_epoch=replica.epoch), now)
+
+    patch.everywhere(known, on_download_advanced)
 
 
 def download_goes_on_at_the_last_whole_batch(patch: Patch) -> None:
@@ -135,6 +146,7 @@ MUTANTS = (
         source="KafkaRaftClient.handleFetchSnapshotResponse (compares sizes)",
         scenario="snapshots",
     ),
+    Mutant(plant=part_of_another_leader_counts, source="ours until a moved world found it", scenario="slow_downloads"),
     Mutant(
         plant=download_goes_on_at_the_last_whole_batch,
         source="KIP-630 (unaligned records)",

@@ -79,7 +79,11 @@ def on_fetch_snapshot_response(
 def on_download_advanced(replica: Replica, event: DownloadAdvanced, now: Instant) -> None:
     """Step 2: ask for the next bytes when this step ends."""
     state = replica.state
-    if isinstance(state, Follower) and state.download is not None and state.download.snapshot_id == event.snapshot_id:
+    # The next leader may offer the same snapshot. Its bytes go into another file, so where the one of the former leader
+    # ends says nothing.
+    if not isinstance(state, Follower) or event.leader_epoch != state.epoch:
+        return
+    if state.download is not None and state.download.snapshot_id == event.snapshot_id:
         download = SnapshotDownload(snapshot_id=event.snapshot_id, position=event.position)
         # The time that our disk took is not the leader's fault, so restart the fetch timeout.
         replica.state = replace(state, download=download).heard(now, replica.config.fetch_timeout_ms)

@@ -80,11 +80,11 @@ class DownloadJobs:
             return None
         if self._download.is_whole:
             return self._freeze(self._download)
-        return DownloadAdvanced(snapshot_id=snapshot_id, position=self._download.position)
+        return DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=leader_epoch, position=self._download.position)
 
     def _append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> DownloadEvent:
-        download = self._download
-        if download is None or download.snapshot_id != snapshot_id:
+        download, key = self._download, self._key
+        if download is None or key is None or download.snapshot_id != snapshot_id:
             return DownloadFailed(snapshot_id=snapshot_id, reason="another snapshot is being fetched")
         # Bytes that do not continue the download are dropped: tell the core where it ends instead.
         if download.position == position:
@@ -95,7 +95,7 @@ class DownloadJobs:
             except ProtocolError as error:
                 self._abandon(snapshot_id)
                 return DownloadFailed(snapshot_id=snapshot_id, reason=str(error))
-        return DownloadAdvanced(snapshot_id=snapshot_id, position=download.position)
+        return DownloadAdvanced(snapshot_id=snapshot_id, leader_epoch=key[1], position=download.position)
 
     def _freeze(self, download: Download) -> SnapshotFrozen:
         download.freeze()
