@@ -10,7 +10,7 @@ Each takes its numbers by name; what is not named has the value that a correct s
     describe                                  DescribeQuorum
     add-voter       id disk ack               ``ack=0``: answered before the record is committed
     remove-voter    id disk
-    update-voter    epoch id disk
+    update-voter    epoch id disk at max      it says it is where ``at`` is, and supports levels 0 to ``max``
     transfer        id timeout
 
 ``disk=1`` is another directory id than the voter ``id`` has. A Fetch without ``id`` is that of an observer without one.
@@ -102,7 +102,10 @@ def _transfer(numbers: Numbers) -> messages.TransferLeadershipRequest:
 def _update_voter(numbers: Numbers) -> messages.UpdateVoterRequest:
     key = _key(numbers)
     return messages.UpdateVoterRequest(
-        epoch=Epoch(numbers["epoch"]), voter=key, listeners=_listeners(key.id), kraft_version=VersionRange(0, 1)
+        epoch=Epoch(numbers["epoch"]),
+        voter=key,
+        listeners=_listeners(numbers.get("at", key.id)),
+        kraft_version=VersionRange(0, numbers.get("max", 1)),
     )
 
 

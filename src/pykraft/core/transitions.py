@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pykraft.core.effects import CompleteRead, NotifyLeaderChange, NotifyRole, Reply
+from pykraft.core.leader.change_answer import answer_change
 from pykraft.core.leader.reads import Reads
-from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse, FetchResponse
+from pykraft.core.messages import MAY_BE_MADE_YET, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
@@ -159,13 +160,9 @@ def announce(replica: Replica) -> None:
 
 def _fail_change(replica: Replica, old: Leader) -> None:
     """Tell the requester of a voter change to ask the next leader for the outcome."""
-    change, old.change = old.change, None
-    if change is not None and not change.is_answered:
-        message = ChangeVoterResponse(
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            error_message=f"this node no longer leads; the change {MAY_BE_MADE_YET}",
-        )
-        replica.outbox.send(Reply(after=NO_IO, request_id=change.request_id, message=message), Relies.ELECTION)
+    if old.change is not None:
+        text = f"this node no longer leads; the change {MAY_BE_MADE_YET}"
+        answer_change(replica, old, ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
 
 def _fail_reads(replica: Replica, old: Leader) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from pykraft.core.leader.voter_change import Addition, Removal
+from pykraft.core.leader.voter_change import Addition, Removal, Update
 from pykraft.types import Offset, Voter
 from tests.core.replicas import key, listeners
 
@@ -19,7 +19,8 @@ def test_a_change_is_frozen() -> None:
     addition = Addition(request_id=1, voter=voter, ack_when_committed=True, deadline_ms=5)
     assert addition.offset is None
     removal = Removal(request_id=1, deadline_ms=5, offset=Offset(3))
-    for change in (addition, removal):
+    update = Update(request_id=1, listener="CONTROLLER", voter=voter, deadline_ms=5)
+    for change in (addition, removal, update):
         assert not change.is_answered
         with pytest.raises(dataclasses.FrozenInstanceError):
             change.is_answered = True  # type: ignore[misc]

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pykraft.core.epoch_budget import EpochBudget
+from pykraft.core.events import RequestReceived
+from pykraft.core.leader.voter_change import Update
+from pykraft.core.messages import UpdateVoterRequest
 from pykraft.core.on import fetch_response, following
 from pykraft.core.on.following import check_consistent
+from pykraft.core.on.voters import update_voter, voter_changes
 from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
 from pykraft.errors import ProtocolError
-from pykraft.types import Endpoint, Epoch, NodeId
+from pykraft.types import Endpoint, Epoch, Instant, Listeners, NodeId, VersionRange
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -50,6 +55,44 @@ def any_text_is_a_host(patch: Patch) -> None:
     patch.setattr(Endpoint, "can_be_dialed", True)
 
 
+def endpoints_are_believed(patch: Patch) -> None:
+    """A leader writes a voter's new endpoint into the log without asking the voter there."""
+    known = update_voter.on_update_voter_request
+
+    def on_update_voter_request(
+        replica: Replica, event: RequestReceived, message: UpdateVoterRequest, now: Instant
+    ) -> None:
+        known(replica, event, message, now)
+        change = replica.state.change if isinstance(replica.state, Leader) else None
+        if isinstance(replica.state, Leader) and isinstance(change, Update) and change.offset is None:
+            update_voter.update_voter(replica, replica.state, change, message.kraft_version, now)
+
+    patch.setattr(update_voter, "ask_levels", lambda *_: None)
+    patch.everywhere(known, on_update_voter_request)
+
+
+def voters_are_asked_where_they_were(patch: Patch) -> None:
+    """A leader asks a voter at the endpoint that the log names, and then writes the one that the voter reports."""
+    known = voter_changes.ask_levels
+
+    def ask_levels(replica: Replica, node_id: NodeId, listeners: Listeners, now: Instant) -> None:
+        del listeners
+        known(replica, node_id, replica.voters.listeners(node_id), now)
+
+    patch.setattr(update_voter, "ask_levels", ask_levels)
+
+
+def anybody_at_the_endpoint_is_the_voter(patch: Patch) -> None:
+    """A leader writes a voter's new endpoint although the node there supports other levels than the voter reports."""
+    known = update_voter.update_voter
+
+    def update(replica: Replica, leader: Leader, change: Update, supported: VersionRange, now: Instant) -> None:
+        del supported
+        known(replica, leader, change, change.voter.kraft_version, now)
+
+    patch.everywhere(known, update)
+
+
 def votes_for_somebody_who_is_called_the_leader_are_lost(patch: Patch) -> None:
     """A candidate ignores an answer that names it as the leader of its epoch, and loses the vote in it."""
 
@@ -82,6 +125,9 @@ MUTANTS = (
         "false_leaders",
     ),
     _bug(any_text_is_a_host, "Kafka's UpdateVoterHandler; ours until endpoints were checked"),
+    _bug(endpoints_are_believed, "KAFKA-20661 (Kafka before 4.5); ours until ADR 066"),
+    _bug(voters_are_asked_where_they_were, "KAFKA-20661"),
+    _bug(anybody_at_the_endpoint_is_the_voter, "KAFKA-20661"),
     _bug(votes_for_somebody_who_is_called_the_leader_are_lost, "ours until ADR 032", "false_leaders"),
     _bug(misled_voter_is_locked_out, "ours until ADR 046", "misled"),
 )

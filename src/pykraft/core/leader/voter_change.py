@@ -3,7 +3,8 @@
 Data only; the rules are in ``core.on``. The record of a change that timed out may still commit later. A change with
 ``is_answered`` has had its response, and only keeps other changes away until it commits.
 
-Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
+Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186, KAFKA-20661; Kafka ``AddVoterHandlerState``,
+``RemoveVoterHandlerState``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,23 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What a voter told of itself: first asked for its supported levels at its new endpoint, then in force.
+
+    At level 1 it is in the voter set at ``offset``, and the request is answered when that is appended; at level 0 it
+    is in the leader's memory, and the change ends. The answer names the leader's endpoints on ``listener``, where the
+    request came in. Deadline in mono ms.
+    """
+
+    request_id: int
+    listener: str
+    voter: Voter
+    deadline_ms: int
+    offset: Offset | None = None
+    is_answered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """A voter that the voter set at ``offset`` no longer contains. Deadline in mono ms."""
 
@@ -50,4 +68,4 @@ class Upgrade:
     is_answered: bool = False
 
 
-VoterChange: TypeAlias = Addition | Removal | Upgrade
+VoterChange: TypeAlias = Addition | Update | Removal | Upgrade

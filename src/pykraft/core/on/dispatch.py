@@ -21,7 +21,7 @@ from pykraft.core.on.following import check_not_refused
 from pykraft.core.on.operators import OPERATOR_HANDLERS
 from pykraft.core.on.proof import on_survey_unsupported
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
-from pykraft.core.on.voters.add_voter import on_api_versions_response, on_new_voter_failed
+from pykraft.core.on.voters.asked_levels import on_api_versions_response, on_asked_node_failed
 from pykraft.core.on.voters.auto_join import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.voters.update_voter import on_update_voter_request
 from pykraft.core.replica import Replica
@@ -84,8 +84,8 @@ def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
 
 def _on_error(replica: Replica, peer_id: int, error: int, now: Instant) -> None:
     """React to the two errors with a fallback; every other request is sent again after the back-off."""
-    # If this peer was to become a voter, its addition fails.
-    on_new_voter_failed(replica, peer_id)
+    # If this peer was to become a voter, or has told a new endpoint, that change fails.
+    on_asked_node_failed(replica, peer_id)
     # The peer may not know PreVote (then start the standard election) or UpdateRaftVoter (then do not repeat it).
     if error == ErrorCode.UNSUPPORTED_VERSION:
         on_vote_unsupported(replica, now)

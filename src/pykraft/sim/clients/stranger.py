@@ -30,7 +30,7 @@ from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
-from pykraft.types import Buffer, Endpoint, Listeners, NodeId
+from pykraft.types import Buffer, Endpoint, Listeners, NodeId, VersionRange
 
 _VERSIONS: Final[Mapping[type[Request], int]] = {
     VoteRequest: 2,
@@ -42,6 +42,8 @@ _VERSIONS: Final[Mapping[type[Request], int]] = {
 }
 STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
 """The endpoint that a stranger claims, where it really listens."""
+STRANGER_LEVELS: Final = VersionRange(0, 2)
+"""The levels of kraft.version that it supports: no voter of a world has the same."""
 
 StrangerAnswer: TypeAlias = tuple[FetchResponse, "Buffer"]
 """The answer to a Fetch, with its records."""
@@ -108,7 +110,7 @@ class Stranger:
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.API_VERSIONS:
-            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, None)
+            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, STRANGER_LEVELS)
             answer = encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
             self._facts.network.send(connection, framed(answer))
         elif header.api_key == ApiKey.FETCH:

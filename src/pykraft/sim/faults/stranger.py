@@ -33,7 +33,7 @@ from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.faults.false_leader import FalseLeader
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.settings import LISTENER
+from pykraft.sim.scenario.settings import LISTENER, PORTS_APART
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,
@@ -57,6 +57,8 @@ FORGED_FETCHES: Final = 4
 FORGED_FETCH_US: Final = 30_000
 ABANDONED_US: Final = 20_000
 WAIT_MS: Final = 2**31 - 1
+FAR_PORT: Final = 60 * PORTS_APART
+"""No node of a world moves so often that it comes to an address as far from its first one."""
 
 
 class StrangerFaults:
@@ -181,7 +183,7 @@ class StrangerFaults:
             self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
 
     def _forge_endpoint(self) -> bool:
-        """Name an impossible host for a voter, in UpdateRaftVoter or as a leader that nobody can dial."""
+        """Name an invalid host or a wrong endpoint in a voter's name, or a leader at an invalid host."""
         leader = self._harm.facts.newest_leader()
         if leader is None:
             return False
@@ -189,12 +191,15 @@ class StrangerFaults:
         voter = self.rng.choice(leader.host.status.voters.voters)
         port = self.rng.choice((int(voter.key.id), STRANGER_ID))
         nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
+        unreachable = Endpoint(f"node-{voter.key.id}", self.rng.choice((port + FAR_PORT, STRANGER_ID)))
         self._harm.facts.claims.epochs.add(leader.host.status.epoch)
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.7:
+            told = nowhere if self.rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
             message: Request = UpdateVoterRequest(
-                epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
+                epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=told, kraft_version=KRAFT_VERSIONS
             )
-            self._harm.hit("forged endpoint", node, f"is told that {voter.key.id} is at an invalid host")
+            what = "an invalid host" if told is nowhere else f"port {unreachable.port}"
+            self._harm.hit("forged endpoint", node, f"is told that {voter.key.id} is at {what}")
             self._present.ask(node.node_id, message)
             return True
         epoch = self._fresh_epoch()

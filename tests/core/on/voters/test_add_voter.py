@@ -11,13 +11,11 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply, Send
-from pykraft.core.events import SendFailed
-from pykraft.core.on.dispatch import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VersionRange
 from tests.core.on.voters.test_voter_changes import behind, dynamic, leading
-from tests.core.replicas import NOW, answer, ask, directory, done, key, later, only, replica
+from tests.core.replicas import NOW, answer, ask, directory, key, later, only
 from tests.core.said import add_voter
 
 BOTH = VersionRange(0, 1)
@@ -84,25 +82,6 @@ def test_an_answer_before_the_commit_if_wanted() -> None:
 
 
 @pytest.mark.conformance(131)
-def test_levels_that_somebody_else_tells_are_not_the_new_voters() -> None:
-    made = asked()
-    assert answer(made, messages.ApiVersionsResponse(error=0, kraft_version=BOTH), peer_id=3) == []
-    assert made.voters.ids == (1, 2, 3)
-    assert leading(made).change is not None
-
-
-@pytest.mark.conformance(131)
-def test_a_voter_that_cannot_be_reached() -> None:
-    made = asked()
-    on_send_failed(made, SendFailed(peer_id=3, correlation_id=0, error=8), NOW)
-    assert leading(made).change is not None
-    on_send_failed(made, SendFailed(peer_id=4, correlation_id=0, error=8), NOW)
-    message = only(done(made), Reply).message
-    assert isinstance(message, messages.ChangeVoterResponse)
-    assert message.error == ErrorCode.REQUEST_TIMED_OUT
-
-
-@pytest.mark.conformance(131)
 def test_an_id_is_taken_whatever_its_disk_and_a_busy_node_cannot_be_asked() -> None:
     taken = add_voter(voter=ReplicaKey(NodeId(3), directory(9)))
     (error,) = [m.message for m in ask(dynamic(), taken) if isinstance(m, Reply)]
@@ -113,10 +92,6 @@ def test_an_id_is_taken_whatever_its_disk_and_a_busy_node_cannot_be_asked() -> N
     (error,) = [m.message for m in ask(busy, add_voter()) if isinstance(m, Reply)]
     assert isinstance(error, messages.ChangeVoterResponse)
     assert error.error == ErrorCode.REQUEST_TIMED_OUT
-
-
-def test_who_does_not_lead_asks_nobody() -> None:
-    assert answer(replica(), messages.ApiVersionsResponse(error=0, kraft_version=BOTH), peer_id=4) == []
 
 
 def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:

@@ -19,7 +19,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
-from pykraft.types import KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import NOW, answer, directory, done, follower, key, replica, unattached, voter_set
 
 
@@ -82,6 +82,18 @@ def test_a_leader_that_cannot_be_told_is_not_told_again(error: ErrorCode, *, exp
     assert old.state.has_updated == expected
     elsewhere = replica(unattached())
     on_send_failed(elsewhere, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
+
+
+@pytest.mark.conformance(135)
+def test_a_leader_that_is_busy_is_told_again_later_and_fetched_from_at_once() -> None:
+    made = following(level=0)
+    busy = ErrorCode.REQUEST_TIMED_OUT
+    assert answer(made, messages.UpdateVoterResponse(error=busy, epoch=made.epoch, leader_id=NodeId(2))) == []
+    assert isinstance(made.state, Follower)
+    assert not made.state.has_updated
+    assert not made.connections.is_backing_off(2)
+    answer(made, messages.UpdateVoterResponse(error=busy, epoch=Epoch(made.epoch + 1), leader_id=NodeId(3)))
+    assert made.epoch == 6, "it tells of a later epoch as any answer does"
 
 
 @pytest.mark.conformance(135)

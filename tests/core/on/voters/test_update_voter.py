@@ -1,20 +1,38 @@
-"""Membership requests in a static quorum: the order of errors, and UpdateRaftVoter.
+"""Membership requests in a static quorum: the order of errors; and UpdateRaftVoter step by step.
 
-Source: KIP-853 §UpdateRaftVoter, KAFKA-16538; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
+Source: KIP-853 §UpdateRaftVoter, KAFKA-16538, KAFKA-20661; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import Reply
-from pykraft.core.on.voters.voter_changes import STATIC_QUORUM
+from pykraft.core.effects import AppendBatches, Effect, Peer, Reply, Report, Send
+from pykraft.core.enter_state import to_resigned
+from pykraft.core.on.voters.voter_changes import STATIC_QUORUM, end_change
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import ZERO_UUID, Listeners, NodeId, ReplicaKey
-from tests.core.replicas import NOW, ask, follower, key, later, leader, listeners, only, replica
+from pykraft.types import ZERO_UUID, Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey, VersionRange
+from tests.core.on.voters.test_voter_changes import behind, dynamic
+from tests.core.replicas import (
+    LISTENER,
+    NOW,
+    answer,
+    ask,
+    done,
+    follower,
+    key,
+    later,
+    leader,
+    listeners,
+    only,
+    replica,
+)
 from tests.core.said import add_voter, update_voter
 
 NOBODY = ReplicaKey(NodeId(4))
@@ -22,8 +40,27 @@ ZERO = ReplicaKey(NodeId(4), ZERO_UUID)
 NEGATIVE = ReplicaKey(NodeId(-1), key(1).directory_id)
 
 
+BOTH = VersionRange(0, 1)
+ELSEWHERE = Endpoint("elsewhere", 9_999)
+MOVED = update_voter(told=Listeners(((LISTENER, ELSEWHERE),)))
+TIMED_OUT = messages.UpdateVoterResponse(error=ErrorCode.REQUEST_TIMED_OUT, epoch=Epoch(5), leader_id=NodeId(1))
+
+
 def leading() -> Replica:
     return replica(leader(high_watermark=11))
+
+
+def busy() -> Replica:
+    """Voter 2 cannot be asked now."""
+    made = leading()
+    made.connections.back_off(2, NOW.mono_ms)
+    return made
+
+
+def tell(made: Replica, levels: VersionRange = BOTH) -> Sequence[Effect]:
+    """The voter answers the leader's question."""
+    told = messages.ApiVersionsResponse(error=0, kraft_version=levels)
+    return answer(made, told, peer_id=2, now=later(90))
 
 
 def error_of(made: Replica, request: messages.Request) -> int:
@@ -73,14 +110,122 @@ def test_what_cannot_be_a_voter_is_invalid_before_anything_is_committed(request_
         (replica(leader()), update_voter(versions=(1, 1)), ErrorCode.REQUEST_TIMED_OUT),
         (leading(), update_voter(versions=(1, 1), voter=key(9)), ErrorCode.INVALID_REQUEST),
         (leading(), update_voter(voter=key(9)), ErrorCode.VOTER_NOT_FOUND),
-        (leading(), update_voter(), ErrorCode.NONE),
+        (busy(), update_voter(), ErrorCode.REQUEST_TIMED_OUT),
+        (dynamic(high_watermark=None), update_voter(), ErrorCode.REQUEST_TIMED_OUT),
+        (dynamic(high_watermark=5), update_voter(), ErrorCode.REQUEST_TIMED_OUT),
+        (dynamic(), update_voter(versions=(0, 0)), ErrorCode.INVALID_REQUEST),
+        (dynamic(), update_voter(voter=key(9)), ErrorCode.VOTER_NOT_FOUND),
+        (dynamic(), update_voter(voter=ReplicaKey(NodeId(2), key(9).directory_id)), ErrorCode.VOTER_NOT_FOUND),
     ],
 )
-def test_update_voter(made: Replica, request_: messages.UpdateVoterRequest, error: ErrorCode) -> None:
+def test_what_is_refused_without_asking_anybody(
+    made: Replica, request_: messages.UpdateVoterRequest, error: ErrorCode
+) -> None:
     assert error_of(made, request_) == error
     if isinstance(made.state, Leader):
-        gained_ms = 70 if error == ErrorCode.NONE else 0
-        assert made.state.check_quorum_deadline_ms == NOW.mono_ms + 3_000 + gained_ms
+        assert made.state.change is None
+        assert made.state.check_quorum_deadline_ms == NOW.mono_ms + 3_000
+
+
+@pytest.mark.conformance(134)
+@pytest.mark.parametrize("made", [leading, dynamic])
+def test_the_voter_is_asked_at_its_new_endpoint_before_it_is_updated(made: Callable[[], Replica]) -> None:
+    one = made()
+    send = only(ask(one, MOVED, later(70)), Send)
+    assert send.peer == Peer(id=2, endpoint=ELSEWHERE)
+    assert isinstance(send.message, messages.ApiVersionsRequest)
+    assert error_of(one, update_voter(voter=key(3), told=listeners(3))) == ErrorCode.REQUEST_TIMED_OUT, "one at a time"
+    found = tell(one)
+    message = only(found, Reply).message
+    assert message == messages.UpdateVoterResponse(
+        error=0, epoch=Epoch(5), leader_id=NodeId(1), listeners=one.reply_listeners(LISTENER)
+    )
+    assert isinstance(one.state, Leader)
+    assert one.state.check_quorum_deadline_ms == later(90).mono_ms + 3_000, "a sign of life"
+
+
+@pytest.mark.conformance(134)
+def test_a_static_voter_is_updated_in_memory_and_the_change_ends() -> None:
+    made = leading()
+    ask(made, MOVED)
+    assert not [effect for effect in tell(made) if isinstance(effect, AppendBatches)]
+    assert isinstance(made.state, Leader)
+    assert made.state.change is None
+    assert made.state.volatile_voters.listeners(NodeId(2)).get(LISTENER) == ELSEWHERE
+    # To tell it again changes nothing.
+    assert error_of(made, MOVED) == ErrorCode.NONE
+    assert made.state.change is None
+
+
+@pytest.mark.conformance(134)
+def test_an_entry_in_the_log_is_answered_before_the_commit_and_other_changes_wait_for_it() -> None:
+    made = dynamic()
+    ask(made, MOVED)
+    assert [type(effect) for effect in tell(made)] == [AppendBatches, Reply]
+    assert made.voters.listeners(NodeId(2)).get(LISTENER) == ELSEWHERE
+    assert error_of(made, messages.RemoveVoterRequest(voter=key(3))) == ErrorCode.REQUEST_TIMED_OUT
+    state = made.state
+    assert isinstance(state, Leader)
+    state.high_watermark = Offset(11)
+    end_change(made, state, later(100))
+    assert done(made) == [], "it was answered"
+    assert state.change is None
+    # To tell it again changes nothing.
+    assert error_of(made, MOVED) == ErrorCode.NONE
+    assert state.change is None
+
+
+@pytest.mark.conformance(134)
+@pytest.mark.parametrize(("request_ms", "wait_ms"), [(2_000, 1_000), (700, 700)])
+def test_a_voter_that_does_not_answer_hears_so_before_its_fetch_timeout(request_ms: int, wait_ms: int) -> None:
+    made = dynamic()
+    made.config = replace(made.config, request_timeout_ms=request_ms)
+    ask(made, MOVED)
+    assert isinstance(made.state, Leader)
+    assert made.config.fetch_timeout_ms == 2_000
+    end_change(made, made.state, later(wait_ms - 1))
+    assert made.state.change is not None
+    end_change(made, made.state, later(wait_ms))
+    found = done(made)
+    assert only(found, Reply).message == replace(TIMED_OUT, listeners=made.reply_listeners(LISTENER))
+    assert "voter 2" in only(found, Report).text
+    assert made.state.change is None
+
+
+@pytest.mark.conformance(134)
+def test_a_leader_that_steps_down_names_no_change() -> None:
+    made = dynamic()
+    ask(made, MOVED)
+    to_resigned(made, NOW)
+    found = done(made)
+    answer = only(found, Reply).message
+    assert isinstance(answer, messages.UpdateVoterResponse)
+    assert answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not [effect for effect in found if isinstance(effect, Report)]
+    assert tell(made) == []
+
+
+@pytest.mark.conformance(134)
+@pytest.mark.parametrize("made", [leading, dynamic])
+def test_another_node_at_the_endpoint_is_not_the_voter(made: Callable[[], Replica]) -> None:
+    one = made()
+    ask(one, MOVED)
+    found = tell(one, VersionRange(0, 2))
+    assert only(found, Reply).message == replace(
+        TIMED_OUT, error=ErrorCode.INVALID_REQUEST, listeners=one.reply_listeners(LISTENER)
+    )
+    assert "0 to 1" in only(found, Report).text
+    assert isinstance(one.state, Leader)
+    assert one.state.change is None
+    assert one.state.volatile_voters.get(NodeId(2)) is None
+
+
+def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:
+    made = dynamic()
+    ask(made, MOVED)
+    found = tell(behind(made))
+    assert only(found, Reply).message == replace(TIMED_OUT, listeners=made.reply_listeners(LISTENER))
+    assert made.voter_history.voters_offset == 5
 
 
 @pytest.mark.conformance(134)

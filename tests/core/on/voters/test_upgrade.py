@@ -10,7 +10,7 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import AppendBatches, CompletePendingRequest, Effect, Reply
 from pykraft.core.events import UpgradeRequested
-from pykraft.core.leader.voter_change import Upgrade
+from pykraft.core.leader.voter_change import Update, Upgrade
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.on.voters.upgrade import on_upgrade_requested
 from pykraft.core.on.voters.voter_changes import end_change
@@ -35,6 +35,18 @@ def told(*voters: Voter, high_watermark: int | None = 11) -> Replica:
     made = replica(leader(high_watermark=high_watermark))
     assert isinstance(made.state, Leader)
     made.state.volatile_voters = VoterSet.of(voters or map(voter, (1, 2, 3)))
+    return made
+
+
+def update() -> Update:
+    """Voter 2 is being asked at its new endpoint."""
+    return Update(request_id=1, listener="CONTROLLER", voter=voter(2), deadline_ms=NOW.mono_ms + 9)
+
+
+def told_of(change: Update) -> Replica:
+    made = told()
+    assert isinstance(made.state, Leader)
+    made.state.change = change
     return made
 
 
@@ -72,6 +84,7 @@ def test_level_and_voters_are_one_batch() -> None:
         (told(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
         (told(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
         (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not reported its directory id"),
+        (told_of(update()), 5, 1, UsageError, "a voter reports its endpoints"),
         (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
         (dynamic(), 5, 0, UsageError, "cannot go back"),
         (dynamic(), 5, 2, UsageError, "the leader supports kraft.version up to 1, not 2"),

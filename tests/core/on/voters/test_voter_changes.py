@@ -6,8 +6,6 @@ commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pykraft.core import messages
@@ -125,20 +123,6 @@ def test_a_leader_is_removed_when_the_set_without_it_is_committed() -> None:
         assert is_removed(made, leading(made)) == expected
     static = replica(leader(high_watermark=10), voters=without)
     assert not is_removed(static, leading(static))
-
-
-@pytest.mark.conformance(134)
-def test_an_entry_that_changes_is_written_and_one_that_does_not_is_not() -> None:
-    made = dynamic()
-    assert error_of(made, update_voter(versions=(0, 2))) == ErrorCode.NONE
-    entry = made.voters.get(key(2).id)
-    assert entry is not None
-    assert (entry.kraft_version.max_version, made.voter_history.voters_offset) == (2, 10)
-    again = dynamic(voters=VoterSet.of(replace(one, kraft_version=entry.kraft_version) for one in VOTERS.voters))
-    found = ask(again, update_voter(versions=(0, 2)))
-    assert not [effect for effect in found if isinstance(effect, AppendBatches)]
-    assert error_of(dynamic(), update_voter(voter=key(9))) == ErrorCode.VOTER_NOT_FOUND
-    assert error_of(dynamic(), update_voter(versions=(0, 0))) == ErrorCode.INVALID_REQUEST
 
 
 def test_what_was_proposed_before_comes_first() -> None:

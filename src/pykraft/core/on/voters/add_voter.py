@@ -14,18 +14,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.effects import Peer
-from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.events import RequestReceived
+from pykraft.core.leader.change_answer import answer_change, tell_requester
 from pykraft.core.leader.voter_change import Addition
-from pykraft.core.messages import AddVoterRequest, ApiVersionsRequest, ApiVersionsResponse, ChangeVoterResponse
+from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse
 from pykraft.core.on.requests import reply
-from pykraft.core.on.send_requests import send
-from pykraft.core.on.voters.voter_changes import answer_change, refusal_of, why_behind, write_voters
-from pykraft.core.outbox import Relies
+from pykraft.core.on.voters.voter_changes import ask_levels, refusal_of, why_behind, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import ZERO_UUID, Instant, ReplicaKey, Voter, uuid_text
+from pykraft.types import ZERO_UUID, Instant, ReplicaKey, VersionRange, Voter, uuid_text
 
 CAUGHT_UP_MS_MAX = 3_600_000
 """A new voter must have fetched within this time."""
@@ -53,9 +51,7 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
     leader = replica.state
     assert isinstance(leader, Leader)
     # 2. Ask for the supported levels.
-    endpoint = message.listeners.get(replica.local.default_listener)
-    assert endpoint is not None
-    send(replica, Peer(id=voter_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
+    ask_levels(replica, voter_id, message.listeners, now)
     leader.change = Addition(
         request_id=event.request_id,
         voter=Voter(key=message.voter, listeners=message.listeners),
@@ -64,28 +60,14 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
     )
 
 
-def on_api_versions_response(
-    replica: Replica, event: ResponseReceived, message: ApiVersionsResponse, now: Instant
-) -> None:
-    """The new voter says which levels it supports: add it, or refuse the request.
+def add_voter(replica: Replica, leader: Leader, addition: Addition, supported: VersionRange, now: Instant) -> None:
+    """The new voter has told the levels that it supports: append the set that includes it, or refuse the request.
 
     Effects: AppendBatches, Reply.
     Source: KIP-853; AddVoterHandler.handleApiVersionsResponse.
     """
-    addition = _asked(replica, event.peer_id)
-    if addition is None:
-        return
-    leader = replica.state
-    assert isinstance(leader, Leader)
-    voter_id, supported = addition.voter.key.id, message.kraft_version
-    if message.error:
-        replica.connections.back_off(event.peer_id, now.mono_ms)
-        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to report its versions")
-    elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:
-        text = f"node {voter_id} does not support kraft.version {replica.kraft_version}"
-        answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
-    elif not _has_caught_up(leader, addition.voter.key, now):
-        text = f"node {voter_id} has not caught up with the leader: wait until it has, and try again"
+    if not _has_caught_up(leader, addition.voter.key, now):
+        text = f"node {addition.voter.key.id} has not caught up with the leader: wait until it has, and try again"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
     # A refusal is an error code with its message; code 0 refuses nothing.
     elif (behind := why_behind(leader))[0]:
@@ -98,26 +80,7 @@ def on_api_versions_response(
         leader.change = replace(addition, offset=offset, is_answered=not addition.ack_when_committed)
         # 4. `end_change` answers when the set commits, unless the request is answered here (KIP-1186).
         if not addition.ack_when_committed:
-            reply(replica, addition.request_id, ChangeVoterResponse(error=ErrorCode.NONE))
-
-
-def on_new_voter_failed(replica: Replica, peer_id: int) -> None:
-    """The new voter cannot be reached: refuse the request.
-
-    Effects: Reply.
-    """
-    addition = _asked(replica, peer_id)
-    if addition is not None:
-        assert isinstance(replica.state, Leader)
-        text = f"node {addition.voter.key.id} cannot be reached at its endpoint: try again"
-        answer_change(replica, replica.state, ErrorCode.REQUEST_TIMED_OUT, text)
-
-
-def _asked(replica: Replica, peer_id: int) -> Addition | None:
-    """The addition that waits for this peer's ApiVersions response; None without one."""
-    change = replica.state.change if isinstance(replica.state, Leader) else None
-    is_asked = isinstance(change, Addition) and change.offset is None and change.voter.key.id == peer_id
-    return change if is_asked and isinstance(change, Addition) else None
+            tell_requester(replica, addition, ErrorCode.NONE)
 
 
 def _has_caught_up(leader: Leader, key: ReplicaKey, now: Instant) -> bool:

@@ -85,7 +85,11 @@ def on_update_voter_response(
 
     Source: KIP-853 §UpdateRaftVoter; KafkaRaftClient.handleUpdateVoterResponse.
     """
-    if message.error == ErrorCode.UNSUPPORTED_VERSION or settle_answer(replica, event.peer_id, message, now):
+    if message.error == ErrorCode.REQUEST_TIMED_OUT:
+        # The leader is changing the voters, or could not reach the new endpoint. The next request is a fetch timeout
+        # away, so there is no need to back off: fetch at once.
+        settle_answer(replica, event.peer_id, replace(message, error=NONE), now)
+    elif message.error == ErrorCode.UNSUPPORTED_VERSION or settle_answer(replica, event.peer_id, message, now):
         on_update_unsupported(replica)
 
 

@@ -87,8 +87,8 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
     for voter in leader.volatile_voters.voters:
         if voter.key.directory_id is None:
             return UsageError(
-                f"voter {voter.key.id} has not reported its directory id to this leader yet, which it does within a "
-                "fetch timeout of the election: start it if it is down, and try again"
+                f"voter {voter.key.id} has not reported its directory id to this leader yet, which it does within "
+                "a few fetch timeouts of the election: start it if it is down, and try again"
             )
         low, high = voter.kraft_version.min_version, voter.kraft_version.max_version
         if not low <= version <= high:
@@ -100,6 +100,9 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
         return UsageError(NEVER_LEADS)
     if replica.transfer is not None:
         return UsageError("the leadership is being transferred: try again")
+    # The leader is asking a voter at its new endpoint, which the set of the upgrade should have.
+    if leader.change is not None:
+        return UsageError("a voter reports its endpoints at the moment: try again")
     if leader.high_watermark is None:
         return UsageError("nothing of this epoch is committed yet: try again")
     behind, text = why_behind(leader)

@@ -10,15 +10,30 @@ commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 
 from __future__ import annotations
 
+from pykraft.core.effects import Peer
 from pykraft.core.enter_state import adopt_voter_set
 from pykraft.core.leader.appending import advance_high_watermark, append_planned
-from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse
+from pykraft.core.leader.change_answer import answer_change
+from pykraft.core.leader.voter_change import Addition, Update
+from pykraft.core.messages import MAY_BE_MADE_YET, ApiVersionsRequest
 from pykraft.core.never_leads import appends_nothing
-from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.on.requests import leader_only_error
+from pykraft.core.on.send_requests import send
+from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, MembershipRecord, Offset, ReplicaKey, VoterSet
+from pykraft.types import (
+    ZERO_UUID,
+    Instant,
+    KRaftVoters,
+    Listeners,
+    MembershipRecord,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
 
 STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
 NEVER_LEADS = "this node never leads for long, and another voter takes over: try again"
@@ -84,6 +99,18 @@ def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None)
     return why_not_now(replica, replica.state)
 
 
+def ask_levels(replica: Replica, node_id: NodeId, listeners: Listeners, now: Instant) -> None:
+    """Ask a node, at an endpoint that is not in force yet, which levels of kraft.version it supports.
+
+    It must be ready for a request; the answer comes to `core.on.voters.asked_levels`.
+
+    Effects: Send.
+    """
+    endpoint = listeners.get(replica.local.default_listener)
+    assert endpoint is not None
+    send(replica, Peer(id=node_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
+
+
 def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
     """Append a voter set, in force from now on; returns its offset."""
     return write_membership(replica, leader, (KRaftVoters(voters),), now)
@@ -117,15 +144,9 @@ def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
         answer_change(replica, leader, ErrorCode.NONE, None)
     elif change.deadline_ms <= now.mono_ms:
         text = f"the change was not committed in time; it {MAY_BE_MADE_YET}"
+        if isinstance(change, Addition | Update) and change.offset is None:
+            text = f"node {change.voter.key.id} did not answer at its endpoint in time: try again"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
-
-
-def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str | None) -> None:
-    """End the current change, and answer its request unless that was done."""
-    change, leader.change = leader.change, None
-    assert change is not None
-    if not change.is_answered:
-        reply(replica, change.request_id, ChangeVoterResponse(error=error, error_message=text))
 
 
 def is_removed(replica: Replica, leader: Leader) -> bool:
