@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykraft.config import RaftConfig
 from pykraft.errors import CommandRejectedError, PykraftError
 from pykraft.machine import Applied, Replicated, StateMachine
+from pykraft.machine.replica import MachineReplica
 from tests.client.nodes import QUICK, config_of, voters_of
 
 
@@ -106,6 +109,17 @@ async def next_turn() -> None:
     turn: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turn.set_result, None)
     await turn
+
+
+def load(replica: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
+    """Let a replica load a snapshot that waits for no disk."""
+
+    async def each() -> AsyncIterator[bytes]:
+        for value in values:
+            yield value
+
+    with pytest.raises(StopIteration):
+        replica.load(each()).send(None)
 
 
 def state_of(node: Node) -> Counters:

@@ -51,6 +51,7 @@ def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.Mo
 
             monkeypatch.setattr(Connection, "ask_body", counting)
             monkeypatch.setattr(forwarder, "BATCH_SIZE_BYTES_MAX", 2_000)  # about 27 of these commands
+            follower._submission.group_size_bytes_max = 200
             await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
             assert state_of(follower).totals == {"x": 101}
             assert 4 <= len(asked) <= 12
@@ -142,9 +143,9 @@ def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pyte
                 await asyncio.Event().wait()
 
             monkeypatch.setattr(Connection, "ask_body", silent)
-            calls = [asyncio.create_task(follower._forwarder.append(b"x")) for _ in range(2)]
+            calls = [asyncio.create_task(follower._forwarder.append([b"x"])) for _ in range(2)]
             await asked.wait()
-            calls.append(asyncio.create_task(follower._forwarder.append(b"y")))
+            calls.append(asyncio.create_task(follower._forwarder.append([b"y"])))
             read = asyncio.create_task(enter(follower))
             await asyncio.wait([read], timeout=0.01)
             await follower.close()
@@ -176,10 +177,10 @@ def test_callers_that_are_gone_have_no_records_in_a_request() -> None:
         forwards = Forwarder.__new__(Forwarder)
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in range(3)]
-        forwards._waiting = [(bytes([at]) * 40_000, future) for at, future in enumerate(futures)]
+        forwards._waiting = [([bytes([at]) * 20_000] * 2, future) for at, future in enumerate(futures)]
         futures[0].cancel()
-        assert [record[:1] for record, _ in forwards._next()] == [b"\x01"]  # the other one does not fit
-        assert [record[:1] for record, _ in forwards._next()] == [b"\x02"]
+        assert [records[1][:1] for records, _ in forwards._next()] == [b"\x01"]  # the others do not fit
+        assert [records[1][:1] for records, _ in forwards._next()] == [b"\x02"]
         assert forwards._next() == []
 
     run(main)

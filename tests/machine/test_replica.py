@@ -28,7 +28,7 @@ from pykraft.machine.replica import (
     SessionOpened,
 )
 from pykraft.types import Epoch, Offset
-from tests.machine.counters import Add, Counters
+from tests.machine.counters import Add, Counters, load
 
 NONCE = bytes(16)
 
@@ -61,7 +61,7 @@ class Log:
         """Another replica that loaded a snapshot of this one."""
         other = Log()
         other.end = self.end
-        other.replica.load([*self.replica.save()])
+        load(other.replica, [*self.replica.save()])
         return other
 
     @property
@@ -225,4 +225,4 @@ def test_a_snapshot_of_something_else_is_refused() -> None:
     head, state = encode_snapshot_record(TimeRecord(1, 1)), encode_snapshot_record(StateRecord(b"x=1"))
     for values in ([], [state], [head, head], [head, b"x"]):
         with pytest.raises(UnknownRecordError):
-            Log().replica.load(values)
+            load(Log().replica, values)

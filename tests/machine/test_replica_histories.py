@@ -23,7 +23,7 @@ from pykraft.machine.records import (
 )
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, CommandAnswered, CommandVerdict, MachineReplica, SessionOpened
 from pykraft.types import Epoch, Offset
-from tests.machine.counters import Add, Counters
+from tests.machine.counters import Add, Counters, load
 
 SEEDS = 40
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -93,7 +93,7 @@ def play(seed: int) -> None:
             assert each.machine.totals.get("x", 0) == total
         if rng.random() < 0.1:
             restored = MachineReplica(Counters())
-            restored.load([*pair[1].save()])
+            load(restored, [*pair[1].save()])
             pair[1] = restored
     assert [*pair[0].save()] == [*pair[1].save()]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,19 @@ from pykraft.machine.replica import SESSION_TIMEOUT_MS
 from tests.client.nodes import QUICK, run
 from tests.machine.counters import Add, Counters, Node, machines, next_turn, state_of
 
-Send = Callable[[bytes], Awaitable[None]]
+Send = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
-def intercept(node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[bytes, Send], Awaitable[None]]) -> None:
+def intercept(
+    node: Node, monkeypatch: pytest.MonkeyPatch, around: Callable[[Sequence[bytes], Send], Awaitable[None]]
+) -> None:
     """Send records through this function from now on."""
     send = node._submission._send
-    monkeypatch.setattr(node._submission, "_send", lambda record: around(record, send))
+    monkeypatch.setattr(node._submission, "_send", lambda records: around(records, send))
 
 
-def is_command(record: bytes) -> bool:
-    return isinstance(decode_log_record(record), CommandRecord)
+def is_command(records: Sequence[bytes]) -> bool:
+    return isinstance(decode_log_record(records[0]), CommandRecord)
 
 
 def test_a_command_whose_answer_was_lost_is_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,9 +38,9 @@ def test_a_command_whose_answer_was_lost_is_applied_once(tmp_path: Path, monkeyp
         async with machines(tmp_path, 1) as [node]:
             copies = []
 
-            async def lossy(record: bytes, send: Send) -> None:
-                copies.append(record)
-                await send(record)
+            async def lossy(records: Sequence[bytes], send: Send) -> None:
+                copies.append(records)
+                await send(records)
                 if len(copies) % 3:
                     raise OutcomeUnknownError("the answer was lost")
 
@@ -54,8 +56,8 @@ def test_several_copies_in_the_log_are_applied_once(tmp_path: Path, monkeypatch:
     async def main() -> None:
         async with machines(tmp_path, 1) as [node]:
 
-            async def twice(record: bytes, send: Send) -> None:
-                await asyncio.gather(send(record), send(record))
+            async def twice(records: Sequence[bytes], send: Send) -> None:
+                await asyncio.gather(send(records), send(records))
 
             intercept(node, monkeypatch, twice)
             totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(50)))
@@ -74,11 +76,11 @@ def test_a_late_copy_of_a_command_that_was_given_up_is_not_applied(
             await node.execute(Add("x", 1))
             held: list[bytes] = []
 
-            async def hold(record: bytes, send: Send) -> None:
+            async def hold(records: Sequence[bytes], send: Send) -> None:
                 if held:
-                    await send(record)
+                    await send(records)
                 else:
-                    held.append(record)
+                    held.extend(records)
                     await asyncio.Event().wait()
 
             intercept(node, monkeypatch, hold)
@@ -112,12 +114,12 @@ def test_an_ended_session_leaves_the_outcome_unknown_if_a_copy_may_be_applied(
             await node.execute(Add("x", 1))
             tries = []
 
-            async def unknown_then_expired(record: bytes, send: Send) -> None:
-                tries.append(record)
+            async def unknown_then_expired(records: Sequence[bytes], send: Send) -> None:
+                tries.append(records)
                 if len(tries) == 1:
                     raise OutcomeUnknownError("lost on the way")
                 await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
-                await send(record)
+                await send(records)
 
             intercept(node, monkeypatch, unknown_then_expired)
             with pytest.raises(OutcomeUnknownError, match=r"has ended.*an earlier copy .* may have been applied"):
@@ -160,8 +162,8 @@ def test_the_end_of_the_node_answers_everybody(
                 await node.execute(Add("x", 1))
             sent = asyncio.Event()
 
-            async def lose(record: bytes, send: Send) -> None:
-                assert is_command(record) is is_command_sent
+            async def lose(records: Sequence[bytes], send: Send) -> None:
+                assert is_command(records) is is_command_sent
                 sent.set()
                 raise OutcomeUnknownError("lost on the way")
 
@@ -181,10 +183,10 @@ def test_a_refused_proposal_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
         async with machines(tmp_path, 1) as [node]:
             full = [BufferFullError("full"), BufferFullError("full")]
 
-            async def refuse(record: bytes, send: Send) -> None:
+            async def refuse(records: Sequence[bytes], send: Send) -> None:
                 if full:
                     raise full.pop()
-                await send(record)
+                await send(records)
 
             intercept(node, monkeypatch, refuse)
             assert await node.execute(Add("x", 1)) == 1
@@ -227,15 +229,60 @@ def test_the_nonce_names_the_session_even_if_two_copies_open_one(
     async def main() -> None:
         async with machines(tmp_path, 1) as [node]:
 
-            async def twice(record: bytes, send: Send) -> None:
-                if isinstance(decode_log_record(record), OpenRecord):
-                    await asyncio.gather(send(record), send(record))
+            async def twice(records: Sequence[bytes], send: Send) -> None:
+                if isinstance(decode_log_record(records[0]), OpenRecord):
+                    await asyncio.gather(send(records), send(records))
                 else:
-                    await send(record)
+                    await send(records)
 
             intercept(node, monkeypatch, twice)
             assert await node.execute(Add("x", 1)) == 1
             assert node._replica.sessions_count == 2
             assert await node.execute(Add("x", 1)) == 2
+
+    run(main)
+
+
+def test_commands_of_one_turn_share_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            sent = []
+
+            async def counting(records: Sequence[bytes], send: Send) -> None:
+                sent.append(len(records))
+                await send(records)
+
+            intercept(node, monkeypatch, counting)
+            totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(100)))
+            assert (totals, sent) == ([*range(2, 102)], [100])
+            sent.clear()
+            # A batch has room for one of these commands and a small one.
+            size = node._submission.group_size_bytes_max // 2
+            await asyncio.gather(*(node.execute(Add("y" * size, 1)) for _ in range(3)), node.execute(Add("x", 1)))
+            assert sent == [1, 1, 2]
+
+    run(main)
+
+
+def test_each_caller_of_a_group_waits_as_long_as_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+            first = asyncio.Event()
+
+            async def lose_until(records: Sequence[bytes], send: Send) -> None:
+                if not first.is_set():
+                    raise BufferFullError("full")
+                await send(records)
+
+            intercept(node, monkeypatch, lose_until)
+            patient = asyncio.create_task(node.execute(Add("x", 1)))
+            for timeout_ms in (40, 20):
+                with pytest.raises(NotAppliedError, match=rf"no answer within {timeout_ms} ms \(the last try: full\)"):
+                    await node.execute(Add("x", 100), timeout_ms=timeout_ms)
+            first.set()
+            assert await patient == 2
+            assert node._submission._attempts == {}
 
     run(main)

@@ -14,6 +14,7 @@ from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.remote.quorum import Quorum
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
+from pykraft.client.snapshot import StableRecords
 from pykraft.client.state_reader import StateReader
 from pykraft.client.until_signal import until_signal
 from pykraft.host.producers import Committed
@@ -31,6 +32,7 @@ __all__ = [
     "Quorum",
     "Reader",
     "Serde",
+    "StableRecords",
     "Start",
     "StateReader",
     "bytes_serde",

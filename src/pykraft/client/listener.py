@@ -38,7 +38,8 @@ class Listener(Protocol[T]):
 
     ``handle_save_snapshot()`` returns the records of the current state, from which ``handle_load_snapshot`` of any node
     can build the same state: an iterable, an async iterable, or an awaitable of one. It is called when a snapshot is
-    due; the listener's next call comes when all records are written. Only one listener of a node may have it.
+    due; the listener's next call comes when all records are written, or at once if they are
+    `pykraft.client.StableRecords`. Only one listener of a node may have it.
 
     ``handle_load_bootstrap(reader)`` gets the checkpoint that the directory was formatted with, before the commit that
     begins at offset 0. The last two require ``handle_load_snapshot``.

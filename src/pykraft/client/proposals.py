@@ -185,7 +185,7 @@ class _Group:
         self._life.waiting.pop(self, None)
         for future, _ in self.calls:
             if not future.done():
-                future.set_exception(_twin(error))
+                future.set_exception(twin(error))
 
     def _doubt(self, outcome: OutcomeUnknown) -> None:
         """Nobody on this node can know the outcome."""
@@ -221,7 +221,7 @@ def _size_bytes_max(values: Sequence[bytes]) -> int:
     return sum(map(len, values)) + RECORD_OVERHEAD_BYTES_MAX * len(values)
 
 
-def _twin(error: BaseException) -> BaseException:
+def twin(error: BaseException) -> BaseException:
     """The same error for another caller: each one that raises it adds its own traceback."""
     twin = type(error).__new__(type(error), *error.args)
     twin.__dict__.update(error.__dict__)

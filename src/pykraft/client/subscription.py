@@ -15,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import HostAccess
@@ -27,10 +26,10 @@ from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHO
 from pykraft.client.listener_call import listener_call
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
-from pykraft.client.snapshot import begin_snapshot
 from pykraft.client.state_reader import StateReader, read_by
+from pykraft.client.state_saving import StateSaving
 from pykraft.client.thread import LoopCall, NodeLoops
-from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
+from pykraft.errors import UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.snapshots.loading import Loader
@@ -91,6 +90,7 @@ class Subscription(Generic[T]):
         self._goodbye: _Delivery | None = None
         self._is_ending = False
         self._news = asyncio.Event()
+        self._saving = StateSaving(owner, serde, self._not_saved)
 
     def attach(self, host: Host) -> None:
         """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
@@ -277,25 +277,12 @@ class Subscription(Generic[T]):
         self._note_applied(opened.snapshot_id.offset)
 
     async def _handle_save(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Write the records that the listener returns; if no snapshot is possible now, try again later."""
-        try:
-            snapshot = await begin_snapshot(self._owner, self._serde, snapshot_id.offset, snapshot_id.epoch)
-        except NotRunningError:
-            raise
-        except UsageError as error:
-            logger.warning("%s; the node asks the application again later", error)
-            return
-        if snapshot is None:
-            return
-        method: Callable[[], Any] = getattr(self.listener, SAVE_SNAPSHOT)
-        async with snapshot:
-            records = method()
-            try:
-                await snapshot.append(await records if isawaitable(records) else records)
-                with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
-                    await snapshot.freeze()
-            except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
-                logger.error("%s: no snapshot is taken, and the log keeps growing", error)  # noqa: TRY400 - it is the operator's
+        await self._saving.save(snapshot_id, getattr(self.listener, SAVE_SNAPSHOT))
+
+    def _not_saved(self, error: Exception) -> None:
+        """A snapshot that was written beside the listener's calls failed; the node ends."""
+        error.add_note(f"It was raised by the records of {self.listener!r} for a snapshot; the node ends.")
+        self._owner.listener_failed(error)
 
     async def _run(self) -> None:
         """Make one call after the other; at the end, tell everybody who waits for further ones."""
@@ -305,6 +292,7 @@ class Subscription(Generic[T]):
             for reached in self._applied_waiters:
                 if not reached.done():
                     reached.set_result(False)
+            await self._saving.end()
 
     async def _make_calls(self) -> None:
         if self._after is not None:

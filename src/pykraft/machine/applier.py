@@ -7,7 +7,7 @@ contains it. Every `PIECE_COMMANDS` commands the loop runs other tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
@@ -43,6 +43,8 @@ class Applier(Generic[C, R]):
         """This node's own sessions that somebody waits in, by id."""
         self.check: StateCheck | None = None
         """Compares this replica with others, if the program wants that."""
+        self.loading_offset: Offset | None = None
+        """End of the snapshot that is being loaded (exclusive): the state is a part of it until then."""
         self._node = node
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
@@ -51,11 +53,10 @@ class Applier(Generic[C, R]):
         for batch in reader:
             for offset, value in enumerate(batch.records, batch.base_offset):
                 news = self.replica.apply(value, Offset(offset), batch.epoch)
-                if isinstance(news, CheckRecord | DigestRecord):
-                    if self.check is not None:
-                        await self.check.met(news, offset)
-                elif news is not None:
+                if isinstance(news, (CommandAnswered, SessionOpened)):
                     self._tell(news)
+                elif news is not None and self.check is not None:
+                    await self.check.met(news, offset)
                 count += 1
                 if count % PIECE_COMMANDS == 0:
                     await asyncio.sleep(0)
@@ -70,13 +71,15 @@ class Applier(Generic[C, R]):
             self.clock.stop()
         self.deadline_moved.set()
 
-    def handle_save_snapshot(self) -> Iterator[bytes]:
+    def handle_save_snapshot(self) -> Iterable[bytes]:
         """See `pykraft.client.Listener`."""
         return self.replica.save()
 
     async def handle_load_snapshot(self, reader: StateReader[bytes]) -> None:
         """See `pykraft.client.Listener`."""
-        self.replica.load([record async for batch in reader for record in batch.records])
+        self.loading_offset = reader.snapshot_id.offset
+        await self.replica.load(record async for batch in reader for record in batch.records)
+        self.loading_offset = None
         if self.check is not None:
             self.check.loaded()
         self._look_at_deadline()

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 from pykraft.errors import BufferFullError
-from pykraft.machine.records import CommandRecord, encode_log_record
+from pykraft.machine.records import encode_command
 from pykraft.machine.replica import WINDOW, CommandAnswer
 
 
@@ -46,4 +46,4 @@ class ClientSession:
 
     def record(self, sequence: int, command: bytes, time_ms: int) -> bytes:
         """The record of this command for the log."""
-        return encode_log_record(CommandRecord(time_ms, self.session_id, sequence, self.acknowledged, command))
+        return encode_command(time_ms, self.session_id, sequence, self.acknowledged, command)

@@ -1,6 +1,7 @@
 """A follower's side of Forward: passes records and reads on to the leader that this node knows.
 
-Records that wait share a request. Appends and reads have a connection each, so that a read does not wait for a commit.
+Records that wait share a request. A few requests with records may be under way, each on a connection of its own; reads
+have another one, so that a read does not wait for a commit.
 Invariant: OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them;
 after any other error they are not in the log and never will be.
 
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pykraft.client.node import Node
+from pykraft.client.proposals import twin
 from pykraft.errors import (
     BufferFullError,
     ErrorCode,
@@ -37,6 +39,8 @@ RECORD_OVERHEAD_BYTES: Final = 4
 """Most bytes that a request adds to a record."""
 TIMEOUT_MS: Final = 5_000
 """How long one request may take; a leader that cannot commit steps down before."""
+APPENDS_MAX: Final = 4
+"""Requests with records that are under way at one time: what comes meanwhile waits for the first answer."""
 UNSUPPORTED_MAX: Final = 3
 """So often in a row the leader must lack the API before that is an error: it may only be starting."""
 
@@ -121,10 +125,12 @@ class Forwarder:
 
     def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
         self._node = node
-        self._appends = ForwardConnection(node, context, connect)
+        self._appends = [ForwardConnection(node, context, connect) for _ in range(APPENDS_MAX)]
+        self._idle = [*reversed(self._appends)]
+        """Those without a request; the last one was used last, and is used next."""
         self._reads = ForwardConnection(node, context, connect)
-        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[Sequence[bytes], asyncio.Future[None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_needed(self) -> bool:
@@ -132,13 +138,18 @@ class Forwarder:
         leader_id = self._node.leader_and_epoch.leader_id
         return leader_id is not None and leader_id != self._node.node_id
 
-    async def append(self, record: bytes) -> None:
-        """Forward a record; returns when it is committed. Errors: see `ForwardConnection.ask`."""
+    async def append(self, records: Sequence[bytes]) -> None:
+        """Forward these records, which fit into one request; returns when they are committed.
+
+        Errors: see `ForwardConnection.ask`.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((record, future))
-        if self._task is None:
-            self._task = loop.create_task(self._forward(), name="pykraft forward")
+        self._waiting.append((records, future))
+        if self._idle:
+            task = loop.create_task(self._forward(self._idle.pop()), name="pykraft forward")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         await future
 
     async def read_index(self) -> Offset:
@@ -147,18 +158,20 @@ class Forwarder:
 
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
-        task = self._task
-        if task is not None:
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(NotRunningError("the node has ended"))
         self._waiting = []
-        await self._appends.close()
+        for connection in self._appends:
+            await connection.close()
         await self._reads.close()
 
-    async def _forward(self) -> None:
+    async def _forward(self, connection: ForwardConnection) -> None:
         """One request after the other, while records wait."""
         try:
             while self._waiting:
@@ -166,7 +179,7 @@ class Forwarder:
                 if not sent:
                     continue
                 try:
-                    await self._appends.ask([record for record, _ in sent])
+                    await connection.ask([record for records, _ in sent for record in records])
                 except PykraftError as error:
                     _settle(sent, error)
                 except asyncio.CancelledError:
@@ -175,14 +188,14 @@ class Forwarder:
                 else:
                     _settle(sent, None)
         finally:
-            self._task = None
+            self._idle.append(connection)
 
-    def _next(self) -> list[tuple[bytes, asyncio.Future[None]]]:
-        """The records for the next request: the oldest, as many as fit. Callers that are gone have none."""
+    def _next(self) -> list[tuple[Sequence[bytes], asyncio.Future[None]]]:
+        """What the next request has: the oldest records, as many as fit. Callers that are gone have none."""
         self._waiting = [one for one in self._waiting if not one[1].done()]
         size_bytes = count = 0
-        for record, _ in self._waiting:
-            size_bytes += len(record) + RECORD_OVERHEAD_BYTES
+        for records, _ in self._waiting:
+            size_bytes += sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
             if count and size_bytes > BATCH_SIZE_BYTES_MAX:
                 break
             count += 1
@@ -190,11 +203,11 @@ class Forwarder:
         return sent
 
 
-def _settle(sent: Sequence[tuple[bytes, asyncio.Future[None]]], error: PykraftError | None) -> None:
+def _settle(sent: Sequence[tuple[Sequence[bytes], asyncio.Future[None]]], error: PykraftError | None) -> None:
     for _, future in sent:
         if future.done():
             continue
         if error is None:
             future.set_result(None)
         else:
-            future.set_exception(error)
+            future.set_exception(twin(error))

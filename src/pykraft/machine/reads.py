@@ -61,6 +61,15 @@ class MachineReads:
             text = f"no leader confirmed within {timeout_ms} ms that this node's state is current{last}"
             raise QuorumUnavailableError(text) from self._error
 
+    async def wait_loaded(self, timeout_ms: int) -> None:
+        """Wait while this node loads a snapshot. Errors: QuorumUnavailableError, NotRunningError."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                while (offset := self._applier.loading_offset) is not None:
+                    await self._node.wait_applied(self._applier, offset)
+        except TimeoutError:
+            raise QuorumUnavailableError(f"this node has loaded a snapshot for {timeout_ms} ms, and goes on") from None
+
     async def close(self) -> None:
         """The node has ended: no read begins any more."""
         task = self._task

@@ -34,7 +34,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pykraft.errors import UnknownRecordError
 
@@ -49,6 +49,8 @@ _LENGTH: Final = struct.Struct(">I")
 _STATE: Final = struct.Struct(">BB")
 _DIGEST: Final = struct.Struct(">BBqiqI16s")
 COMMAND_DIGEST_SIZE_BYTES: Final = 4
+_TIME: Final = struct.Struct(">q")
+_TIME_AT: Final = _STATE.size
 COMMAND_OVERHEAD_BYTES: Final = _COMMAND.size
 
 
@@ -79,8 +81,7 @@ class OpenRecord:
     nonce: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRecord:
+class CommandRecord(NamedTuple):
     """A command of a session."""
 
     time_ms: int
@@ -156,13 +157,14 @@ class StateRecord:
 
 
 SnapshotRecord: TypeAlias = TimeRecord | SessionRecord | ResultRecord | StateRecord
+_COMMAND_KIND: Final = int(LogKind.COMMAND)
+_COMMAND_START: Final = bytes((VERSION, _COMMAND_KIND))
 
 
 def encode_log_record(record: LogRecord) -> bytes:
     """The bytes of a record of the log."""
     if isinstance(record, CommandRecord):
-        numbers = (record.time_ms, record.session_id, record.sequence, record.acknowledged)
-        return _COMMAND.pack(VERSION, LogKind.COMMAND, *numbers) + record.command
+        return encode_command(*record)
     if isinstance(record, OpenRecord):
         return _HEAD.pack(VERSION, LogKind.OPEN, record.time_ms) + record.nonce
     if isinstance(record, DigestRecord):
@@ -172,13 +174,18 @@ def encode_log_record(record: LogRecord) -> bytes:
     return _HEAD.pack(VERSION, kind, record.time_ms)
 
 
+def encode_command(time_ms: int, session_id: int, sequence: int, acknowledged: int, command: bytes) -> bytes:
+    """The bytes of a `CommandRecord`."""
+    return _COMMAND.pack(VERSION, _COMMAND_KIND, time_ms, session_id, sequence, acknowledged) + command
+
+
 def decode_log_record(data: bytes) -> LogRecord:
     """The record. Errors: UnknownRecordError."""
+    if _is_command(data):
+        _, _, time_ms, session_id, sequence, acknowledged = _COMMAND.unpack_from(data)
+        return CommandRecord(time_ms, session_id, sequence, acknowledged, data[COMMAND_OVERHEAD_BYTES:])
     try:
         version, kind, time_ms = _HEAD.unpack_from(data)
-        if version == VERSION and kind == LogKind.COMMAND:
-            session_id, sequence, acknowledged = _COMMAND.unpack_from(data)[3:]
-            return CommandRecord(time_ms, session_id, sequence, acknowledged, data[_COMMAND.size :])
         if version == VERSION and kind == LogKind.OPEN and len(data) == _HEAD.size + NONCE_SIZE_BYTES:
             return OpenRecord(time_ms, data[_HEAD.size :])
         if version == VERSION and kind == LogKind.TICK and len(data) == _HEAD.size:
@@ -195,8 +202,9 @@ def decode_log_record(data: bytes) -> LogRecord:
 
 def stamped(data: bytes, time_ms: int) -> bytes:
     """A record of the log with this time instead of its own. Errors: UnknownRecordError for no such record."""
-    decode_log_record(data)
-    return _HEAD.pack(data[0], data[1], time_ms) + data[_HEAD.size :]
+    if not _is_command(data):
+        decode_log_record(data)
+    return data[:_TIME_AT] + _TIME.pack(time_ms) + data[_HEAD.size :]
 
 
 def pack_records(records: Sequence[bytes]) -> bytes:
@@ -250,6 +258,10 @@ def decode_snapshot_record(data: bytes) -> SnapshotRecord:
     except struct.error:
         pass
     raise _unknown(data)
+
+
+def _is_command(data: bytes) -> bool:
+    return data[:_TIME_AT] == _COMMAND_START and len(data) >= COMMAND_OVERHEAD_BYTES
 
 
 def _unknown(data: bytes) -> UnknownRecordError:

@@ -20,11 +20,12 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from pykraft.client.snapshot import StableRecords
 from pykraft.errors import CommandRejectedError, DeserializeError, UnknownRecordError
 from pykraft.machine.records import (
     CheckRecord,
@@ -62,8 +63,7 @@ class CommandVerdict(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAnswer:
+class CommandAnswer(NamedTuple):
     """What became of one command: its serialized result, why ``apply`` rejected it, or why this copy was not applied.
 
     The result is kept as bytes: a caller gets an object of its own, and a state that the result shares objects with may
@@ -82,8 +82,7 @@ class SessionOpened:
     session_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAnswered:
+class CommandAnswered(NamedTuple):
     """A command of this session has its answer."""
 
     session_id: int
@@ -128,8 +127,10 @@ class MachineReplica(Generic[C, R]):
         state machine but CommandRejectedError: this replica must stop then, since others may go on differently.
         """
         record = decode_log_record(value)
-        self.time_ms = max(self.time_ms, record.time_ms)
-        self._sweep()
+        if record.time_ms > self.time_ms:
+            self.time_ms = record.time_ms
+            if self.time_ms - self._swept_ms >= SWEEP_INTERVAL_MS:
+                self._sweep()
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms is not None and self.time_ms >= deadline_ms:
             self.machine.elapse(Applied(offset, epoch, self.time_ms, -1))
@@ -151,39 +152,36 @@ class MachineReplica(Generic[C, R]):
             if found is not None and sequence in found.answers:
                 yield CommandAnswered(session_id, sequence, found.answers[sequence])
 
-    def save(self) -> Iterator[bytes]:
-        """The records of a snapshot: time, sessions, results, then the state."""
-        yield encode_snapshot_record(TimeRecord(self.time_ms, self._swept_ms))
-        for session_id, session in self._sessions.items():
-            yield encode_snapshot_record(
-                SessionRecord(session_id, session.nonce, session.used_ms, session.acknowledged)
-            )
-            for sequence, answer in session.answers.items():
-                is_rejection = answer.verdict is CommandVerdict.REJECTED
-                yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, answer.value))
-        for record in self.machine.snapshot():
-            yield encode_snapshot_record(StateRecord(record))
+    def save(self) -> Iterable[bytes]:
+        """The records of a snapshot: time, sessions, results, then the state; stable if those of the machine are."""
+        head = TimeRecord(self.time_ms, self._swept_ms)
+        sessions = [
+            (session_id, one.nonce, one.used_ms, one.acknowledged, one.answers.copy() if one.answers else one.answers)
+            for session_id, one in self._sessions.items()
+        ]
+        state = self.machine.snapshot()
+        records = _snapshot_records(head, sessions, state)
+        return StableRecords(records) if isinstance(state, StableRecords | list | tuple) else records
 
-    def load(self, values: Iterable[bytes]) -> None:
+    async def load(self, values: AsyncIterator[bytes]) -> None:
         """Replace everything by a snapshot. Errors: UnknownRecordError; any exception of the state machine."""
-        rest = iter(values)
-        head = decode_snapshot_record(next(rest, b""))
+        head = decode_snapshot_record(await anext(values, b""))
         if not isinstance(head, TimeRecord):
             raise UnknownRecordError("the snapshot does not begin with the time of a state machine")
         sessions: dict[int, _Session] = {}
-        state: list[bytes] = []
-        for value in rest:
+        first: bytes | None = None
+        async for value in values:
             match decode_snapshot_record(value):
                 case SessionRecord(session_id, nonce, used_ms, acknowledged):
                     sessions[session_id] = _Session(nonce=nonce, used_ms=used_ms, acknowledged=acknowledged)
                 case ResultRecord(session_id, sequence, is_rejection, kept):
                     verdict = CommandVerdict.REJECTED if is_rejection else CommandVerdict.APPLIED
                     sessions[session_id].answers[sequence] = CommandAnswer(verdict, kept)
-                case StateRecord(record):
-                    state.append(record)
                 case TimeRecord():
                     raise UnknownRecordError("the snapshot has the time of a state machine twice")
-        self.machine.restore(state)
+                case StateRecord(first):
+                    break
+        await self.machine.restore_stream(_state_records(first, values))
         self.time_ms, self._swept_ms, self._sessions = head.time_ms, head.swept_ms, sessions
 
     def _on_open(self, record: OpenRecord, offset: Offset) -> SessionOpened:
@@ -243,6 +241,29 @@ class MachineReplica(Generic[C, R]):
 
     def _sweep(self) -> None:
         """Forget sessions that have ended; only memory depends on it, and whether there are too many."""
-        if self.time_ms - self._swept_ms >= SWEEP_INTERVAL_MS:
-            self._swept_ms = self.time_ms
-            self._sessions = {at: session for at, session in self._sessions.items() if not self._is_over(session)}
+        self._swept_ms = self.time_ms
+        self._sessions = {at: session for at, session in self._sessions.items() if not self._is_over(session)}
+
+
+def _snapshot_records(
+    head: TimeRecord, sessions: list[tuple[int, bytes, int, int, dict[int, CommandAnswer]]], state: Iterable[bytes]
+) -> Iterator[bytes]:
+    yield encode_snapshot_record(head)
+    for session_id, nonce, used_ms, acknowledged, answers in sessions:
+        yield encode_snapshot_record(SessionRecord(session_id, nonce, used_ms, acknowledged))
+        for sequence, answer in answers.items():
+            is_rejection = answer.verdict is CommandVerdict.REJECTED
+            yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, answer.value))
+    for record in state:
+        yield encode_snapshot_record(StateRecord(record))
+
+
+async def _state_records(first: bytes | None, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The machine's records: all that is left. Errors: UnknownRecordError."""
+    if first is not None:
+        yield first
+    async for value in rest:
+        record = decode_snapshot_record(value)
+        if not isinstance(record, StateRecord):
+            raise UnknownRecordError(f"the snapshot has a {type(record).__name__} among the records of the state")
+        yield record.value

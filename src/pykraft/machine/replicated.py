@@ -23,7 +23,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import CommandRejectedError, NotAppliedError, UsageError
 from pykraft.machine.applier import Applier
 from pykraft.machine.forward_server import ForwardServer
-from pykraft.machine.forwarder import Forwarder
+from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder
 from pykraft.machine.log_ticks import LogTicks
 from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
@@ -89,6 +89,7 @@ class Replicated(Generic[M_co]):
         self._server = ForwardServer(self.node, self._applier, config.cluster_id)
         self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
+        self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)
         self._log_ticks = LogTicks(self.node, self._applier, runtime.session_timeout_ms)
         self._check_writer: StateCheckWriter | None = None
@@ -188,6 +189,8 @@ class Replicated(Generic[M_co]):
                 raise UsageError("max_age_ms is for stale reads: read(stale=True, max_age_ms=...)")
         if not stale or max_age_ms is not None:
             await self._reads.wait(max_age_ms or 0, timeout_ms)
+        if self._applier.loading_offset is not None:
+            await self._reads.wait_loaded(timeout_ms)
         yield self._machine
 
     def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:

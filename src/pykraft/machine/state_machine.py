@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, is_dataclass
-from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import is_dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pykraft.client.serde import Serde, json_serde
 from pykraft.machine.serdes import dataclass_serde
@@ -22,8 +22,7 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """Where a command is in the log, and the log time in ms: the same on every replica.
 
     ``session_id`` is -1 where only time has passed, see `StateMachine.elapse`.
@@ -62,11 +61,24 @@ class StateMachine(ABC, Generic[C, R]):
 
     @abstractmethod
     def snapshot(self) -> Iterable[bytes]:
-        """The state as records of any number, each of at most 8 MiB. A generator may read the live state."""
+        """The state as records of any number, each of at most 8 MiB.
+
+        A generator may read the live state: commands wait until the snapshot is written. For a large state copy the
+        containers, whose contents do not change, and return `pykraft.client.StableRecords` of a generator over the
+        copies: commands go on. A list is stable by itself.
+        """
 
     @abstractmethod
     def restore(self, records: Iterable[bytes], /) -> None:
         """Replace the state by that of a snapshot."""
+
+    async def restore_stream(self, records: AsyncIterator[bytes], /) -> None:
+        """Replace the state by that of a snapshot while it is read: override it for a large state.
+
+        Other tasks of the loop run between two pieces of the file; reads of this node wait for the end. By default it
+        collects the records for `restore`, so they and the state are in memory together.
+        """
+        self.restore([record async for record in records])
 
     def deadline_ms(self) -> int | None:
         """The log time at which `elapse` has something to do; None while time alone changes nothing."""

@@ -1,13 +1,16 @@
 """Brings commands into the log, with retries, until their answer is known or their time is over.
 
+Commands of callers that run in the same turn of the loop make a group: it is sent as one batch, and tried again as one.
+Each caller waits for one future, which gets the answer when this node applies the command.
+
 Invariant: ``copies`` counts the copies of a record that are or may be in the log. Only an error that says that a copy
 certainly is not takes it off again. So when the time is over, a command without copies was certainly not applied.
 
 1. The node opens a session with the first command, and a new one when the log says that it has ended.
 2. Each command gets a number in the session, and all its copies have that number.
-3. A copy is sent to the leader. When it may be in the log, the answer comes from this node's own replica, as soon as it
-   applies the command.
-4. If no answer came, another copy follows after a pause: to another leader, perhaps.
+3. Copies are sent to the leader. When they may be in the log, the answers come from this node's own replica, as soon as
+   it applies the commands.
+4. If no answer came, other copies follow after a pause: to another leader, perhaps.
 
 Source: Raft dissertation §6.3; ours (ADR 068).
 """
@@ -15,28 +18,30 @@ Source: Raft dissertation §6.3; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pykraft.client.node import Node
+from pykraft.client.proposals import twin
 from pykraft.errors import (
     BufferFullError,
     NotAppliedError,
     NotLeaderError,
     NotRunningError,
     OutcomeUnknownError,
+    PykraftError,
     RefusedError,
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.client_session import ClientSession
-from pykraft.machine.forwarder import Forwarder
-from pykraft.machine.records import NONCE_SIZE_BYTES, OpenRecord, encode_log_record
+from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
+from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import CommandAnswer, CommandVerdict
 
 C = TypeVar("C")
 R = TypeVar("R")
-T = TypeVar("T")
 PAUSE_S_MIN: Final = 0.01
 PAUSE_S_MAX: Final = 0.25
 """Pauses between two copies of a record; each is twice as long as the one before."""
@@ -52,62 +57,84 @@ class Submission(Generic[C, R]):
         forwarder: Forwarder,
         random_bytes: Callable[[int], bytes],
     ) -> None:
+        self.group_size_bytes_max = BATCH_SIZE_BYTES_MAX
+        """A group is one batch of the log and fits into a request to the leader; a larger command is alone."""
         self._node = node
         self._forwarder = forwarder
         self._random_bytes = random_bytes
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
+        self._group: list[_Attempt] = []
+        """What callers of this turn of the loop execute."""
+        self._group_size_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._attempts: dict[_Attempt, None] = {}
+        """Commands that somebody waits for, in their order."""
+        self._alarm: asyncio.TimerHandle | None = None
+        """Rings when the first of them has waited long enough, or earlier."""
 
     async def execute(self, command: bytes, timeout_ms: int) -> CommandAnswer:
         """Bring this command into the log and wait for its answer.
 
         Errors: NotAppliedError, BufferFullError, NotRunningError, OutcomeUnknownError.
         """
-        attempt = _Attempt()
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                while True:
-                    attempt.copies = 0
-                    # 1. The first command opens a session, and so does the first after its end.
-                    session = self._session or await self._opened()
-                    answer = await self._execute(session, command, attempt)
-                    if answer.verdict is not CommandVerdict.REFUSED:
-                        return answer
-                    # The session has ended, or another client's copy of us filled it: use it no more.
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1_000
+        while True:
+            # 1. The first command opens a session, and so does the first after its end.
+            session = self._session or await self._opened(deadline_s, timeout_ms)
+            # 2. All copies have this number.
+            sequence, future = session.issue()
+            attempt = _Attempt(future, partial(session.record, sequence, command), deadline_s)
+            self._add(attempt, len(command))
+            try:
+                answer: CommandAnswer = await future
+            except TimeoutError:
+                raise attempt.late(f"no answer within {timeout_ms} ms") from attempt.error
+            except PykraftError as error:
+                if attempt.copies or isinstance(error, RefusedError):
+                    raise attempt.late(str(error)) from error
+                raise
+            finally:
+                del self._attempts[attempt]
+                session.done(sequence)
+                if session is not self._session:
                     self._leave(session)
-                    if attempt.copies > 1:
-                        text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
-                        raise OutcomeUnknownError(text)
-        except TimeoutError:
-            raise attempt.late(f"no answer within {timeout_ms} ms") from attempt.error
-        except (NotRunningError, RefusedError) as error:
-            if attempt.copies or isinstance(error, RefusedError):
-                raise attempt.late(str(error)) from error
-            raise
+            if answer.verdict is not CommandVerdict.REFUSED:
+                return answer
+            # The session has ended, or another client's copy of us filled it: use it no more.
+            self._leave(session)
+            if attempt.copies > 1:
+                text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
+                raise OutcomeUnknownError(text)
 
     def ended(self) -> None:
         """The node has ended: nobody gets an answer any more."""
-        error = NotRunningError("the node has ended")
         waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
-        for session in self._applier.sessions.values():
-            waiters += session.waiters.values()
+        waiters += [attempt.future for attempt in self._attempts]
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-                waiter.exception()  # its caller may have heard of the end from the node already
+            _fail(waiter, NotRunningError("the node has ended"))
+        for task in self._tasks:
+            task.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
 
-    async def _execute(self, session: ClientSession, command: bytes, attempt: _Attempt) -> CommandAnswer:
-        # 2. All copies have this number.
-        sequence, future = session.issue()
-        try:
-            return await self._send_until(
-                future, lambda: session.record(sequence, command, self._applier.time_ms()), attempt
-            )
-        finally:
-            session.done(sequence)
-            if session is not self._session:
-                self._leave(session)
+    def _add(self, attempt: _Attempt, size_bytes: int) -> None:
+        """Send this command with those of other callers of this turn."""
+        self._attempts[attempt] = None
+        self._wake_by(attempt.deadline_s)
+        size_bytes += COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
+        if not self._group or self._group_size_bytes + size_bytes > self.group_size_bytes_max:
+            self._group, self._group_size_bytes = [], 0
+            self._begin(self._group)
+        self._group.append(attempt)
+        self._group_size_bytes += size_bytes
+
+    def _begin(self, group: list[_Attempt]) -> None:
+        """Send this group once the tasks that are ready now have run: they may add to it."""
+        task = asyncio.get_running_loop().create_task(self._bring(group), name="pykraft commands")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _leave(self, session: ClientSession) -> None:
         """Use this session no more, and forget it when nobody waits in it."""
@@ -116,12 +143,22 @@ class Submission(Generic[C, R]):
         if not session.waiters:
             self._applier.sessions.pop(session.session_id, None)
 
-    async def _opened(self) -> ClientSession:
-        """Open a session, or wait for the one that another caller opens."""
+    async def _opened(self, deadline_s: float, timeout_ms: int) -> ClientSession:
+        """Open a session, or wait for the one that another caller opens.
+
+        Errors: NotAppliedError when the time is over; BufferFullError, NotRunningError.
+        """
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open(), name="pykraft session")
             self._opening.add_done_callback(self._opening_ended)
-        return await asyncio.shield(self._opening)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                return await asyncio.shield(self._opening)
+        except TimeoutError:
+            text = f"no answer within {timeout_ms} ms: the command was not applied, and will not be"
+            raise NotAppliedError(text) from None
+        except RefusedError as error:
+            raise NotAppliedError(f"{error}: the command was not applied, and will not be") from error
 
     def _opening_ended(self, opening: asyncio.Task[ClientSession]) -> None:
         self._opening = None
@@ -133,9 +170,8 @@ class Submission(Generic[C, R]):
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
         try:
-            session_id = await self._send_until(
-                future, lambda: encode_log_record(OpenRecord(self._applier.time_ms(), nonce)), _Attempt()
-            )
+            self._begin([_Attempt(future, lambda time_ms: encode_log_record(OpenRecord(time_ms, nonce)))])
+            session_id = await future
         finally:
             del self._applier.openings[nonce]
         if session_id is None:
@@ -143,44 +179,78 @@ class Submission(Generic[C, R]):
         self._session = self._applier.sessions[session_id] = ClientSession(session_id)
         return self._session
 
-    async def _send_until(self, future: asyncio.Future[T], record: Callable[[], bytes], attempt: _Attempt) -> T:
-        """Send copies of a record to the leader until the future has its answer."""
+    async def _bring(self, group: list[_Attempt]) -> None:
+        """Send copies of a group to the leader until they are committed, or nobody waits for an answer any more."""
+        if self._group is group:
+            self._group = []  # who comes from now on makes another group
         pause_s = PAUSE_S_MIN
-        while not future.done():
-            attempt.copies += 1
+        # An earlier copy may bring the answer meanwhile, and a caller may be gone.
+        while waiting := [attempt for attempt in group if not attempt.future.done()]:
+            time_ms = self._applier.time_ms()
+            for attempt in waiting:
+                attempt.copies += 1
             try:
-                await self._send(record())
-            except (NotLeaderError, BufferFullError, UnreachableError) as error:
-                attempt.copies -= 1
-                attempt.error = error
-            except (NotRunningError, RefusedError):
-                attempt.copies -= 1
-                raise
+                await self._send([attempt.record(time_ms) for attempt in waiting])
             except OutcomeUnknownError as error:
-                attempt.error = error
+                for attempt in waiting:
+                    attempt.error = error
+            except PykraftError as error:
+                for attempt in waiting:
+                    attempt.copies -= 1
+                    attempt.error = error
+                if not isinstance(error, NotLeaderError | BufferFullError | UnreachableError):
+                    for attempt in waiting:
+                        _fail(attempt.future, twin(error))
+                    return
             else:
-                # 3. It is committed, so this node's replica will have its answer.
-                return await asyncio.shield(future)
-            # 4. An earlier copy may bring the answer meanwhile.
-            await asyncio.wait([future], timeout=pause_s)
+                # 3. It is committed, so this node's replica will have the answers.
+                return
+            # 4. Another leader may take the next copies.
+            await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
-        return future.result()
 
-    async def _send(self, record: bytes) -> None:
-        """Append one record, here or at the leader; returns when it is committed.
+    async def _send(self, records: Sequence[bytes]) -> None:
+        """Append these records as one batch, here or at the leader; returns when they are committed.
 
         Errors: see `pykraft.client.Node.propose` and `pykraft.machine.forwarder.ForwardConnection.ask`.
         """
         if self._forwarder.is_needed:
-            await self._forwarder.append(record)
+            await self._forwarder.append(records)
         else:
-            await self._node.propose([record])
+            await self._node.propose(records)
+
+    def _wake_by(self, deadline_s: float) -> None:
+        """One alarm serves all commands: mostly it is set already, for one that has waited longer."""
+        if self._alarm is not None:
+            if self._alarm.when() <= deadline_s:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(deadline_s, self._ring)
+
+    def _ring(self) -> None:
+        """Answer those whose time is over."""
+        self._alarm = None
+        now_s = asyncio.get_running_loop().time()
+        late = [attempt for attempt in self._attempts if attempt.deadline_s <= now_s]
+        for attempt in late:
+            _fail(attempt.future, TimeoutError())
+        waiting = [attempt.deadline_s for attempt in self._attempts if attempt.deadline_s > now_s]
+        if waiting:
+            self._wake_by(min(waiting))
 
 
 class _Attempt:
     """What is known of one command: how many copies may be in the log, and the last error."""
 
-    def __init__(self) -> None:
+    __slots__ = ("copies", "deadline_s", "error", "future", "record")
+
+    def __init__(
+        self, future: asyncio.Future[Any], record: Callable[[int], bytes], deadline_s: float = float("inf")
+    ) -> None:
+        """``record`` makes a copy, given the log time."""
+        self.future = future
+        self.record = record
+        self.deadline_s = deadline_s
         self.copies = 0
         self.error: Exception | None = None
 
@@ -190,3 +260,10 @@ class _Attempt:
         if self.copies:
             return OutcomeUnknownError(f"{reason}{last}: the command may be applied, or not")
         return NotAppliedError(f"{reason}{last}: the command was not applied, and will not be")
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    """Answer, unless there is an answer already."""
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # its caller may have heard of the end from the node already

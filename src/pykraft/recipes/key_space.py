@@ -8,18 +8,25 @@ Source: ours (ADR 087).
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, insort
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from pykraft.errors import CompactedError
-from pykraft.recipes.key_value_commands import Item, KeyChange
+from pykraft.recipes.key_value_commands import Condition, Item, KeyChange
 
 CHANGES_MAX: Final = 100_000
 CHANGES_SIZE_BYTES_MAX: Final = 1 << 26
 """Changes that are kept; beyond either, the oldest quarter of them is dropped. Part of the format."""
 SCANNED_MAX: Final = 1_000
 """Changes that one look at them reads, so that the loop is not blocked."""
+_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 
 class KeySpace:
@@ -44,6 +51,15 @@ class KeySpace:
             return [key] if key in self.items else []
         begin = bisect_left(self.keys, key)
         return self.keys[begin : bisect_left(self.keys, end) if end else len(self.keys)]
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition of a transaction holds."""
+        item = self.items.get(condition.key)
+        absent = None if condition.field == "value" else 0
+        actual = absent if item is None else getattr(item, condition.field)
+        if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
+            return False
+        return _COMPARED[condition.operator](actual, condition.operand)
 
     def put(self, item: Item) -> None:
         """Set an item, at the revision that it names as ``modified``."""

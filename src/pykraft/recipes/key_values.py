@@ -8,18 +8,18 @@ Source: ours (ADR 087); the model is that of etcd's version 3.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
+from pykraft.client.snapshot import StableRecords
 from pykraft.errors import CommandRejectedError
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, item_size_bytes
 from pykraft.recipes.key_value_commands import (
     Compact,
-    Condition,
     Delete,
     EndLease,
     Get,
@@ -43,12 +43,6 @@ DELETED_MAX: Final = 10_000
 """Keys that one transaction deletes, and keys of one lease, which end together."""
 FOUND_SIZE_BYTES_MAX: Final = 1 << 18
 """Items in the result of one transaction: results are kept until the client has them."""
-_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
 
 
 @dataclass(slots=True)
@@ -107,30 +101,32 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 # snapshot knows only the new time, and the order of two ends is seen in their revisions.
                 heappush(self._expiries, (found.expires_ms, lease))
 
-    def snapshot(self) -> Iterator[bytes]:
-        """See `pykraft.machine.StateMachine`."""
-        yield SNAPSHOTS.serialize(StoreHead(self.space.revision, self.space.oldest_revision))
-        for lease, state in self._leases.items():
-            yield SNAPSHOTS.serialize(LeaseState(lease, state.ttl_ms, state.expires_ms))
-        for key in self.space.keys:
-            yield SNAPSHOTS.serialize(self.space.items[key])
-        for change in self.space.kept:
-            yield SNAPSHOTS.serialize(change)
+    def snapshot(self) -> StableRecords[bytes]:
+        """See `pykraft.machine.StateMachine`: items and changes never change, so copies of their containers do."""
+        head = StoreHead(self.space.revision, self.space.oldest_revision)
+        leases = [(lease, state.ttl_ms, state.expires_ms) for lease, state in self._leases.items()]
+        keys, items, kept = self.space.keys.copy(), self.space.items.copy(), self.space.kept.copy()
+
+        def records() -> Iterator[object]:
+            yield head
+            yield from itertools.starmap(LeaseState, leases)
+            yield from map(items.__getitem__, keys)
+            yield from kept
+
+        return StableRecords(map(SNAPSHOTS.serialize, records()))
 
     def restore(self, records: Iterable[bytes]) -> None:
         """See `pykraft.machine.StateMachine`."""
         self._clear()
-        for record in map(SNAPSHOTS.deserialize, records):
-            match record:
-                case StoreHead(revision, oldest_revision):
-                    self.space.revision, self.space.oldest_revision = revision, oldest_revision
-                case LeaseState():
-                    self._open(record)
-                case Item():
-                    self.space.load(record)
-                    self._attach(record)
-                case KeyChange():
-                    self.space.load_changes([record])
+        for record in records:
+            self._restore(record)
+        self._tell()
+
+    async def restore_stream(self, records: AsyncIterator[bytes]) -> None:
+        """See `pykraft.machine.StateMachine`."""
+        self._clear()
+        async for record in records:
+            self._restore(record)
         self._tell()
 
     def get(self, key: str) -> Item | None:
@@ -148,8 +144,21 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         self._expiries: list[tuple[int, int]] = []
         """A heap of log times and leases, with one entry for each lease; a lease that was kept ends later."""
 
+    def _restore(self, data: bytes) -> None:
+        record = SNAPSHOTS.deserialize(data)
+        match record:
+            case StoreHead(revision, oldest_revision):
+                self.space.revision, self.space.oldest_revision = revision, oldest_revision
+            case LeaseState():
+                self._open(record)
+            case Item():
+                self.space.load(record)
+                self._attach(record)
+            case KeyChange():
+                self.space.load_changes([record])
+
     def _transact(self, transaction: Transaction) -> TransactionResult:
-        succeeded = all(map(self._holds, transaction.conditions))
+        succeeded = all(map(self.space.holds, transaction.conditions))
         chosen = transaction.then if succeeded else transaction.otherwise
         found = tuple(tuple(self.range(one.key, one.end, one.limit)) for one in chosen if isinstance(one, Get))
         if sum(item_size_bytes(item) for items in found for item in items) > FOUND_SIZE_BYTES_MAX:
@@ -179,14 +188,6 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         for one in puts:
             if one.lease and len(self._lease(one.lease).keys) + len(puts) > DELETED_MAX:
                 raise CommandRejectedError(f"lease {one.lease} has {DELETED_MAX} keys: open another one")
-
-    def _holds(self, condition: Condition) -> bool:
-        item = self.space.items.get(condition.key)
-        absent = None if condition.field == "value" else 0
-        actual = absent if item is None else getattr(item, condition.field)
-        if condition.operator in {"<", ">"} and (actual is None or condition.operand is None):
-            return False
-        return _COMPARED[condition.operator](actual, condition.operand)
 
     def _put(self, put: Put, revision: int) -> None:
         key = f"{put.key}{revision:016d}" if put.numbered else put.key

@@ -7,7 +7,7 @@ Each plants itself with a patch, and its docstring says what it does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -37,6 +37,7 @@ from pykraft.machine.records import (
 )
 from pykraft.machine.replica import CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.submission import Submission, _Attempt
+from pykraft.machine.testing.reference import WatchedMachine
 from tests.machine.counters import Add, Counters
 from tests.sim.mutants.patch import Patch
 
@@ -77,9 +78,9 @@ def load_keeps_old_sessions(patch: Patch) -> None:
     """A replica that loads a snapshot keeps the sessions that it had."""
     load = MachineReplica.load
 
-    def keeping(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
+    async def keeping(self: MachineReplica[Any, Any], values: AsyncIterator[bytes]) -> None:
         before = dict(self._sessions)
-        load(self, values)
+        await load(self, values)
         self._sessions = before
 
     patch.setattr(MachineReplica, "load", keeping)
@@ -182,7 +183,8 @@ def number_of_a_given_up_command_is_used_again(patch: Patch) -> None:
     done = ClientSession.done
 
     def reusing(self: ClientSession, sequence: int) -> None:
-        was_answered = self.waiters[sequence].done() and not self.waiters[sequence].cancelled()
+        waiter = self.waiters[sequence]
+        was_answered = waiter.done() and not waiter.cancelled() and waiter.exception() is None
         done(self, sequence)
         if not was_answered:
             self._next_sequence = sequence
@@ -192,14 +194,14 @@ def number_of_a_given_up_command_is_used_again(patch: Patch) -> None:
 
 def snapshot_state_is_not_restored(patch: Patch) -> None:
     """A replica that loads a snapshot takes its sessions and keeps its own state."""
-    load = MachineReplica.load
+    restore_stream = WatchedMachine.restore_stream
 
-    def half(self: MachineReplica[Any, Any], values: Iterable[bytes]) -> None:
-        with Patch() as inner:
-            inner.setattr(type(self.machine), "restore", lambda *_: None)
-            load(self, values)
+    async def half(self: WatchedMachine[Any, Any], records: AsyncIterator[bytes]) -> None:
+        before, self.machine = self.machine, Counters()
+        await restore_stream(self, records)
+        self.machine = before
 
-    patch.setattr(MachineReplica, "load", half)
+    patch.setattr(WatchedMachine, "restore_stream", half)
 
 
 def retry_has_a_number_of_its_own(patch: Patch) -> None:
@@ -296,7 +298,7 @@ class HalfRejecting(Counters):
 BUGS = {
     "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
     "load_keeps_old_sessions": MachineBug(load_keeps_old_sessions, 0, "EqualReplicas"),
-    "copies_are_applied": MachineBug(copies_are_applied, 4, "AppliedOnce"),
+    "copies_are_applied": MachineBug(copies_are_applied, 6, "AppliedOnce"),
     "acknowledged_copies_are_applied": MachineBug(acknowledged_copies_are_applied, 53, "AppliedOnce"),
     "answers_go_by_number_alone": MachineBug(answers_go_by_number_alone, 0, "AnswersAreTrue"),
     "all_clients_have_one_nonce": MachineBug(all_clients_have_one_nonce, 0, "AnswersAreTrue"),
@@ -308,7 +310,7 @@ BUGS = {
         number_of_a_given_up_command_is_used_again, 2, "AnswersAreTrue"
     ),
     "snapshot_state_is_not_restored": MachineBug(snapshot_state_is_not_restored, 0, "EqualReplicas"),
-    "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 4, "AppliedOnce"),
+    "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 6, "AppliedOnce"),
     "read_asks_nobody": MachineBug(read_asks_nobody, 0, "ReadsAreCurrent"),
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 2, "ReadsAreCurrent"),
     "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 43, "ReadsAreCurrent"),

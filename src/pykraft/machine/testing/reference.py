@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -164,6 +164,11 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
     def restore(self, records: Iterable[bytes], /) -> None:
         """See `StateMachine`."""
         self.machine.restore(records)
+        self.position = None
+
+    async def restore_stream(self, records: AsyncIterator[bytes], /) -> None:
+        """See `StateMachine`."""
+        await self.machine.restore_stream(records)
         self.position = None
 
     def found(self) -> tuple[int | None, str]:
