@@ -313,7 +313,7 @@ BUGS = {
     "retry_has_a_number_of_its_own": MachineBug(retry_has_a_number_of_its_own, 6, "AppliedOnce"),
     "read_asks_nobody": MachineBug(read_asks_nobody, 0, "ReadsAreCurrent"),
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 2, "ReadsAreCurrent"),
-    "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 43, "ReadsAreCurrent"),
+    "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 50, "ReadsAreCurrent"),
     "read_uses_an_old_confirmation": MachineBug(read_uses_an_old_confirmation, 4, "ReadsAreCurrent"),
     "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 36, "ReadsAreCurrent"),
     "result_depends_on_chance": MachineBug(nothing, 0, "EqualReplicas", DiceCounters),
