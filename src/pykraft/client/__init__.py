@@ -6,7 +6,7 @@ Start with `Node`; `configure` makes its configuration. From outside a quorum, `
 
 from pykraft.client.configure import configure, voter_set
 from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
-from pykraft.client.listener import Listener
+from pykraft.client.listener import Listener, StableRecords
 from pykraft.client.node import Node
 from pykraft.client.reader import Batch, Reader
 from pykraft.client.remote.admin import Admin
@@ -14,7 +14,6 @@ from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.remote.quorum import Quorum
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
-from pykraft.client.snapshot import StableRecords
 from pykraft.client.state_reader import StateReader
 from pykraft.client.until_signal import until_signal
 from pykraft.host.producers import Committed

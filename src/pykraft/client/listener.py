@@ -8,19 +8,36 @@ Source: Kafka's ``RaftClient.Listener``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Iterable, Iterator
+from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.reader import Reader
 from pykraft.errors import UsageError
+from pykraft.record_list import check_records
 
 T = TypeVar("T")
+_R_co = TypeVar("_R_co", covariant=True)
 REQUIRED: Final = ("handle_commit", "handle_leader_change")
 BEGIN_SHUTDOWN: Final = "begin_shutdown"
 LOAD_SNAPSHOT: Final = "handle_load_snapshot"
 LOAD_BOOTSTRAP: Final = "handle_load_bootstrap"
 SAVE_SNAPSHOT: Final = "handle_save_snapshot"
+
+
+class StableRecords(Generic[_R_co]):
+    """Records of a snapshot that later commits do not change, for instance of a copy of the containers of a state.
+
+    A listener that returns them from ``handle_save_snapshot`` gets further commits while they are written.
+    """
+
+    def __init__(self, records: Iterable[_R_co]) -> None:
+        """A generator may make the records later: from what does not change."""
+        check_records(records)
+        self._records = records
+
+    def __iter__(self) -> Iterator[_R_co]:
+        return iter(self._records)
 
 
 class Listener(Protocol[T]):
@@ -39,7 +56,7 @@ class Listener(Protocol[T]):
     ``handle_save_snapshot()`` returns the records of the current state, from which ``handle_load_snapshot`` of any node
     can build the same state: an iterable, an async iterable, or an awaitable of one. It is called when a snapshot is
     due; the listener's next call comes when all records are written, or at once if they are
-    `pykraft.client.StableRecords`. Only one listener of a node may have it.
+    `StableRecords`. Only one listener of a node may have it.
 
     ``handle_load_bootstrap(reader)`` gets the checkpoint that the directory was formatted with, before the commit that
     begins at offset 0. The last two require ``handle_load_snapshot``.

@@ -8,7 +8,7 @@ Source: Kafka's ``SnapshotWriter``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
@@ -22,25 +22,9 @@ from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 PIECE_RECORDS_MAX: Final = 100
 PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
 """Records taken from an iterable at a time, and written before the next are taken; bytes count for those of bytes."""
-
-
-class StableRecords(Generic[T_co]):
-    """Records of a snapshot that later commits do not change, for instance of a copy of the containers of a state.
-
-    A listener that returns them from ``handle_save_snapshot`` gets further commits while they are written.
-    """
-
-    def __init__(self, records: Iterable[T_co]) -> None:
-        """A generator may make the records later: from what does not change."""
-        check_records(records)
-        self._records = records
-
-    def __iter__(self) -> Iterator[T_co]:
-        return iter(self._records)
 
 
 async def begin_snapshot(node: HostAccess, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:

@@ -15,8 +15,9 @@ from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
 from pykraft.client.life import HostAccess
+from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde
-from pykraft.client.snapshot import Snapshot, StableRecords, begin_snapshot
+from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
 from pykraft.types import OffsetAndEpoch
 

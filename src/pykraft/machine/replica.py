@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from pykraft.client.snapshot import StableRecords
+from pykraft.client.listener import StableRecords
 from pykraft.errors import CommandRejectedError, DeserializeError, UnknownRecordError
 from pykraft.machine.records import (
     CheckRecord,

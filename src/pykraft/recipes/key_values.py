@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
-from pykraft.client.snapshot import StableRecords
+from pykraft.client.listener import StableRecords
 from pykraft.errors import CommandRejectedError
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, item_size_bytes
