@@ -16,8 +16,7 @@ from pykraft.client.reader import Reader
 from pykraft.client.state_reader import StateReader
 from pykraft.machine.client_session import ClientSession
 from pykraft.machine.leader_clock import LeaderClock
-from pykraft.machine.records import CheckRecord, DigestRecord
-from pykraft.machine.replica import ClientNews, MachineReplica, SessionOpened
+from pykraft.machine.replica import ClientNews, CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.state_check import StateCheck
 from pykraft.types import Offset
 
