@@ -15,7 +15,7 @@ from pykraft.machine.records import CheckRecord, CommandRecord, DigestRecord, Op
 from pykraft.machine.replica import MachineReplica
 from pykraft.machine.state_check import PIECE_RECORDS, StateCheck, StateDigest
 from pykraft.types import Epoch, Offset
-from tests.machine.counters import Add, Counters, next_turn
+from tests.machine.counters import Add, Counters, load, next_turn
 
 SESSION = 1
 
@@ -120,7 +120,7 @@ def test_equal_replicas_go_on_also_after_a_snapshot() -> None:
             await log.add("x", "y")
             if turn == 1:  # in the middle of the commands before a CHECK
                 voter = log.voters[2]
-                voter.replica.load([*voter.replica.save()])
+                load(voter.replica, [*voter.replica.save()])
                 voter.check.loaded()
                 assert voter.check.found is None
             await log.add("x")
@@ -201,7 +201,7 @@ def test_a_parted_snapshot_is_told() -> None:
         await log.begin()
         await log.add("x", "y", "y")
         voter = log.voters[0]
-        voter.replica.load([record for record in voter.replica.save() if b"y=" not in record])
+        load(voter.replica, [record for record in voter.replica.save() if b"y=" not in record])
         voter.check.loaded()
         await log.add("x")
         await log.check()
