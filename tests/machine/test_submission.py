@@ -286,3 +286,24 @@ def test_each_caller_of_a_group_waits_as_long_as_it_said(tmp_path: Path, monkeyp
             assert node._submission._attempts == {}
 
     run(main)
+
+
+def test_an_alarm_that_rings_early_answers_whom_it_rings_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.execute(Add("x", 1))
+
+            async def never(records: Sequence[bytes], send: Send) -> None:
+                await asyncio.get_running_loop().create_future()
+
+            intercept(node, monkeypatch, never)
+            called = asyncio.create_task(node.execute(Add("x", 1), timeout_ms=3_600_000))
+            await next_turn()
+            alarm = node._submission._alarm
+            assert alarm is not None
+            node._submission._ring(alarm.when())  # as a loop does that rounds an hour down
+            with pytest.raises(OutcomeUnknownError, match="no answer within 3600000 ms"):
+                await called
+            assert node._submission._alarm is None
+
+    run(main)

@@ -225,12 +225,13 @@ class Submission(Generic[C, R]):
             if self._alarm.when() <= deadline_s:
                 return
             self._alarm.cancel()
-        self._alarm = asyncio.get_running_loop().call_at(deadline_s, self._ring)
+        self._alarm = asyncio.get_running_loop().call_at(deadline_s, self._ring, deadline_s)
 
-    def _ring(self) -> None:
+    def _ring(self, due_s: float) -> None:
         """Answer those whose time is over."""
         self._alarm = None
-        now_s = asyncio.get_running_loop().time()
+        # Loops round times, so the clock may lack a fraction of a millisecond: the same alarm would ring at once again.
+        now_s = max(due_s, asyncio.get_running_loop().time())
         late = [attempt for attempt in self._attempts if attempt.deadline_s <= now_s]
         for attempt in late:
             _fail(attempt.future, TimeoutError())

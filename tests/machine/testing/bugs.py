@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -172,7 +172,7 @@ def forwarded_command_is_appended_twice(patch: Patch) -> None:
         records = unpack_records(data)
         for record in map(decode_log_record, tuple(records)):
             if isinstance(record, CommandRecord):
-                records.append(encode_log_record(replace(record, sequence=record.sequence + 500)))
+                records.append(encode_log_record(record._replace(sequence=record.sequence + 500)))
         return records
 
     patch.setattr(forward_server, "unpack_records", twice)

@@ -57,6 +57,16 @@ def test_a_timer_follows_the_clock_of_its_machine() -> None:
     assert seen == [1_500_000]
 
 
+def test_no_timer_rings_before_its_time() -> None:
+    world = World()
+    when = 0.264 + 0.3
+    assert when > 0.564  # but when * 1,000 is 564
+    seen: list[float] = []
+    world.loop.call_at(when, lambda: seen.append(world.loop.time()))
+    world.run()
+    assert seen == [0.565]
+
+
 def test_a_cancelled_call_does_not_run() -> None:
     world = World()
     seen: list[object] = []

@@ -53,7 +53,7 @@ def lease_ends_early(patch: Patch) -> None:
 
     def shorter(self: KeyValues, command: Any, context: Applied) -> Any:
         if isinstance(command, KeepLease | GrantLease):
-            context = replace(context, time_ms=context.time_ms - 400)
+            context = context._replace(time_ms=context.time_ms - 400)
         return apply(self, command, context)
 
     patch.setattr(KeyValues, "apply", shorter)
@@ -91,7 +91,7 @@ def ended_lease_is_revived(patch: Patch) -> None:
     elapse = KeyValues.elapse
 
     def late(self: KeyValues, context: Applied) -> None:
-        elapse(self, replace(context, time_ms=context.time_ms - 300))
+        elapse(self, context._replace(time_ms=context.time_ms - 300))
 
     patch.setattr(KeyValues, "elapse", late)
 
@@ -123,14 +123,14 @@ def leases_are_not_in_snapshots(patch: Patch) -> None:
 
 def snapshot_renews_leases(patch: Patch) -> None:
     """A lease lives longer on a replica that began with a snapshot."""
-    restore = KeyValues.restore
+    restore_stream = KeyValues.restore_stream
 
-    def renewing(self: KeyValues, records: Any) -> None:
-        restore(self, records)
+    async def renewing(self: KeyValues, records: Any) -> None:
+        await restore_stream(self, records)
         for found in self._leases.values():
             found.expires_ms += 500
 
-    patch.setattr(KeyValues, "restore", renewing)
+    patch.setattr(KeyValues, "restore_stream", renewing)
 
 
 def transaction_applies_half(patch: Patch) -> None:
@@ -340,13 +340,13 @@ def barrier_opens_twice(patch: Patch) -> None:
 
 def end_of_a_lease_is_forgotten(patch: Patch) -> None:
     """A replica that began with a snapshot does not end leases."""
-    restore = KeyValues.restore
+    restore_stream = KeyValues.restore_stream
 
-    def idle(self: KeyValues, records: Any) -> None:
-        restore(self, records)
+    async def idle(self: KeyValues, records: Any) -> None:
+        await restore_stream(self, records)
         self._expiries = []
 
-    patch.setattr(KeyValues, "restore", idle)
+    patch.setattr(KeyValues, "restore_stream", idle)
 
 
 BUGS = {

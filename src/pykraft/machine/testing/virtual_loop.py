@@ -98,6 +98,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context = copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         due_ms = math.ceil(when * 1_000)
+        if due_ms / 1_000 < when:  # the product was rounded down
+            due_ms += 1
         self._plan(due_ms, handle, partial(self._ring, due_ms, handle, callback, args, context))
         return handle
 
