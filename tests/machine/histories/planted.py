@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -46,17 +46,17 @@ def copies_are_applied() -> None:
         answer = self._carry_out(record, offset, epoch)
         return CommandAnswered(record.session_id, record.sequence, answer)
 
-    async def again(self: Submission[Any, Any], record: bytes) -> None:
+    async def again(self: Submission[Any, Any], records: Sequence[bytes]) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), RESENT_AFTER_S)
         with suppress(PykraftError):
-            await send(self, record)
+            await send(self, records)
 
-    async def twice(self: Submission[Any, Any], record: bytes) -> None:
-        task = asyncio.get_running_loop().create_task(again(self, record))
+    async def twice(self: Submission[Any, Any], records: Sequence[bytes]) -> None:
+        task = asyncio.get_running_loop().create_task(again(self, records))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        await send(self, record)
+        await send(self, records)
 
     MachineReplica._on_command = apply  # type: ignore[method-assign]
     Submission._send = twice  # type: ignore[method-assign]
