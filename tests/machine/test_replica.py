@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pykraft.client import StableRecords
 from pykraft.errors import DeserializeError, UnknownRecordError
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import (
@@ -36,9 +37,9 @@ NONCE = bytes(16)
 class Log:
     """A replica and the log that it is fed from."""
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters | None = None) -> None:
         self.end = 0
-        self.counters = Counters()
+        self.counters = counters or Counters()
         self.replica = MachineReplica(self.counters)
 
     def add(self, record: LogRecord) -> Any:
@@ -103,6 +104,25 @@ def test_a_copy_after_a_snapshot_gets_the_kept_result() -> None:
     assert other.command(session, 1, -9) == rejected == CommandAnswer(CommandVerdict.REJECTED, b"x would be -4")
     assert (other.total, other.counters.contexts) == (5, [])
     assert [*other.replica.save()] == [*other.restored().replica.save()]
+
+
+def test_a_snapshot_of_stable_records_has_nothing_of_later_commands() -> None:
+    class StableCounters(Counters):
+        def snapshot(self) -> StableRecords[bytes]:
+            totals = self.totals.copy()
+            return StableRecords(f"{key}={total}".encode() for key, total in totals.items())
+
+    log = Log(StableCounters())
+    busy, idle = log.open(), log.open(nonce=bytes([1]) * 16)
+    log.command(busy, 0, 5)
+    expected = [*log.replica.save()]
+    records = iter(log.replica.save())
+    saved = [next(records)]
+    # Each of these changes what is being written: a session with a result, one without, one more, and the state.
+    log.command(busy, 1, 5, acknowledged=1)
+    log.command(idle, 0, 5)
+    log.open(nonce=bytes([2]) * 16)
+    assert [*saved, *records] == expected
 
 
 def test_what_a_client_acknowledged_is_dropped_and_never_applied_again() -> None:

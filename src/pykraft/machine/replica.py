@@ -156,7 +156,7 @@ class MachineReplica(Generic[C, R]):
         """The records of a snapshot: time, sessions, results, then the state; stable if those of the machine are."""
         head = TimeRecord(self.time_ms, self._swept_ms)
         sessions = [
-            (session_id, one.nonce, one.used_ms, one.acknowledged, one.answers.copy() if one.answers else one.answers)
+            (session_id, one.nonce, one.used_ms, one.acknowledged, tuple(one.answers.items()))
             for session_id, one in self._sessions.items()
         ]
         state = self.machine.snapshot()
@@ -246,12 +246,14 @@ class MachineReplica(Generic[C, R]):
 
 
 def _snapshot_records(
-    head: TimeRecord, sessions: list[tuple[int, bytes, int, int, dict[int, CommandAnswer]]], state: Iterable[bytes]
+    head: TimeRecord,
+    sessions: list[tuple[int, bytes, int, int, tuple[tuple[int, CommandAnswer], ...]]],
+    state: Iterable[bytes],
 ) -> Iterator[bytes]:
     yield encode_snapshot_record(head)
     for session_id, nonce, used_ms, acknowledged, answers in sessions:
         yield encode_snapshot_record(SessionRecord(session_id, nonce, used_ms, acknowledged))
-        for sequence, answer in answers.items():
+        for sequence, answer in answers:
             is_rejection = answer.verdict is CommandVerdict.REJECTED
             yield encode_snapshot_record(ResultRecord(session_id, sequence, is_rejection, answer.value))
     for record in state:
