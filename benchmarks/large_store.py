@@ -5,8 +5,9 @@
 Three nodes in processes of their own are filled; the leader is in this process, and one caller puts a small value again
 and again. Then, one after the other: all nodes write a snapshot; a follower restarts and restores it; a node with an
 empty directory joins through it, and votes. For each phase it prints how long it took, the longest time of a command,
-and by how much the leader's loop was late at most: a slow disk delays commands, but not the loop. With --limit-ms it
-exits with 1 if a command of any phase took longer.
+by how much the leader's loop was late at most, and how much processor time it took until it looked at the clock again:
+a slow disk delays commands, but not the loop, and other programs make it late, but not busy. With --limit-ms it exits
+with 1 if a command of any phase took longer.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Watch:
         self._node = node
         self.worst_ms = 0.0
         self.late_ms = 0.0
+        self.busy_ms = 0.0
 
     async def call(self) -> None:
         """Put again and again."""
@@ -55,8 +57,9 @@ class Watch:
     async def tick(self) -> None:
         """See whether the loop is late."""
         while True:
-            begin_s = time.perf_counter()
+            begin_s, used_s = time.perf_counter(), time.thread_time()
             await asyncio.sleep(TICK_S)
+            self.busy_ms = max(self.busy_ms, (time.thread_time() - used_s) * 1_000)
             self.late_ms = max(self.late_ms, (time.perf_counter() - begin_s - TICK_S) * 1_000)
 
 
@@ -109,7 +112,7 @@ async def measure(folder: Path, chosen: argparse.Namespace) -> float:
         worst_ms = max(worst_ms, watch.worst_ms)
         print(
             f"{name:>9}: {took_s:>6.1f} s, longest command {watch.worst_ms:>6.1f} ms, "
-            f"loop late by {watch.late_ms:>6.1f} ms, leader {memory_mib():,.0f} MiB",
+            f"loop late by {watch.late_ms:>6.1f} ms, busy for {watch.busy_ms:.1f} ms, leader {memory_mib():,.0f} MiB",
             flush=True,
         )
 

@@ -190,5 +190,5 @@ def test_a_replica_from_a_snapshot_stays_the_same(steps: list[tuple[KeyValueComm
                 results.append(str(error))
         assert all(result == results[0] for result in results)
     space = logs[0].values.space
-    assert space.keys == sorted(space.items)
+    assert space.keys == sorted(space._items)
     assert all(log.state() == logs[0].state() for log in logs)

@@ -8,13 +8,14 @@ Source: ours (ADR 087); the model is that of etcd's version 3.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final
+from itertools import chain, starmap
+from typing import Any, ClassVar, Final
 
 from pykraft.client.listener import StableRecords
+from pykraft.client.serde import Serde
 from pykraft.errors import CommandRejectedError
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.recipes.key_space import KeySpace, item_size_bytes
@@ -55,8 +56,8 @@ class _Lease:
 class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
     """The store on one node; `pykraft.recipes.KeyValueStore` asks it."""
 
-    commands = COMMANDS
-    results = RESULTS
+    commands: ClassVar[Serde[Any]] = COMMANDS
+    results: ClassVar[Serde[Any]] = RESULTS
 
     def __init__(self) -> None:
         self.on_change: dict[Callable[[], object], None] = {}
@@ -102,18 +103,11 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 heappush(self._expiries, (found.expires_ms, lease))
 
     def snapshot(self) -> StableRecords[bytes]:
-        """See `pykraft.machine.StateMachine`: items and changes never change, so copies of their containers do."""
+        """See `pykraft.machine.StateMachine`."""
         head = StoreHead(self.space.revision, self.space.oldest_revision)
         leases = [(lease, state.ttl_ms, state.expires_ms) for lease, state in self._leases.items()]
-        keys, items, kept = self.space.keys.copy(), self.space.items.copy(), self.space.kept.copy()
-
-        def records() -> Iterator[object]:
-            yield head
-            yield from itertools.starmap(LeaseState, leases)
-            yield from map(items.__getitem__, keys)
-            yield from kept
-
-        return StableRecords(map(SNAPSHOTS.serialize, records()))
+        records = chain([head], starmap(LeaseState, leases), self.space.records())
+        return StableRecords(map(SNAPSHOTS.serialize, records))
 
     def restore(self, records: Iterable[bytes]) -> None:
         """See `pykraft.machine.StateMachine`."""
@@ -131,14 +125,14 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
 
     def get(self, key: str) -> Item | None:
         """The item of this key."""
-        return self.space.items.get(key)
+        return self.space.get(key)
 
     def range(self, key: str, end: str | None = None, limit: int | None = None) -> list[Item]:
         """The items of a range, in the order of their keys."""
-        return [self.space.items[found] for found in self.space.keys_in(key, end)[:limit]]
+        return self.space.range(key, end, limit)
 
     def _clear(self) -> None:
-        self.space = KeySpace()
+        self.space: KeySpace = KeySpace()
         """The keys and their changes."""
         self._leases: dict[int, _Lease] = {}
         self._expiries: list[tuple[int, int]] = []
@@ -191,7 +185,7 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
 
     def _put(self, put: Put, revision: int) -> None:
         key = f"{put.key}{revision:016d}" if put.numbered else put.key
-        former = self.space.items.get(key)
+        former = self.space.get(key)
         if former is None:
             item = Item(key, put.value, revision, revision, 1, put.lease)
         else:
@@ -202,7 +196,9 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
 
     def _delete(self, keys: Iterable[str], revision: int) -> None:
         for key in keys:
-            self._detach(self.space.items[key])
+            item = self.space.get(key)
+            assert item is not None
+            self._detach(item)
             self.space.delete(key, revision)
 
     def _attach(self, item: Item) -> None:
