@@ -161,6 +161,9 @@ def obey(pipe: Connection, setting: NodeSetting, node_id: int, voters: dict[int,
                 case "join":
                     await node.membership.join()
                     pipe.send(None)
+                case "act":
+                    act, *given = arguments
+                    pipe.send(await act(node, *given))
                 case "usage":
                     pipe.send((time.process_time(), memory_mib()))
                 case _:
