@@ -242,7 +242,7 @@ class StorageError(PykraftError):
 
     def __init__(self, path: object, problem: str, *, repair: str | None = None) -> None:
         super().__init__(f"{path}: {problem}" + (f"; {repair}" if repair else ""))
-        self.path = str(path)
+        self.path: str = str(path)
         self.problem = problem
         self.repair = repair
 

@@ -31,7 +31,7 @@ class Batch(Generic[T]):
         self._committed = committed
         self._serde = serde
         self._records: Sequence[T] | None = None
-        self.base_offset = max(committed.base_offset, from_offset)
+        self.base_offset: Offset = max(committed.base_offset, from_offset)
         """Offset of the first record."""
 
     @property

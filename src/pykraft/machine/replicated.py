@@ -97,7 +97,7 @@ class Replicated(Generic[M_co]):
             whole_number("check_every", check_every, least=1, most=CHECK_EVERY_MAX)
             self._applier.check = StateCheck(self._replica, check_every, lambda: voter_ids(self.node))
             self._check_writer = StateCheckWriter(self.node, self._applier, self._forwarder, self._applier.check)
-        self.membership = Membership(self.node, config)
+        self.membership: Membership = Membership(self.node, config)
         """The voters of the quorum, and changes of them."""
         self._watch: asyncio.Task[None] | None = None
         self._writers: list[asyncio.Task[None]] = []

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, Union, get_args,
 
 from pykraft.client.serde import Serde, json_serde
 from pykraft.machine.serdes import dataclass_serde
-from pykraft.types import Epoch, Offset
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -28,8 +27,8 @@ class Applied(NamedTuple):
     ``session_id`` is -1 where only time has passed, see `StateMachine.elapse`.
     """
 
-    offset: Offset
-    epoch: Epoch
+    offset: int
+    epoch: int
     time_ms: int
     session_id: int
 

@@ -50,7 +50,7 @@ class RawReader:
         """Open the file. Errors: StorageError, also when there is no such snapshot."""
         self.snapshot_id = snapshot_id
         self._file: File = fs.open(checkpoint_path(directory, snapshot_id))
-        self.size_bytes = self._file.size()
+        self.size_bytes: int = self._file.size()
 
     def read(self, position: int, size_bytes_max: int) -> bytes:
         """Bytes from this position on: as many as requested, limited by the end and by SLICE_SIZE_BYTES_MAX.
@@ -99,9 +99,9 @@ class SnapshotReader(ContainsLog, Generic[T]):
         self._path = path
         self._deserializer = deserializer
         self._file: File = fs.open(path)
-        self.size_bytes = self._file.size()
+        self.size_bytes: int = self._file.size()
         try:
-            self.head = SnapshotHead.of(next(self._batches()).controls)
+            self.head: SnapshotHead = SnapshotHead.of(next(self._batches()).controls)
         except BaseException:
             self._file.close()
             raise
