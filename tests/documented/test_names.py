@@ -50,7 +50,7 @@ def docstring(module: str, name: str) -> str:
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
                 return ast.get_docstring(node) or ""
-            case ast.ImportFrom(module=str(origin)) if name in {alias.name for alias in node.names}:
+            case ast.ImportFrom(module=str(origin)) if name in {alias.asname or alias.name for alias in node.names}:
                 return docstring(origin, name)
             case ast.Expr(value=ast.Constant(value=str(text))) if _assigns(after, name):
                 return text

@@ -5,33 +5,42 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pykraft.machine.applier import PIECE_COMMANDS
+import pytest
+
+from pykraft.machine.applier import PIECE_COMMANDS, PIECE_SIZE_BYTES
 from tests.client.nodes import run
 from tests.machine.counters import Add, leader_of, machines, next_turn, state_of
 
 
-def test_other_tasks_run_while_many_commands_are_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "count", "most"),
+    [(Add("x", 1), 1_000, 2 * PIECE_COMMANDS), (Add("x" * 30_000, 1), 100, 2 * PIECE_SIZE_BYTES // 30_000 + 2)],
+    ids=["many", "large"],
+)
+def test_other_tasks_run_while_commands_are_applied(tmp_path: Path, command: Add, count: int, most: int) -> None:
+    key = command.key
+
     async def main() -> None:
         async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
+            await node.execute(command)
             longest = turns = 0
             is_over = False
 
             async def watch() -> None:
                 nonlocal longest, turns
-                seen = state_of(node).totals["x"]
+                seen = state_of(node).totals[key]
                 while not is_over:
                     await next_turn()
-                    now = state_of(node).totals["x"]
+                    now = state_of(node).totals[key]
                     longest, seen, turns = max(longest, now - seen), now, turns + 1
 
             watching = asyncio.create_task(watch())
-            await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(1_000)))
+            await asyncio.gather(*(node.execute(command) for _ in range(count)))
             is_over = True
             await watching
-            assert state_of(node).totals == {"x": 1_001}
+            assert state_of(node).totals == {key: count + 1}
             assert turns > 1
-            assert longest <= 2 * PIECE_COMMANDS
+            assert longest <= most
 
     run(main)
 

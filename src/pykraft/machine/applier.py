@@ -1,7 +1,7 @@
 """The listener of the node that feeds a replica, and tells those who wait on this node.
 
 Invariant: whoever waits for an answer gets it when this node has applied the command, or when it loaded a snapshot that
-contains it. Every `PIECE_COMMANDS` commands the loop runs other tasks.
+contains it. After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of them, the loop runs other tasks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ C = TypeVar("C")
 R = TypeVar("R")
 PIECE_COMMANDS: Final = 200
 """Commands applied before other tasks of the loop run."""
+PIECE_SIZE_BYTES: Final = 1 << 18
+"""The same in bytes: a large command may take half a millisecond."""
 
 
 class Applier(Generic[C, R]):
@@ -48,7 +50,7 @@ class Applier(Generic[C, R]):
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
         """See `pykraft.client.Listener`."""
-        count = 0
+        count = size_bytes = 0
         for batch in reader:
             for offset, value in enumerate(batch.records, batch.base_offset):
                 news = self.replica.apply(value, Offset(offset), batch.epoch)
@@ -57,7 +59,9 @@ class Applier(Generic[C, R]):
                 elif news is not None and self.check is not None:
                     await self.check.met(news, offset)
                 count += 1
-                if count % PIECE_COMMANDS == 0:
+                size_bytes += len(value)
+                if count >= PIECE_COMMANDS or size_bytes >= PIECE_SIZE_BYTES:
+                    count = size_bytes = 0
                     await asyncio.sleep(0)
         self._look_at_deadline()
 
