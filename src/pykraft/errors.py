@@ -235,6 +235,7 @@ class RefusedError(PykraftError):
     def __init__(self, what: str, code: int, text: str | None) -> None:
         super().__init__(f"{what} was refused: {error_name(code)}" + (f": {text}" if text else ""))
         self.code = code
+        self.text = text
 
 
 class StorageError(PykraftError):

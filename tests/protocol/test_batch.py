@@ -18,6 +18,7 @@ from pykraft.protocol.batch import (
     BatchHeader,
     check_crc,
     crc_of,
+    number_batch,
     open_batch,
     place_batch,
     read_header,
@@ -210,6 +211,17 @@ def test_a_count_that_the_decompressed_records_cannot_hold_is_refused() -> None:
     data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
     with pytest.raises(ProtocolError, match="1 record in 6 bytes; one takes at least 7"):
         open_batch(patched(data, 21, ">h", Compression.GZIP), verify_crc=False)
+
+
+def test_a_batch_gets_the_numbers_of_a_producer_and_a_new_crc() -> None:
+    plain = encode_batch([b"a", b"b"], base_offset=Offset(5), epoch=Epoch(3), timestamp_ms=1_000).data
+    batch = bytearray(plain)
+    number_batch(batch, producer_id=2**40, producer_epoch=32_767, base_sequence=2**31 - 1)
+    before, after = read_header(plain), read_header(batch)
+    check_crc(batch, 0, after)
+    assert after.crc != before.crc
+    assert (after.producer_id, after.producer_epoch, after.base_sequence) == (2**40, 32_767, 2**31 - 1)
+    assert (bytes(batch[:17]), bytes(batch[21:43]), bytes(batch[57:])) == (plain[:17], plain[21:43], plain[57:])
 
 
 def test_a_batch_gets_its_place_without_a_new_crc() -> None:

@@ -4,28 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from pykraft.config import RaftConfig
+from pykraft.host.delivery import CommittedBatch
 from pykraft.host.producers import Committed, ProposalOutcome
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
 from pykraft.types import Endpoint, Offset
-from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
+from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 
 CLUSTER_ID = "a-cluster-of-these-tests"
+
+
+class LeaderWatcher(Watcher):
+    """Waits for the leader; it does not read the records, which may be those of any client."""
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """See `Watcher`."""
 
 
 class OneNode:
     """A quorum of one, on a loop in a thread of its own."""
 
-    def __init__(self, folder: Path, *, cluster_id: str = CLUSTER_ID) -> None:
-        (config,) = node_configs(folder, 1)
-        self._config = replace(config, cluster_id=cluster_id, raft=replace(config.raft, append_linger_ms=0))
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cluster_id: str = CLUSTER_ID,
+        raft: RaftConfig = QUICK,
+        serves_clients: bool = False,
+        **changes: Any,
+    ) -> None:
+        """``changes`` are fields of its configuration."""
+        (config,) = node_configs(folder, 1, raft=replace(raft, append_linger_ms=0))
+        names = tuple(name for name, _ in config.listeners.entries) if serves_clients else ()
+        self._config = replace(config, cluster_id=cluster_id, client_listeners=names, **changes)
         self.endpoint: Endpoint = config.listeners.entries[0][1]
         self._loop = asyncio.new_event_loop()
-        self._watcher = Watcher()
+        self._watcher = LeaderWatcher()
         self._thread = threading.Thread(target=self._run, name="a quorum of one")
         self._leads = threading.Event()
         self._driver: Driver | None = None

@@ -1,10 +1,10 @@
-"""``spark.read.format("pykraft")`` and ``spark.readStream.format("pykraft")``: a quorum's log as rows.
+"""``format("pykraft")`` for reading and writing: a quorum's log as rows, and rows as records of a quorum.
 
 It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.data_source.options` has the
 options, `pykraft.spark.data_source.schema` the columns. Every batch's CRC is checked; a log ends where a start of its
-node would end it.
+node would end it. `pykraft.spark.sink` writes.
 
-Source: PySpark ``DataSource`` (SPARK-44076) and its stream reader.
+Source: PySpark ``DataSource`` (SPARK-44076), its stream reader and its writers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from pykraft.spark.data_source.bounds import EVERYTHING
@@ -66,7 +74,7 @@ class FilteringFilesReader(FilesReader):
 
 
 class PykraftDataSource(DataSource):
-    """The source ``pykraft``."""
+    """The source and the sink ``pykraft``."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,6 +106,21 @@ class PykraftDataSource(DataSource):
 
             return LiveStreamReader(options, schema)
         return FilesStreamReader(options, schema)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """See `DataSource`. Errors: UsageError for wrong options or columns, and for other modes than append."""
+        # Neither the sink nor its imports are of use to whoever reads.
+        from pykraft.spark.sink.writers import batch_writer
+
+        return batch_writer(self.options, schema, is_overwrite=overwrite)
+
+    @without_traceback
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
+        """See `DataSource`. Errors: as `writer`."""
+        from pykraft.spark.sink.writers import stream_writer
+
+        return stream_writer(self.options, schema, is_overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

@@ -40,10 +40,11 @@ NEAR = 0.7
 """Similarity, from 0 to 1, from which an unknown name counts as a misspelling."""
 OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 SERVER = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\s:\[\]/@,]+)):(?P<port>[0-9]{1,5})")
+CONTROLLERS = "bootstrap.controllers"
 KNOWN = (
     "path",
     "paths",
-    "bootstrap.controllers",
+    CONTROLLERS,
     "rows",
     "startingOffsets",
     "endingOffsets",
@@ -156,6 +157,18 @@ def _refuse_misspelled(options: Mapping[str, str]) -> None:
             raise UsageError(f"there is no option {given}; did you mean {known[near[0]]}?")
 
 
+def parse_controllers(text: str) -> tuple[Endpoint, ...]:
+    """The nodes of a live quorum, ``host:port,…``; none for an empty text. Errors: UsageError."""
+    found = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        match = SERVER.fullmatch(item)
+        endpoint = Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
+        if not endpoint.can_be_dialed:
+            raise _wrong(CONTROLLERS, item, "host:port,…")
+        found.append(endpoint)
+    return tuple(found)
+
+
 class _Reader:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -200,17 +213,7 @@ class _Reader:
         return tuple(pattern for pattern in patterns if pattern)
 
     def controllers(self) -> tuple[Endpoint, ...]:
-        name = "bootstrap.controllers"
-        found = []
-        for item in filter(None, (part.strip() for part in self.text(name).split(","))):
-            match = SERVER.fullmatch(item)
-            endpoint = (
-                Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
-            )
-            if not endpoint.can_be_dialed:
-                raise _wrong(name, item, "host:port,…")
-            found.append(endpoint)
-        return tuple(found)
+        return parse_controllers(self.text(CONTROLLERS))
 
     def bound(self, prefix: str) -> Bound:
         name, time_name, times_name = f"{prefix}Offsets", f"{prefix}Timestamp", f"{prefix}OffsetsByTimestamp"

@@ -1,0 +1,156 @@
+"""The options of the sink ``pykraft``: texts in, one checked value out.
+
+| option | meaning |
+|---|---|
+| bootstrap.controllers | nodes of the quorum, ``host:port,…``, that serve clients |
+| stagingLocation | folder that driver and executors share, for rows until they are in the log; a stream's default is
+in its checkpointLocation, that of a batch query a temporary folder of the driver |
+| checkpointLocation | of a stream, as Spark has it |
+| jobId | name of a batch query: run again under the same name, it continues; needs stagingLocation |
+| maxBatchBytes | most bytes of a record batch, and so of a row; 1 MiB |
+| deliveryTimeout | how long a record batch may wait for the quorum: ``2m`` |
+
+Invariant: an option that is not in this list is refused with what to do instead, also those of Spark's Kafka sink.
+
+Source: Spark's Kafka integration guide (options of the sink, Spark 4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pykraft.errors import UsageError
+from pykraft.spark.data_source.options import CONTROLLERS, parse_controllers
+from pykraft.suggest import did_you_mean
+from pykraft.types import Endpoint
+
+STAGING, CHECKPOINT, JOB = "stagingLocation", "checkpointLocation", "jobId"
+BATCH_SIZE, TIMEOUT = "maxBatchBytes", "deliveryTimeout"
+KNOWN: Final = (CONTROLLERS, STAGING, CHECKPOINT, JOB, BATCH_SIZE, TIMEOUT)
+BATCH_SIZE_BYTES: Final = 1024 * 1024
+BATCH_SIZE_BYTES_MIN: Final = 1024
+BATCH_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+TIMEOUT_MS: Final = 120_000
+"""As Kafka's ``delivery.timeout.ms``."""
+STAGING_FOLDER: Final = "pykraft-sink"
+"""The sink's folder in a checkpoint."""
+ONE_LOG: Final = "a quorum has one log with one partition, so leave it out"
+REFUSED: Final[Mapping[str, str]] = {
+    "topic": ONE_LOG,
+    "partition": ONE_LOG,
+    "includeHeaders": "Kafka's replicas cannot read headers, so the sink writes none",
+    "kafka.bootstrap.servers": f"name nodes of the quorum with {CONTROLLERS}",
+    "kafka.delivery.timeout.ms": f"it is called {TIMEOUT} here, such as 2m",
+    "kafka.batch.size": f"it is called {BATCH_SIZE} here",
+    "kafka.max.request.size": f"it is called {BATCH_SIZE} here",
+    "path": f"directories are only read; name nodes of the quorum with {CONTROLLERS}",
+    "paths": f"directories are only read; name nodes of the quorum with {CONTROLLERS}",
+}
+"""Names, and what to do instead."""
+NO_PRODUCER: Final = "the sink has no Kafka producer inside, so leave it out"
+_JOB_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NUMBER_TEXT: Final = re.compile(r"[0-9]{1,12}")
+_TIME_TEXT: Final = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>ms|s|m|h)")
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """All options. ``staging`` is None for a batch query that names no folder."""
+
+    controllers: tuple[Endpoint, ...]
+    staging: Path | None
+    job_id: str | None = None
+    batch_size_bytes_max: int = BATCH_SIZE_BYTES
+    timeout_ms: int = TIMEOUT_MS
+
+
+def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
+    """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
+    given = _known(options)
+    controllers = parse_controllers(given.get(CONTROLLERS, ""))
+    if not controllers:
+        raise UsageError(f'the sink pykraft needs .option("{CONTROLLERS}", "host:port,…"), nodes of a live quorum')
+    job_id = given.get(JOB)
+    if is_stream:
+        if job_id is not None:
+            raise UsageError(f"a stream has its own id, in its checkpoint: leave out the option {JOB}")
+        staging: Path | None = _stream_staging(given)
+    else:
+        if CHECKPOINT in given:
+            raise UsageError(f"a batch query has no checkpoint: give {STAGING} and {JOB} instead of {CHECKPOINT}")
+        staging = _folder(STAGING, given[STAGING]) if STAGING in given else None
+        if job_id is not None and staging is None:
+            raise UsageError(f"with the option {JOB} give {STAGING}, too: a folder where the job is found again")
+        if job_id is not None and not _JOB_TEXT.fullmatch(job_id):
+            raise _wrong(JOB, job_id, "up to 100 letters, digits, dots, hyphens and underscores")
+    return SinkOptions(
+        controllers=controllers,
+        staging=staging,
+        job_id=job_id,
+        batch_size_bytes_max=_size(given),
+        timeout_ms=_timeout_ms(given),
+    )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """The options under their names as written above. Errors: UsageError."""
+    known = {name.lower(): name for name in KNOWN}
+    refused = {name.lower(): reason for name, reason in REFUSED.items()}
+    found = {}
+    for given, value in options.items():
+        name = given.lower()
+        if name in known:
+            found[known[name]] = value.strip()
+            continue
+        reason = refused.get(name, NO_PRODUCER if name.startswith("kafka.") else None)
+        if reason is None:
+            reason = f"it has {', '.join(KNOWN)}{did_you_mean(given, KNOWN)}"
+        raise UsageError(f"the sink pykraft has no option {given}: {reason}")
+    return found
+
+
+def _stream_staging(given: Mapping[str, str]) -> Path:
+    if STAGING in given:
+        return _folder(STAGING, given[STAGING])
+    if CHECKPOINT not in given:
+        raise UsageError(
+            f"give the stream the option {CHECKPOINT}, or {STAGING}: the sink keeps there what it has yet to append "
+            f"(spark.sql.streaming.checkpointLocation does not reach it)"
+        )
+    return _folder(CHECKPOINT, given[CHECKPOINT]) / STAGING_FOLDER
+
+
+def _folder(name: str, text: str) -> Path:
+    """A folder of a file system of the machine, as a path or as a URI. Errors: UsageError."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("", "file") or not parts.path:
+        hint = f"; for another file system give {STAGING}, too" if name == CHECKPOINT else ""
+        raise _wrong(name, text, f"a folder that driver and executors share, such as /shared/folder{hint}")
+    return Path(unquote(parts.path) if parts.scheme else text).absolute()
+
+
+def _size(given: Mapping[str, str]) -> int:
+    text = given.get(BATCH_SIZE, str(BATCH_SIZE_BYTES))
+    size_bytes = int(text) if _NUMBER_TEXT.fullmatch(text) else 0
+    if not BATCH_SIZE_BYTES_MIN <= size_bytes <= BATCH_SIZE_BYTES_MAX:
+        raise _wrong(BATCH_SIZE, text, f"bytes, from {BATCH_SIZE_BYTES_MIN} to {BATCH_SIZE_BYTES_MAX}")
+    return size_bytes
+
+
+def _timeout_ms(given: Mapping[str, str]) -> int:
+    text = given.get(TIMEOUT, f"{TIMEOUT_MS}ms").lower()
+    match = _TIME_TEXT.fullmatch(text)
+    timeout_ms = int(match["number"]) * _UNITS_MS[match["unit"]] if match else 0
+    if timeout_ms <= 0:
+        raise _wrong(TIMEOUT, text, "a time such as 500ms, 30s, 2m or 1h")
+    return timeout_ms
+
+
+def _wrong(name: str, value: str, allowed: str) -> UsageError:
+    return UsageError(f"the option {name} = {value!r}: it must be {allowed}")

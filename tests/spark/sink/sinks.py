@@ -1,0 +1,109 @@
+"""A sink without Spark: a real quorum of one, staged files of given rows, and what the log has afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pykraft.protocol.records import decode_records, scan
+from pykraft.spark.data_source.live import LiveQuorum
+from pykraft.spark.sink.commit_rows import commit
+from pykraft.spark.sink.manifest import Manifest, QueryFolder
+from pykraft.spark.sink.rows import BatchMaker
+from pykraft.spark.sink.sink_options import SinkOptions
+from pykraft.spark.sink.staged import StagedFile, stage
+from pykraft.types import Offset
+from tests.spark.quorum_of_one import OneNode
+
+BATCH_SIZE_BYTES = 1_024
+TIME_MS = 1_700_000_000_000
+ROW_SIZE_BYTES = 100
+ROWS_IN_BATCH = (BATCH_SIZE_BYTES - 61) // (ROW_SIZE_BYTES + 24)
+
+
+def rows_of(partition: int, count: int, *, attempt: int = 0) -> list[bytes]:
+    """Rows that tell where they come from."""
+    return [f"{attempt}:{partition}:{index}:".encode().ljust(ROW_SIZE_BYTES, b".") for index in range(count)]
+
+
+def batches_of(
+    partition: int,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None = None,
+    *,
+    size_bytes_max: int = BATCH_SIZE_BYTES,
+) -> Iterator[tuple[bytes, int]]:
+    """These rows as batches of about a KiB."""
+    maker = BatchMaker(partition=partition, size_bytes_max=size_bytes_max, timestamp_ms=TIME_MS)
+    yield from maker.add(values, keys)
+    yield from maker.rest()
+
+
+class Sink:
+    """The query ``a-query`` into a quorum of one."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        """``changes`` are fields of the node's configuration."""
+        self.node = OneNode(folder / "quorum", serves_clients=True, **changes)
+        self.root = folder / "staging"
+        self.root.mkdir()
+        self.folder = QueryFolder(self.root, "a-query")
+        self.options = SinkOptions(
+            controllers=(self.node.endpoint,),
+            staging=self.root,
+            batch_size_bytes_max=BATCH_SIZE_BYTES,
+            timeout_ms=10_000,
+        )
+
+    def stage(
+        self,
+        batch_id: int,
+        partition: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        size_bytes_max: int = BATCH_SIZE_BYTES,
+    ) -> StagedFile:
+        """What one task does."""
+        batches = batches_of(partition, values, keys, size_bytes_max=size_bytes_max)
+        file = stage(self.folder.rows_folder(batch_id), partition, batches)
+        assert file is not None
+        return file
+
+    def commit(self, batch_id: int, files: Sequence[StagedFile] = (), **changes: Any) -> Manifest | None:
+        """What the driver does."""
+        return commit(replace(self.options, **changes), self.folder, batch_id, files)
+
+    def logged(self) -> list[bytes | None]:
+        """The value of each committed data record, in the order of the log."""
+        quorum = LiveQuorum(self.options.controllers)
+        found: list[bytes | None] = []
+        for chunk in quorum.chunks(Offset(1), quorum.extent().end_offset):
+            for position, header in scan(chunk):
+                if not header.is_control:
+                    batch = chunk[position : position + header.size_bytes]
+                    found += [record.value for record in decode_records(batch)]
+        return found
+
+
+class KilledError(Exception):
+    """In tests: the driver was killed here."""
+
+
+def dies(after: int, act: Callable[..., Any], *, is_done: bool) -> Callable[..., Any]:
+    """A coroutine function that ends with KilledError after so many calls, before or after it ``is_done``."""
+    calls = 0
+
+    async def wrapped(*words: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > after and not is_done:
+            raise KilledError
+        result = await act(*words, **named)
+        if calls > after:
+            raise KilledError
+        return result
+
+    return wrapped

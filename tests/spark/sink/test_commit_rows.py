@@ -1,0 +1,268 @@
+"""A micro-batch's rows are in the log once, in order, wherever its driver was killed and whatever tasks staged anew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.client.remote.numbered_appender import NumberedAppender
+from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, RefusedError, UsageError
+from pykraft.local.ports import HOST, free_ports
+from pykraft.spark.sink import commit_rows
+from pykraft.spark.sink.manifest import QueryFolder
+from pykraft.types import Endpoint, Offset
+from tests.server.nodes import QUICK
+from tests.spark.sink.sinks import ROWS_IN_BATCH, KilledError, Sink, dies, rows_of
+
+MANY = 12 * ROWS_IN_BATCH
+"""Rows of more batches than a leader remembers of a producer."""
+
+
+@pytest.fixture
+def open_sink(tmp_path: Path) -> Iterator[Callable[..., Sink]]:
+    opened: list[Sink] = []
+
+    def open_one(**changes: Any) -> Sink:
+        opened.append(Sink(tmp_path / f"{len(opened)}", **changes))
+        return opened[-1]
+
+    yield open_one
+    for each in opened:
+        each.node.stop()
+
+
+@pytest.fixture
+def sink(open_sink: Callable[..., Sink]) -> Sink:
+    return open_sink()
+
+
+def folder_names(sink: Sink) -> list[str]:
+    return sorted(path.name for path in sink.folder.path.iterdir())
+
+
+def test_rows_are_in_the_log_in_the_order_of_partitions(sink: Sink) -> None:
+    files = [sink.stage(0, partition, rows_of(partition, MANY)) for partition in (2, 0, 1)]
+    made = sink.commit(0, files)
+    assert made is not None
+    wanted = [value for partition in range(3) for value in rows_of(partition, MANY)]
+    assert sink.logged() == wanted
+    assert folder_names(sink) == ["0.0.manifest.json", "0.progress.json"]
+    assert sink.commit(1, []) is None
+    following = sink.commit(2, [sink.stage(2, 0, [b"next"])])
+    assert following is not None
+    assert (following.producer_id, following.producer_epoch) == (made.producer_id, made.producer_epoch + 1)
+    assert sink.logged() == [*wanted, b"next"]
+    assert folder_names(sink) == ["2.0.manifest.json", "2.progress.json"]
+
+
+def test_a_repeated_micro_batch_has_the_rows_of_the_first_commit(sink: Sink) -> None:
+    sink.commit(0, [sink.stage(0, 0, rows_of(0, 30))])
+    for files in ([sink.stage(0, 0, rows_of(0, 40, attempt=1))], []):
+        sink.commit(0, files)
+    assert sink.logged() == rows_of(0, 30)
+    assert folder_names(sink) == ["0.0.manifest.json", "0.progress.json"]
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before the append", "after it"])
+def test_a_driver_may_be_killed_at_each_batch(is_done: bool, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the repeated tasks stage is in another order, as after a shuffle."""
+    monkeypatch.setattr(commit_rows, "NOTED_BATCHES", 9)
+    wanted: list[bytes] = []
+    for batch_id, after in enumerate((0, 6, 10, 18)):
+        files = [sink.stage(batch_id, part, rows_of(part, MANY, attempt=batch_id)) for part in range(2)]
+        wanted += [value for part in range(2) for value in rows_of(part, MANY, attempt=batch_id)]
+        with monkeypatch.context() as patch:
+            patch.setattr(NumberedAppender, "append", dies(after, NumberedAppender.append, is_done=is_done))
+            with pytest.raises(KilledError):
+                sink.commit(batch_id, files)
+        assert len(sink.logged()) < len(wanted)
+        again = [sink.stage(batch_id, part, rows_of(part, MANY, attempt=batch_id)[::-1]) for part in range(3)]
+        sink.commit(batch_id, again)
+        assert sink.logged() == wanted
+    assert folder_names(sink) == ["3.0.manifest.json", "3.progress.json"]
+
+
+def test_a_driver_that_dies_before_the_manifest_leaves_nothing(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "end_offset", dies(0, NumberedAppender.end_offset, is_done=True))
+        with pytest.raises(KilledError):
+            sink.commit(0, [sink.stage(0, 0, rows_of(0, 30))])
+    assert sink.logged() == []
+    sink.commit(0, [sink.stage(0, 0, rows_of(0, 20, attempt=1))])
+    assert sink.logged() == rows_of(0, 20, attempt=1)
+    assert folder_names(sink) == ["0.0.manifest.json", "0.progress.json"]
+
+
+def test_batches_that_a_leader_had_and_the_next_one_lost_are_sent_again(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first leader has all of them, uncommitted, and loses its leadership before it could commit one."""
+    send = NumberedAppender.append
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", dies(3, send, is_done=True))
+        with pytest.raises(KilledError):
+            sink.commit(0, [sink.stage(0, 0, rows_of(0, MANY))])
+    calls = 0
+
+    async def append(appender: NumberedAppender, batch: bytes) -> Offset:
+        nonlocal calls
+        calls += 1
+        if calls <= 12:
+            raise RefusedError("the append", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another")
+        return await send(appender, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", append)
+        sink.commit(0)
+    assert sink.logged() == rows_of(0, MANY)
+
+
+def test_a_quorum_that_expects_other_numbers_all_the_time_is_an_error(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", dies(0, NumberedAppender.append, is_done=False))
+        with pytest.raises(KilledError):
+            sink.commit(0, [sink.stage(0, 0, rows_of(0, MANY))])
+
+    async def append(appender: NumberedAppender, batch: bytes) -> Offset:
+        raise RefusedError("the append", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the next sequence is another")
+
+    monkeypatch.setattr(NumberedAppender, "append", append)
+    with pytest.raises(UsageError, match=f"restored from a copy.*; 0 of {MANY} rows of micro-batch 0 are known"):
+        sink.commit(0, timeout_ms=100)
+
+
+def test_drivers_at_the_same_time_append_the_rows_of_one(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueryFolder, "finish", lambda *_: None)  # the slower one still reads the rows
+    staged = [[sink.stage(0, 0, rows_of(0, MANY, attempt=attempt))] for attempt in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        made = list(threads.map(lambda files: sink.commit(0, files), staged))
+    assert made[0] == made[1] == made[2]
+    assert sink.logged() in [rows_of(0, MANY, attempt=attempt) for attempt in range(3)]
+
+
+def test_a_query_that_the_quorum_forgot_gets_a_new_producer_id(open_sink: Callable[..., Sink]) -> None:
+    sink = open_sink(client_producers_max=1)
+    first = sink.commit(0, [sink.stage(0, 0, rows_of(0, 3))])
+    other = replace_folder(sink, "another-query")
+    other.commit(0, [other.stage(0, 0, [b"another"])])
+    second = sink.commit(1, [sink.stage(1, 0, rows_of(1, MANY))])
+    assert first is not None
+    assert second is not None
+    assert (second.generation, second.producer_epoch) == (1, 0)
+    assert second.producer_id > first.producer_id
+    assert sink.logged() == [*rows_of(0, 3), b"another", *rows_of(1, MANY)]
+    assert folder_names(sink) == ["1.1.manifest.json", "1.progress.json"]
+
+
+def replace_folder(sink: Sink, query_id: str) -> Sink:
+    """Another query into the same quorum."""
+    other = object.__new__(Sink)
+    other.node, other.root, other.options = sink.node, sink.root, sink.options
+    other.folder = QueryFolder(sink.root, query_id)
+    return other
+
+
+def test_a_half_appended_micro_batch_that_the_quorum_forgot_is_an_error(
+    open_sink: Callable[..., Sink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = open_sink(client_producers_max=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", dies(3, NumberedAppender.append, is_done=True))
+        with pytest.raises(KilledError):
+            sink.commit(0, [sink.stage(0, 0, rows_of(0, MANY))])
+    before = sink.logged()
+    other = replace_folder(sink, "another-query")
+    other.commit(0, [other.stage(0, 0, [b"another"])])
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="UNKNOWN_PRODUCER_ID") as raised:
+            sink.commit(0)
+        assert raised.value.code == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert sink.logged() == [*before, b"another"]
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_restored_older_folder_is_refused(micro_batches: int, sink: Sink, tmp_path: Path) -> None:
+    sink.commit(0, [sink.stage(0, 0, rows_of(0, MANY))])
+    shutil.copytree(sink.folder.path, tmp_path / "copy")
+    for batch_id in range(1, 1 + micro_batches):
+        sink.commit(batch_id, [sink.stage(batch_id, 0, rows_of(batch_id, MANY))])
+    before = sink.logged()
+    shutil.rmtree(sink.folder.path)
+    shutil.copytree(tmp_path / "copy", sink.folder.path)
+    for count in (MANY, MANY + 1):
+        with pytest.raises(UsageError, match="the log has newer rows of this query than its folder knows"):
+            sink.commit(1, [sink.stage(1, 0, rows_of(1, count, attempt=9))])
+    assert sink.logged() == before
+
+
+def test_an_older_checkpoint_beside_the_folder_is_refused(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    for batch_id in range(3):
+        sink.commit(batch_id, [sink.stage(batch_id, 0, rows_of(batch_id, 3))])
+    with pytest.raises(UsageError, match="micro-batch 1: the log has newer rows"):
+        sink.commit(1, [sink.stage(1, 0, rows_of(1, 3))])
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", dies(0, NumberedAppender.append, is_done=True))
+        with pytest.raises(KilledError):
+            sink.commit(3, [sink.stage(3, 0, rows_of(3, MANY))])
+    with pytest.raises(UsageError, match="has rows of micro-batch 3 that are not in the log"):
+        sink.commit(4, [sink.stage(4, 0, [b"a"])])
+
+
+def test_another_quorum_is_refused(sink: Sink, open_sink: Callable[..., Sink]) -> None:
+    sink.commit(0, [sink.stage(0, 0, rows_of(0, 3))])
+    other = open_sink(cluster_id="another-cluster")
+    with pytest.raises(ForeignClusterError, match="belongs to cluster another-cluster, not to"):
+        sink.commit(1, [sink.stage(1, 0, [b"a"])], controllers=other.options.controllers)
+    assert other.logged() == []
+
+
+def test_a_refused_row_is_named_and_may_be_left_out(open_sink: Callable[..., Sink]) -> None:
+    sink = open_sink(client_records="kraft")
+    values: list[bytes | None] = [b"a"] * 30
+    values[20] = None
+    with pytest.raises(RefusedError) as raised:
+        sink.commit(0, [sink.stage(0, 4, values)])
+    story = str(raised.value)
+    assert raised.value.code == ErrorCode.INVALID_RECORD
+    assert "(row 20 of partition 4 has no value, or an empty one)" in story
+    assert "Kafka's own replicas cannot read this batch" in story
+    assert "; 0 of 30 rows of micro-batch 0 are known to be in the log" in story
+    sink.commit(0, [sink.stage(0, 4, [b"a"] * 29)])
+    assert sink.logged() == [b"a"] * 29
+
+    keyed: list[bytes | None] = [None for _ in range(3 * ROWS_IN_BATCH)]
+    keyed[-1] = b"k"
+    with pytest.raises(
+        RefusedError, match=rf"\(row {len(keyed) - 1} of partition 0 has a key\).*; {2 * ROWS_IN_BATCH} of"
+    ):
+        sink.commit(1, [sink.stage(1, 0, rows_of(0, len(keyed)), keyed)])
+    assert sink.folder.newest() is not None
+
+
+def test_a_batch_above_the_limit_of_the_nodes_is_an_error(open_sink: Callable[..., Sink]) -> None:
+    sink = open_sink(raft=replace(QUICK, batch_size_bytes_max=1_024))
+    file = sink.stage(0, 0, rows_of(0, MANY), size_bytes_max=10_000)
+    with pytest.raises(RefusedError, match=r"rows 0 to \d+ of partition 0 was refused: MESSAGE_TOO_LARGE"):
+        sink.commit(0, [file])
+    assert sink.logged() == []
+
+
+def test_without_a_quorum_the_error_says_how_far_it_came(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberedAppender, "append", dies(0, NumberedAppender.append, is_done=False))
+        with pytest.raises(KilledError):
+            sink.commit(0, [sink.stage(0, 0, rows_of(0, 20))])
+    nobody = (Endpoint(HOST, free_ports(1)[0]),)
+    told = "0 of 20 rows of micro-batch 0 are known to be in the log, and the query continues there"
+    with pytest.raises(QuorumUnavailableError, match=told):
+        sink.commit(0, controllers=nobody, timeout_ms=300)
+    sink.commit(0)
+    assert sink.logged() == rows_of(0, 20)
