@@ -133,6 +133,31 @@ def test_three_nodes_elect_replicate_and_hand_over(serve: Serve, tmp_path: Path)
     serve(main)
 
 
+def test_a_timer_whose_time_was_moved_takes_no_step(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        node, ticks = served.node, list[int]()
+        monkeypatch.setattr(node.host, "on_tick", lambda at: ticks.append(at.mono_ms))
+        later_ms = now().mono_ms + 60_000
+        node.wake_at(now().mono_ms + 1)
+        node.wake_at(later_ms)
+        assert node._timer_ms < later_ms, "the timer is not set anew at each step"
+        while node._timer_ms != later_ms:
+            await asyncio.wait([served.task], timeout=0.001)
+        assert ticks == []
+        node.wake_at(now().mono_ms)
+        while not ticks:
+            await asyncio.wait([served.task], timeout=0.001)
+        await served.leave_at_once()
+
+    serve(main)
+
+
 def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=60_000))
     fs = StallingFs()

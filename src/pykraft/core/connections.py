@@ -101,18 +101,26 @@ class Connections:
 
     def expire(self, now_ms: int) -> None:
         """End back-offs that are over; requests that timed out count as failed."""
-        for peer_id, deadline_ms in list(self._backing_off.items()):
-            if deadline_ms <= now_ms:
+        if self._backing_off:
+            over = [peer_id for peer_id, deadline_ms in self._backing_off.items() if deadline_ms <= now_ms]
+            for peer_id in over:
                 del self._backing_off[peer_id]
-        for peer_id, request in list(self._in_flight.items()):
-            if request.deadline_ms <= now_ms:
+        if self._in_flight:  # these run in every step, and mostly there is nothing or one request
+            late = [peer_id for peer_id, request in self._in_flight.items() if request.deadline_ms <= now_ms]
+            for peer_id in late:
                 del self._in_flight[peer_id]
                 self.back_off(peer_id, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` must run next (mono ms); None when nothing is pending."""
-        deadlines = [*self._backing_off.values(), *(request.deadline_ms for request in self._in_flight.values())]
-        return min(deadlines, default=None)
+        earliest_ms: int | None = None
+        for deadline_ms in self._backing_off.values():
+            if earliest_ms is None or deadline_ms < earliest_ms:
+                earliest_ms = deadline_ms
+        for request in self._in_flight.values():
+            if earliest_ms is None or request.deadline_ms < earliest_ms:
+                earliest_ms = request.deadline_ms
+        return earliest_ms
 
     def choose(self, peers: Sequence[Peer], rng: Random) -> Peer | None:
         """A ready peer, from a random start in cyclic order; None while a request not sent aside is in flight."""

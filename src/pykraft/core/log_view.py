@@ -205,6 +205,10 @@ class LogView:
         """
         if offset == 0 and self.start_offset == 0:
             return None
+        latest = self._epochs.latest
+        # The common case, without objects: the follower has the newest epoch, and no snapshot ends at the log end.
+        if latest is not None and latest.epoch == last_epoch and not self.snapshots and offset <= self.end_offset:
+            return None
         end = self.end_of_epoch(last_epoch)
         return None if end.epoch == last_epoch and end.offset >= offset else end
 

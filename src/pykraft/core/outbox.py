@@ -14,9 +14,9 @@ Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from enum import Enum, auto
 
+from pykraft.core.changed import changed
 from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, ReplySnapshot, Send, WriteElectionState
 from pykraft.types import NO_IO, Election, Io, NodeId
 
@@ -95,7 +95,7 @@ class Outbox:
             assert isinstance(message, Send | Reply | ReplyFetch | ReplySnapshot)
             after = self._after(relies)
             if after:
-                effects[at] = replace(message, after=after)
+                effects[at] = changed(message, after=after)
         if self._election is not None:
             # Rule 1: the election is the first write of the step; its number was reserved before all others.
             effects.insert(0, self._election)

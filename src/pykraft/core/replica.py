@@ -130,6 +130,8 @@ class Replica:
         self.now_ms = 0
         """When the current step began (mono ms)."""
         self._bootstrap = bootstrap
+        self._asked_voters: VoterSet | None = None
+        self._is_voter = False
 
     @property
     def voters(self) -> VoterSet:
@@ -192,7 +194,12 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         """True when the newest voter set contains this replica."""
-        return self.local.key is not None and self.voters.is_voter(self.local.key)
+        voters = self.voter_history.voters
+        # A voter set is immutable, so the answer for the same object is the same. Each step asks several times.
+        if voters is not self._asked_voters:
+            self._asked_voters = voters
+            self._is_voter = self.local.key is not None and voters.is_voter(self.local.key)
+        return self._is_voter
 
     @property
     def may_lead(self) -> bool:

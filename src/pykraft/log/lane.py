@@ -17,10 +17,9 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import ParamSpec, TypeAlias, assert_never
 
 from pykraft.core.effects import (
     EnterQuarantine,
@@ -39,6 +38,8 @@ from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import NO_IO, Buffer, Io
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,24 +80,20 @@ class OrderedLane:
 
         Errors: StorageError from the disk; every later call raises it, too.
         """
-        with self._working():
-            self._perform(jobs)
+        self._work(self._perform, jobs)
         return self._last_io
 
     def settle(self) -> None:
         """Make the recovery point durable while the lane is idle; nothing waits for it. Errors: StorageError."""
-        with self._working():
-            self._log.settle()
+        self._work(self._log.settle)
 
     def relieve(self) -> None:
         """Do after a job what nobody waits for: see `pykraft.log.log.Log.relieve`. Errors: StorageError."""
-        with self._working():
-            self._log.relieve()
+        self._work(self._log.relieve)
 
     def look(self) -> None:
         """Check between two jobs that nobody deleted or renamed the files. Errors: StorageError."""
-        with self._working():
-            self._log.look()
+        self._work(self._log.look)
 
     def _perform(self, jobs: Sequence[Job]) -> None:
         appends: list[tuple[BatchHeader, Buffer]] = []
@@ -136,9 +133,8 @@ class OrderedLane:
             self._log.flush()
             appends.clear()
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Refuse to work after a failure; any exception within makes the lane unusable."""
+    def _work(self, act: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+        """Refuse to work after a failure; any exception of ``act`` makes the lane unusable."""
         # A repeated fsync would report success for pages that the kernel has dropped.
         if self.failure is not None:
             raise StorageError(
@@ -147,7 +143,7 @@ class OrderedLane:
                 repair="restart the node once the disk works; it recovers what was durable",
             ) from self.failure
         try:
-            yield
+            act(*arguments, **named)
         except BaseException as error:
             self.failure = error
             raise

@@ -272,5 +272,9 @@ class Segment:
 
     def _write_index(self) -> None:
         offsets, times = self._index_files or self.begin()
-        offsets.write(self.content.index.offset_bytes(offsets.count))
-        times.write(self.content.index.time_bytes(times.count))
+        index = self.content.index
+        # Most batches have no entry of their own.
+        if index.offsets_count > offsets.count:
+            offsets.write(index.offset_bytes(offsets.count))
+        if index.times_count > times.count:
+            times.write(index.time_bytes(times.count))

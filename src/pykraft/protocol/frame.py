@@ -131,7 +131,10 @@ class FrameReader:
         if self._filled_bytes or self._need_bytes:
             return self._resume(data)
         if start > len(data):
-            self._hold(data, self._position)
+            if self._position < len(data):
+                self._hold(data, self._position)
+            else:
+                self._data, self._position = b"", 0
             return None
         size_bytes = self._check_size(data, self._position)
         stop = start + size_bytes

@@ -10,8 +10,9 @@ Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from pykraft.core.changed import changed
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import BatchHeader, scan
@@ -61,4 +62,4 @@ def with_batches(message: FetchResponse, fetched: Fetched) -> FetchResponse:
         )
         for number, (header, _) in enumerate(fetched.batches)
     )
-    return replace(message, batches=headers, invalid=fetched.invalid)
+    return changed(message, batches=headers, invalid=fetched.invalid)

@@ -95,6 +95,8 @@ class Driver:
         self._is_shutting_down = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._wake_ms: int | None = None
+        """When the host wants to be called (mono ms)."""
         self._reports = Reports(logger.log, loop.time(), unproven_s=config.raft.fetch_timeout_ms / 1_000)
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
@@ -199,14 +201,13 @@ class Driver:
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`."""
-        # A timer that fires too early does no harm, so only an earlier time replaces it.
+        self._wake_ms = mono_ms
+        # Each step moves the time, mostly to later: the timer stays, and `_tick` sets it again.
         if mono_ms is None or (self._timer is not None and self._timer_ms <= mono_ms):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_ms = mono_ms
-        delay_ms = max(0, mono_ms - now().mono_ms)
-        self._timer = self._loop.call_later(delay_ms / 1_000, self._tick)
+        self._set_timer(mono_ms)
 
     def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
         """See `Ports`."""
@@ -255,6 +256,7 @@ class Driver:
         """Answer waiting callers, close sockets, then files; the loop keeps running meanwhile. Errors: StorageError."""
         self.stop(None)
         self.host.end()
+        self._ordered.leave_to_thread()
         self._links.close_all()
         if self._prometheus is not None:
             self._prometheus.close()
@@ -287,9 +289,19 @@ class Driver:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(closed.set_result, error)
 
+    def _set_timer(self, mono_ms: int) -> None:
+        self._timer_ms = mono_ms
+        delay_ms = max(0, mono_ms - now().mono_ms)
+        self._timer = self._loop.call_later(delay_ms / 1_000, self._tick)
+
     def _tick(self) -> None:
         self._timer = None
-        self._guarded(self.host.on_tick, now())
+        at = now()
+        if self._wake_ms is not None and self._wake_ms > at.mono_ms:
+            # The host has asked for a later time since: a step now would find nothing due.
+            self._set_timer(self._wake_ms)
+        else:
+            self._guarded(self.host.on_tick, at)
 
     def _durable(self, io: Io) -> None:
         self._guarded(self.host.on_io, io, now())

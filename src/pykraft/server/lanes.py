@@ -5,6 +5,9 @@ that waits, so that one sync serves all of it, and results reach the loop in the
 only its own thread: not the loop, and not the end of the process, since the threads are daemons. The queue has no limit
 of its own: the core bounds how many jobs wait.
 
+While the disk is quick and the loop has nothing else to do, a small group of appends is synced on the loop, at the end
+of its turn (`pykraft.server.sync_place`, ADR 099). This costs a stall of the disk once; then the thread takes over.
+
 Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """
 
@@ -14,11 +17,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from pykraft.log.lane import Job
+from pykraft.server.sync_place import SyncPlace
 from pykraft.types import Io
 
 T = TypeVar("T")
@@ -27,6 +33,8 @@ Failed: TypeAlias = Callable[[BaseException], None]
 
 IDLE_S: Final = 0.2
 """After this long without work an ordered lane settles what can wait."""
+RELIEVED_EVERY: Final = 8
+"""After so many groups on the loop the lane is relieved there, too."""
 LOOK_S: Final = 2.0
 """How often an ordered lane checks that its files still exist; a job that takes longer delays the check."""
 
@@ -51,8 +59,17 @@ class Lane(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """Groups of jobs that are durable up to ``io``, which took the thread so many seconds."""
+
+    io: Io
+    groups: int
+    took_s: float
+
+
 class OrderedThread:
-    """Runs a `Lane` on its own thread."""
+    """Runs a `Lane` on its own thread, and on the loop while that is quicker; never on both at a time."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, lane: Lane, *, done: Callable[[Io], None], failed: Failed
@@ -62,20 +79,97 @@ class OrderedThread:
         self._lane = lane
         self._done = done
         self._failed = failed
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._place = SyncPlace()
+        self._gathered: list[Job] = []
+        """Jobs of this turn of the loop, to be done at its end."""
+        self._groups_under_way = 0
+        """Groups that the thread has and the loop has not heard of yet."""
+        self._queue: SimpleQueue[list[Job] | None] = SimpleQueue()
+        self._uses_lane = threading.Lock()
+        self._is_left_to_thread = False
+        self._loop_groups = 0
+        """Groups that the loop has done."""
+        self._is_resting = False
+        """The thread has settled the lane and waits for work."""
         self._looked_s = 0.0
         self._thread = threading.Thread(target=self._run, name="pykraft-ordered-lane", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
-        self._jobs.put(job)
+        if self._gathered:
+            self._gathered.append(job)
+        elif not (self._groups_under_way or self._is_left_to_thread) and self._place.may_be_loop(job, monotonic()):
+            self._gathered.append(job)
+            # At the end of the turn: what this step sends must have left before the loop waits for the disk.
+            self._loop.call_soon(self._end_turn)
+        else:
+            self._put([job])
+
+    def leave_to_thread(self) -> None:
+        """The loop uses the lane no more; call this on the loop before `stop` elsewhere."""
+        self._is_left_to_thread = True
+        self._pass_on()
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Finish the queued jobs, then end; False when the disk did not finish in time. Blocks."""
-        self._jobs.put(None)
+        self._queue.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def _pass_on(self) -> None:
+        """Queue what this turn has gathered for the thread."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._put(gathered)
+
+    def _put(self, group: list[Job]) -> None:
+        self._groups_under_way += 1
+        self._queue.put(group)
+
+    def _end_turn(self) -> None:
+        """Do what this turn has gathered, unless the thread is using the lane or the loop has other work."""
+        begun_s = monotonic()
+        if not self._gathered or not self._place.is_loop(begun_s) or not self._uses_lane.acquire(blocking=False):
+            self._pass_on()
+            return
+        jobs, self._gathered = self._gathered, []
+        try:
+            io = self._lane.perform(jobs)
+        except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
+            self._failed(error)
+            return
+        finally:
+            self._uses_lane.release()
+        ended_s = monotonic()
+        self._place.took_on_loop(ended_s - begun_s, ended_s)
+        self._loop_groups += 1
+        if self._is_resting:
+            # The thread settles the lane when no more groups come.
+            self._is_resting = False
+            self._queue.put([])
+        self._done(io)
+        if self._loop_groups % RELIEVED_EVERY == 0:
+            # In a turn of its own, since the jobs' messages leave at the end of this one.
+            self._loop.call_soon(self._relieve)
+
+    def _relieve(self) -> None:
+        if self._is_left_to_thread or self._groups_under_way or not self._uses_lane.acquire(blocking=False):
+            return  # the thread does it after its jobs
+        begun_s = monotonic()
+        try:
+            self._lane.relieve()
+        except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
+            self._failed(error)
+        finally:
+            self._uses_lane.release()
+        ended_s = monotonic()
+        self._place.took_on_loop(ended_s - begun_s, ended_s)
+
+    def _finished(self, finished: _Finished) -> None:
+        self._groups_under_way -= finished.groups
+        self._place.took(finished.took_s)
+        self._done(finished.io)
 
     def _run(self) -> None:
         try:
@@ -87,41 +181,52 @@ class OrderedThread:
 
     def _turn(self) -> bool:
         """Wait for work and do all of it; False when no more will come."""
-        jobs = self._waiting()
-        goes_on = jobs[-1] is not None
-        todo = [job for job in jobs if job is not None]
+        groups = self._waiting()
+        goes_on = groups[-1] is not None
+        todo = [group for group in groups if group]
         if todo:
-            # Group commit: one perform, and so one sync, for all jobs that waited.
-            _tell(self._loop, self._done, self._lane.perform(todo))
-            self._lane.relieve()
+            with self._uses_lane:
+                begun_s = monotonic()
+                # Group commit: one perform, and so one sync, for all jobs that waited.
+                io = self._lane.perform(list(chain.from_iterable(todo)))
+                _tell(self._loop, self._finished, _Finished(io, len(todo), monotonic() - begun_s))
+                self._lane.relieve()
         return goes_on
 
-    def _waiting(self) -> list[Job | None]:
-        """All queued jobs, at least one; None marks the end."""
-        try:
-            jobs = [self._jobs.get(timeout=IDLE_S)]
-        except Empty:
-            self._lane.settle()
-            jobs = [self._next()]
-        while jobs[-1] is not None:
+    def _waiting(self) -> list[list[Job] | None]:
+        """All queued groups, at least one; None marks the end."""
+        groups = [self._first()]
+        while groups[-1] is not None:
             try:
-                jobs.append(self._jobs.get_nowait())
+                groups.append(self._queue.get_nowait())
             except Empty:
                 break
-        return jobs
+        return groups
 
-    def _next(self) -> Job | None:
-        """Wait for the next job, however long that takes."""
+    def _first(self) -> list[Job] | None:
+        """Wait for the next group, however long that takes; settle the lane when neither thread has work."""
+        while True:
+            before = self._loop_groups
+            try:
+                return self._queue.get(timeout=IDLE_S)
+            except Empty:
+                if self._loop_groups == before:
+                    break
+        # First: if the loop does a group while this settles the lane, it then wakes this thread.
+        self._is_resting = True
+        with self._uses_lane:
+            self._lane.settle()
         while True:
             try:
-                return self._jobs.get(timeout=LOOK_S)
+                return self._queue.get(timeout=LOOK_S)
             except Empty:
                 # An idle node writes nothing, so no failing write would tell it that its files are gone.
                 self._look_if_due()
 
     def _look_if_due(self) -> None:
         if monotonic() - self._looked_s >= LOOK_S:
-            self._lane.look()
+            with self._uses_lane:
+                self._lane.look()
             self._looked_s = monotonic()
 
 

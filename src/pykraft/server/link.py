@@ -225,7 +225,9 @@ class Link(asyncio.BufferedProtocol):
 
     def _take(self) -> Buffer | None:
         """The next whole frame; None without one, or if the stream is not frames and the link is closed."""
-        held_before = self.held_size_bytes
+        held_before = self._frames.held_size_bytes
+        if not held_before:
+            return None
         try:
             return self._frames.take()
         except ProtocolError as error:
@@ -233,8 +235,9 @@ class Link(asyncio.BufferedProtocol):
             self._owner.link_refused(self, str(error))
             return None
         finally:
-            if self.is_open and self.held_size_bytes != held_before:
-                self._owner.link_held(self.held_size_bytes - held_before)
+            held_size_bytes = self._frames.held_size_bytes
+            if self.is_open and held_size_bytes != held_before:
+                self._owner.link_held(held_size_bytes - held_before)
 
     def _set_reading(self) -> None:
         """Pause reading while a whole frame waits or the peer does not read; its bytes then wait in its own system."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pykraft.core.changed import changed
 from pykraft.types import Epoch, Instant, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
@@ -60,7 +61,7 @@ class Follower:
         if self.leader_has_left:
             return self
         fetch_deadline_ms = now.mono_ms + fetch_timeout_ms
-        return replace(self, has_fetched=True, fetch_deadline_ms=fetch_deadline_ms, early_deadline_ms=None)
+        return changed(self, has_fetched=True, fetch_deadline_ms=fetch_deadline_ms, early_deadline_ms=None)
 
     def hears(self, now: Instant, fetch_timeout_ms: int) -> Follower:
         """Part of a response from the leader arrived; whether it is valid shows only when it is complete."""

@@ -74,9 +74,10 @@ class SnapshotLoading:
 
     def wanted(self, next_offset: Offset, start_offset: Offset) -> SnapshotToLoad | None:
         """The snapshot to deliver before the record at ``next_offset``, if any; the log starts at ``start_offset``."""
-        loader, files, newest = self.loader, self._files, self._files.catalog.newest
+        loader, files = self.loader, self._files
         if loader is None:
             return None
+        newest = files.catalog.newest
         is_first = self._is_fresh and newest is not None and next_offset < newest.offset
         if is_first or next_offset < start_offset:
             return SnapshotToLoad(partial(files.open_newest, loader.deserializer), loader.load)
