@@ -28,6 +28,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,8 +154,8 @@ def size_mib(folder: Path, suffix: str) -> float:
 
 async def measure(folder: Path, chosen: argparse.Namespace) -> list[Sample]:
     """Execute everything, in parts; a sample of each node after each part."""
-    sessions = max(1, chosen.sessions // (chosen.samples * NODES))
-    commands = max(2, chosen.commands // (chosen.samples * NODES * sessions))
+    sessions = max(1, ceil(chosen.sessions / (chosen.samples * NODES)))
+    commands = max(2, ceil(chosen.commands / (chosen.samples * NODES * sessions)))
     found: list[Sample] = []
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
