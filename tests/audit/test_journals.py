@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.audit.journals import lost_in, read_acknowledged
+from pykraft.audit.journals import acknowledged_end, lost_in, read_acknowledged
 from pykraft.client.journal import Acknowledged
 from pykraft.client.journal_check import RecordSpan
 from pykraft.errors import UsageError
@@ -86,3 +86,8 @@ def test_a_replica_that_is_behind_has_lost_nothing(tmp_path: Path) -> None:
     assert [note.text for note in report.notes if "before" in note.text] == [
         f"ends at offset 4, 4 records before {directories[0]}"
     ]
+
+
+def test_all_below_the_end_of_what_was_acknowledged_is_committed() -> None:
+    assert acknowledged_end([]) == 0
+    assert acknowledged_end([said(1), said(10), said(2)]) == said(10).end_offset

@@ -16,33 +16,28 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from pykraft.audit.compare import narrow_tasks, tell_differences, tell_ends
+from pykraft.audit.directories import replicas_of
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
 from pykraft.audit.joined import JoinedReading
-from pykraft.audit.journals import tell_lost
+from pykraft.audit.journals import acknowledged_end, tell_lost
 from pykraft.audit.judged import JudgedLog, judged
 from pykraft.audit.narrow import ByteDifference, NarrowTask, first_difference
-from pykraft.audit.part import PartResult, SnapshotResult, carry_out, ignore_progress
+from pykraft.audit.part import PartResult, SnapshotResult, carry_out
 from pykraft.audit.plan import (
     PART_SIZE_BYTES,
     AuditedPartition,
     PartTask,
     SnapshotTask,
     digest_offsets,
-    find_partitions,
     tasks_of,
 )
 from pykraft.audit.replica_checks import blame_checkpoint, tell_missing_end
 from pykraft.client.journal import Acknowledged
-from pykraft.errors import UsageError
 from pykraft.log.fs import Fs
-from pykraft.log.offline.verify import verify
-from pykraft.types import Offset
 
-GIVEN: Final = ""
-"""Group of the partitions that were given themselves."""
 AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
 AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None
 
@@ -63,23 +58,13 @@ class DirectoryAudit:
         acknowledged: Sequence[Acknowledged] | None = None,
         part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
-        """List the directories. Errors: UsageError when one is no log directory, or is given twice; StorageError."""
-        if len({path.resolve() for path in directories}) < len(directories):
-            raise UsageError("a directory is given twice; give that of each replica once")
+        """List the directories. Errors: see `pykraft.audit.directories.replicas_of`."""
         self._fs = fs
         self._directories = directories
         self._acknowledged = acknowledged
         self._part_size_bytes = part_size_bytes
         self._report = AuditReport()
-        self._groups: dict[str, list[AuditedPartition]] = defaultdict(list)
-        for directory in directories:
-            for one in find_partitions(fs, directory):
-                self._groups[_group_of(one)].append(one)
-        if GIVEN in self._groups and len(self._groups) > 1:
-            raise UsageError(
-                "some directories are partitions and others are log directories; give all of one kind, so that the "
-                "replicas of a partition are compared"
-            )
+        self._groups = replicas_of(fs, directories)
         self._widths = {name: digest_offsets(fs, group) for name, group in self._groups.items()}
         self._logs: dict[str, list[JudgedLog]] = {}
         self._results: dict[Path, list[PartResult]] = defaultdict(list)
@@ -124,7 +109,7 @@ class DirectoryAudit:
         return [task for tasks in self._narrowed.values() for task in tasks]
 
     def _judge(self, directory: Path, reading: JoinedReading) -> Mapping[Path, JudgedLog]:
-        found = verify(self._fs, directory, on_progress=ignore_progress, reading=reading)
+        found = reading.verify(directory)
         report, replica = self._report, str(directory)
         for one in found.findings.damage:
             report.add(
@@ -166,7 +151,7 @@ class DirectoryAudit:
         """All that was found, with the results of the tasks that `narrowed` returned, in their order."""
         waiting = iter(differences)
         said = self._acknowledged or ()
-        end = max((one.end_offset for one in said), default=Offset(0))
+        end = acknowledged_end(said)
         for name, logs in self._logs.items():
             results = [(task, next(waiting)) for task in self._narrowed[name]]
             pairs = [(task, found) for task, found in results if isinstance(found, ByteDifference)]
@@ -185,11 +170,6 @@ class DirectoryAudit:
             if said and (len(self._logs) == 1 or any(spans.values())):
                 tell_lost(self._fs, logs, spans, said, self._report)
         return self._report
-
-
-def _group_of(partition: AuditedPartition) -> str:
-    """Partitions of one name are compared; copies that were given themselves may have any name."""
-    return GIVEN if str(partition.path) == partition.replica else partition.path.name
 
 
 def run_audits(

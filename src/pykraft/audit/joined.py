@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pykraft.audit.part import PartResult, SnapshotResult, ignore_progress
 from pykraft.log.fs import Fs
+from pykraft.log.offline.verify import VerifyReport, verify
 from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_snapshot, check_snapshot_epoch
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import LogCheck
@@ -31,6 +32,10 @@ class JoinedReading:
         self._fs = fs
         self._parts = parts
         self._snapshots = snapshots
+
+    def verify(self, directory: Path) -> VerifyReport:
+        """Judge a directory as ``pykraft verify`` does. Errors: StorageError; UsageError."""
+        return verify(self._fs, directory, on_progress=ignore_progress, reading=self)
 
     def log(
         self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings

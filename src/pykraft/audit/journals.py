@@ -72,6 +72,11 @@ def lost_in(
             yield Offset(at), end - at
 
 
+def acknowledged_end(acknowledged: Sequence[Acknowledged]) -> Offset:
+    """Everything below this offset was committed."""
+    return max((one.end_offset for one in acknowledged), default=Offset(0))
+
+
 def tell_lost(
     fs: Fs,
     logs: Sequence[JudgedLog],
