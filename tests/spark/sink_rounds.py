@@ -28,6 +28,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.voters import LISTENER
 from pykraft.local.waiting import wait_until
+from pykraft.plural import counted
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.types import Endpoint, Offset
@@ -209,7 +210,7 @@ def problems_of(wanted: Sequence[bytes | None], found: Sequence[bytes | None]) -
     missing = [value for value in wanted if value not in counts]
     foreign = set(counts) - set(wanted)
     problems = [
-        f"{len(values)} records are {what}, the first one is {values[0]!r}"
+        f"{what}: {counted(len(values), 'record')}, the first one is {values[0]!r}"
         for what, values in (("missing", missing), ("doubled", doubled), ("foreign", sorted(map(repr, foreign))))
         if values
     ]

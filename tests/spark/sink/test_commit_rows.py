@@ -264,5 +264,7 @@ def test_without_a_quorum_the_error_says_how_far_it_came(sink: Sink, monkeypatch
     told = "0 of 20 rows of micro-batch 0 are known to be in the log, and the query continues there"
     with pytest.raises(QuorumUnavailableError, match=told):
         sink.commit(0, controllers=nobody, timeout_ms=300)
+    with pytest.raises(QuorumUnavailableError, match="appends all rows again when it is started again"):
+        sink.commit(0, controllers=nobody, timeout_ms=300, continues=False)
     sink.commit(0)
     assert sink.logged() == rows_of(0, 20)

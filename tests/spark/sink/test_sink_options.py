@@ -19,7 +19,9 @@ def parsed(options: dict[str, str] | None = None, *, is_stream: bool = False) ->
 
 def test_defaults() -> None:
     found = parsed()
-    assert found == SinkOptions(controllers=(Endpoint("a", 1), Endpoint("::1", 2)), staging=None)
+    assert found == SinkOptions(controllers=(Endpoint("a", 1), Endpoint("::1", 2)), staging=None, continues=False)
+    assert parsed({"stagingLocation": "/s", "jobId": "x"}).continues
+    assert parsed({"stagingLocation": "/s"}, is_stream=True).continues
     assert (found.batch_size_bytes_max, found.timeout_ms, found.job_id) == (2**20, 120_000, None)
 
 

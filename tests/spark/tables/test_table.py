@@ -15,7 +15,6 @@ from pyspark.testing import assertDataFrameEqual
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import parquet_files
-from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.parquet_files import ParquetFile
@@ -63,24 +62,21 @@ def test_another_stream_may_go_on_where_the_table_ends(tables: Tables, spark: Sp
     assert ids(spark, tables) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        (commit(0, end=7), "micro-batch 0 of the checkpoint is .* the checkpoint is too old"),
-        (commit(1, end=30), "micro-batch 1 of the checkpoint is .* the checkpoint is too old"),
-        (commit(0, stream="another"), "rows would be missing or duplicated"),
-        (commit(2, start=19), "rows would be missing or duplicated"),
-        (commit(3), "rows would be missing or duplicated"),
-    ],
-    ids=["old number", "last number", "everything anew", "overlap", "gap"],
-)
-def test_a_micro_batch_that_does_not_follow_is_refused(
-    wrong: Commit, told: str, tables: Tables, spark: SparkSession
-) -> None:
+def test_a_micro_batch_that_does_not_follow_is_refused(tables: Tables, spark: SparkSession) -> None:
     tables.append("t", frame(spark, 1), commit(0))
     tables.append("t", frame(spark, 2), commit(1))
-    with pytest.raises(UsageError, match=f"{told}.*restore the checkpoint"):
-        tables.append("t", frame(spark, 3), wrong)
+    rows = frame(spark, 3)
+    too_old, does_not_follow = "is .* the checkpoint is too old", "rows would be missing or duplicated"
+    for what, wrong, told in (
+        ("old number", commit(0, end=7), f"micro-batch 0 of the checkpoint {too_old}"),
+        ("last number", commit(1, end=30), f"micro-batch 1 of the checkpoint {too_old}"),
+        ("everything anew", commit(0, stream="another"), does_not_follow),
+        ("overlap", commit(2, start=19), does_not_follow),
+        ("gap", commit(3), does_not_follow),
+    ):
+        with pytest.raises(UsageError, match=f"{told}.*restore the checkpoint"):
+            tables.append("t", rows, wrong)
+        assert tables.newest("t") == commit(1), what
     assert ids(spark, tables) == [1, 2]
 
 

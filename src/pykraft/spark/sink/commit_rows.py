@@ -32,6 +32,8 @@ from pykraft.types import Offset
 CLIENT_ID: Final = "pykraft-spark-sink"
 PRODUCER_EPOCH_MAX: Final = 32_767
 SEQUENCES: Final = 2**31
+CONTINUES: Final = "the query continues there when it is started again"
+BEGINS_ANEW: Final = "the query appends all rows again when it is started again: with a jobId it would continue there"
 NOTED_BATCHES: Final = 16
 """Record batches between two notes of the progress."""
 _OF_ROWS: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
@@ -80,7 +82,7 @@ async def _commit(
             asked = await _manifest(appender, newest, batch_id, files)
             manifest = folder.create(asked)
             is_new = manifest is asked
-        attempt = _Append(appender, folder, manifest, options.timeout_ms, is_new=is_new)
+        attempt = _Append(appender, folder, manifest, options, is_new=is_new)
         await attempt.run()
     folder.finish(attempt.manifest)
     return attempt.manifest
@@ -110,12 +112,13 @@ class _Append:
     """The appends of one manifest."""
 
     def __init__(
-        self, appender: NumberedAppender, folder: QueryFolder, manifest: Manifest, timeout_ms: int, *, is_new: bool
+        self, appender: NumberedAppender, folder: QueryFolder, manifest: Manifest, options: SinkOptions, *, is_new: bool
     ) -> None:
         self.manifest = manifest
         self._appender = appender
         self._folder = folder
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = options.timeout_ms
+        self._way_on = CONTINUES if options.continues else BEGINS_ANEW
         self._is_untouched = is_new
         """Nothing of it can be in the log: this process created the manifest, and each answer so far was a refusal."""
         self._progress = folder.progress(manifest)
@@ -155,8 +158,7 @@ class _Append:
         try:
             base_offset = await self._send(batch)
         except (OutcomeUnknownError, QuorumUnavailableError) as error:
-            story = f"{error}; {self._known}, and the query continues there when it is started again"
-            raise type(error)(story) from error
+            raise type(error)(f"{error}; {self._known}, and {self._way_on}") from error
         except RefusedError as error:
             if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_certain:
                 return False

@@ -68,6 +68,8 @@ class SinkOptions:
     job_id: str | None = None
     batch_size_bytes_max: int = BATCH_SIZE_BYTES
     timeout_ms: int = TIMEOUT_MS
+    continues: bool = True
+    """Whether the query goes on where it was when it is run again: a stream, and a batch query with a ``job_id``."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -95,6 +97,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         job_id=job_id,
         batch_size_bytes_max=_size(given),
         timeout_ms=_timeout_ms(given),
+        continues=is_stream or job_id is not None,
     )
 
 
