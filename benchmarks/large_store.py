@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +83,7 @@ async def fill(node: Replicated[Any], size_bytes: int, value_size_bytes: int) ->
     count = max(1, COMMAND_SIZE_BYTES // (value_size_bytes + 40))
 
     async def put() -> None:
-        while found := [number for number, _ in zip(numbers, range(count), strict=False)]:
+        while found := [*islice(numbers, count)]:
             values = ((f"{number:09d}", f"{number:09d}".ljust(value_size_bytes, "v")) for number in found)
             await node.execute(Transaction(then=tuple(Put(key, value) for key, value in values)), timeout_ms=30_000)
 
