@@ -71,14 +71,31 @@ def smallest(calls: Sequence[Call]) -> list[Call]:
     return _without(kept)
 
 
+def is_smallest(calls: Sequence[Call]) -> bool:
+    """Whether these calls are refused, and each of them is needed for that."""
+    return _is_refused(calls) and not any(_is_superfluous(calls, at) for at in range(len(calls)))
+
+
 def _without(kept: list[Call]) -> list[Call]:
     """Without the calls that may be missing, as long as the rest is refused: many at once first."""
-    for size in (64, 16, 4, 1, 1):  # twice: a change may leave after the last one who tells of it
-        for at in range(len(kept) - size, -1, -size):
-            rest = [*kept[:at], *kept[at + size :]]
-            if _may_be_missing(kept[at : at + size], rest) and _is_refused(rest):
-                kept = rest
+    for size in (64, 16, 4):
+        kept = _without_some(kept, size)
+    while len(less := _without_some(kept, 1)) < len(kept):  # a change may leave after the last one who tells of it
+        kept = less
     return kept
+
+
+def _without_some(kept: list[Call], size: int) -> list[Call]:
+    for at in range(len(kept) - size, -1, -size):
+        if _is_superfluous(kept, at, size):
+            kept = [*kept[:at], *kept[at + size :]]
+    return kept
+
+
+def _is_superfluous(kept: Sequence[Call], at: int, size: int = 1) -> bool:
+    """Whether the others are refused without these calls."""
+    rest = [*kept[:at], *kept[at + size :]]
+    return _may_be_missing(kept[at : at + size], rest) and _is_refused(rest)
 
 
 def _forgotten(call: Call) -> Call:

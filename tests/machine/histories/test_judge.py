@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pykraft.sim.facts.linearizability import SearchVerdict, check
 from tests.machine.histories.cases import LINEARIZABLE, NOT_LINEARIZABLE, A, history, read, write
 from tests.machine.histories.events import Call, Event, calls_of
-from tests.machine.histories.judge import judge, search, smallest
+from tests.machine.histories.judge import is_smallest, judge, search, smallest
 from tests.machine.histories.model import StoreModel, object_call
 
 
@@ -57,6 +57,9 @@ def test_a_change_stays_while_somebody_tells_of_it() -> None:
     kept = smallest(calls)
     assert [call.invoke.f for call in kept] == ["write", "write", "read"]
     assert search(kept) is SearchVerdict.NOT_LINEARIZABLE
+    assert is_smallest(kept)
+    assert not is_smallest(calls)  # the write of 3 may be missing
+    assert not is_smallest(kept[:2])  # nothing is wrong with it
 
 
 def test_failed_calls_and_other_groups_do_not_count() -> None:
