@@ -139,9 +139,11 @@ def setting(results: Results, runs: Sequence[SuiteRun] | None = None) -> str:
 
 
 def notes(found: Sequence[CaseSummary], results: Results) -> Iterator[str]:
-    """Failures, and contenders that were left out."""
+    """Failures in these cases, and contenders of them that were left out."""
+    contenders = {name for each in found for name in each.case.contenders}
     for name, reason in left_out(results.runs).items():
-        yield f"{name} was left out: {reason}"
+        if name in contenders:
+            yield f"{name} was left out: {reason}"
     for each in found:
         yield from (f"FAILED {text}" for text in each.failures())
 
@@ -159,12 +161,9 @@ def fill_document(text: str, found: Sequence[CaseSummary], results: Results) -> 
 def _filled(group: str, own: Sequence[CaseSummary], results: Results) -> str:
     heads, rows = table_of(group, own)
     lines = [heads, ["---"] * len(heads), *rows]
-    contenders = {name for each in own for name in each.case.contenders}
-    absent = [f"{name} was left out: {reason}" for name, reason in left_out(results.runs).items() if name in contenders]
-    told = [*absent, *(f"FAILED {failure}" for each in own for failure in each.failures())]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else NOT_MEASURED
     measured = setting(results, [run for each in own for run in each.runs])
-    return "\n\n".join([table, measured, *(f"- {one}" for one in told)])
+    return "\n\n".join([table, measured, *(f"- {one}" for one in notes(own, results))])
 
 
 def _cell(spread: Spread | None, column: Column) -> str:

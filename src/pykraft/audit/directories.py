@@ -14,8 +14,8 @@ from typing import Final
 
 from pykraft.audit.plan import AuditedPartition, find_partitions
 from pykraft.errors import ForeignClusterError, StorageError, UsageError
+from pykraft.log.format import meta_in
 from pykraft.log.fs import Fs
-from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 
 GIVEN: Final = ""
 """Group of the partitions that were given themselves."""
@@ -62,11 +62,8 @@ def _cluster_id(fs: Fs, directory: Path) -> str | None:
 
     The audit tells about an unreadable file: it is damage of a replica.
     """
-    for folder in (directory, directory.parent):
-        path = folder / FILE_NAME
-        try:
-            if fs.exists(path):
-                return parse_meta(path, fs.read(path)).cluster_id
-        except StorageError:
-            return None
-    return None
+    try:
+        meta = meta_in(fs, directory) or meta_in(fs, directory.parent)
+    except StorageError:
+        return None
+    return None if meta is None else meta.cluster_id

@@ -223,10 +223,10 @@ def _size_bytes_max(values: Sequence[bytes]) -> int:
 
 def twin(error: BaseException) -> BaseException:
     """The same error for another caller: each one that raises it adds its own traceback."""
-    twin = type(error).__new__(type(error), *error.args)
-    twin.__dict__.update(error.__dict__)
-    twin.__cause__ = error.__cause__
-    return twin
+    other = type(error).__new__(type(error), *error.args)
+    other.__dict__.update(error.__dict__)
+    other.__cause__ = error.__cause__
+    return other
 
 
 def _refused(outcome: ProposalOutcome, answer: OnAnswer[Any]) -> None:

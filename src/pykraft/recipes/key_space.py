@@ -108,15 +108,14 @@ class KeySpace:
             insort(self.keys, key)
         else:
             self.size_bytes -= _size_bytes(key, former)
-        packed = self._items[key] = (item.value, item.created, item.modified, item.version, item.lease)
+        packed = self._items[key] = _packed(item)
         self.size_bytes += _size_bytes(key, packed)
         return packed
 
     def load_changes(self, changes: Iterable[KeyChange]) -> None:
         """Keep these changes, which a snapshot has."""
         for change in changes:
-            item = change.item
-            packed = None if item is None else (item.value, item.created, item.modified, item.version, item.lease)
+            packed = None if change.item is None else _packed(change.item)
             self._add((change.revision, change.key, packed))
 
     def changes(self, revision: int, key: str, end: str | None) -> tuple[list[KeyChange], int]:
@@ -171,7 +170,7 @@ def is_in(name: str, key: str, end: str | None) -> bool:
 
 def item_size_bytes(item: Item) -> int:
     """The size of a key and its value in UTF-8."""
-    return len(item.key.encode()) + len(item.value.encode())
+    return _size_bytes(item.key, _packed(item))
 
 
 def _size_bytes(key: str, packed: PackedItem) -> int:
@@ -185,6 +184,10 @@ def _change_size_bytes(change: PackedChange) -> int:
 
 def _revision_of(change: PackedChange) -> int:
     return change[0]
+
+
+def _packed(item: Item) -> PackedItem:
+    return item.value, item.created, item.modified, item.version, item.lease
 
 
 def _unpacked(change: PackedChange) -> KeyChange:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -134,15 +135,9 @@ class OrderedThread:
             self._pass_on()
             return
         jobs, self._gathered = self._gathered, []
-        try:
-            io = self._lane.perform(jobs)
-        except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
-            self._failed(error)
+        io = self._on_loop(partial(self._lane.perform, jobs), begun_s)
+        if io is None:
             return
-        finally:
-            self._uses_lane.release()
-        ended_s = monotonic()
-        self._place.took_on_loop(ended_s - begun_s, ended_s)
         self._loop_groups += 1
         if self._is_resting:
             # The thread settles the lane when no more groups come.
@@ -156,15 +151,20 @@ class OrderedThread:
     def _relieve(self) -> None:
         if self._is_left_to_thread or self._groups_under_way or not self._uses_lane.acquire(blocking=False):
             return  # the thread does it after its jobs
-        begun_s = monotonic()
+        self._on_loop(self._lane.relieve, monotonic())
+
+    def _on_loop(self, work: Callable[[], T], begun_s: float) -> T | None:
+        """Use the lane, which the loop holds, and give it back; None when the node ends with an error."""
         try:
-            self._lane.relieve()
+            result = work()
         except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
             self._failed(error)
+            return None
         finally:
             self._uses_lane.release()
         ended_s = monotonic()
         self._place.took_on_loop(ended_s - begun_s, ended_s)
+        return result
 
     def _finished(self, finished: _Finished) -> None:
         self._groups_under_way -= finished.groups

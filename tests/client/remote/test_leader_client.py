@@ -28,11 +28,9 @@ class Asking(LeaderClient):
         if connection is None:
             return None
         try:
-            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, QUESTION, timeout_ms=1_000)
-        except UnreachableError as error:
-            self._search.failed(connection.endpoint, error.problem)
+            answer = await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION)
+        except UnreachableError:
             return None
-        self._heard(connection)
         return int(answer["error_code"])
 
 

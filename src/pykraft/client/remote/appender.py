@@ -84,11 +84,9 @@ class Appender(LeaderClient):
         topic = {"name": TEST_TOPIC_NAME, "partition_data": [{"index": 0, "records": batch}]}
         body = {"transactional_id": None, "acks": _ALL_ACKS, "timeout_ms": timeout_ms, "topic_data": [topic]}
         try:
-            answer = await connection.ask_body(ApiKey.PRODUCE, body, timeout_ms=timeout_ms)
+            answer = await self._ask(connection, ApiKey.PRODUCE, body)
         except UnreachableError as error:
-            self._search.failed(node, error.problem)
             raise OutcomeUnknownError(f"{error}: the records may be in the log, or not", count=count) from error
-        self._heard(connection)
         return self._judge(node, answer, count)
 
     def _judge(self, node: Endpoint, answer: Body, count: int) -> Committed | None:

@@ -19,6 +19,7 @@ from pykraft.client.remote.leader_search import LeaderSearch
 from pykraft.client.remote.no_leader import voters_at, whom_it_names
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import UnreachableError
+from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
@@ -89,10 +90,17 @@ class LeaderClient:
                 raise self._search.asked.silent() from None
             return None
 
-    def _heard(self, connection: Connection) -> None:
-        """This connection gave a whole answer: keep it."""
+    async def _ask(self, connection: Connection, key: ApiKey, body: Body) -> Body:
+        """Errors: UnreachableError, after which nobody uses this connection."""
+        self._connection = None
+        try:
+            answer = await connection.ask_body(key, body, timeout_ms=self._patience.request_timeout_ms)
+        except UnreachableError as error:
+            self._search.failed(connection.endpoint, error.problem)
+            raise
         self._connection = connection
         self._was_heard = True
+        return answer
 
     def _redirected(self, node: Endpoint, answer: Body, part: Body) -> None:
         """This node answered that it does not lead, and may name the leader in its part of the answer."""

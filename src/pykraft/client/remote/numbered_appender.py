@@ -76,18 +76,14 @@ class NumberedAppender(LeaderClient):
         """
 
         async def try_once() -> int | None:
-            connection = await self._usable()
-            if connection is None:
+            told = await self._told(ApiKey.INIT_PRODUCER_ID, _ID_REQUEST)
+            if told is None:
                 return None
-            try:
-                answer = await self._ask(connection, ApiKey.INIT_PRODUCER_ID, _ID_REQUEST)
-            except UnreachableError as error:
-                self._search.failed(connection.endpoint, error.problem)
-                return None
+            node, answer = told
             if answer["error_code"] not in _TRY_AGAIN:
                 self._check(answer["error_code"], "a producer id", None)
                 return int(answer["producer_id"])
-            self._search.failed(connection.endpoint, f"it has no producer id: {error_name(answer['error_code'])}")
+            self._search.failed(node, f"it has no producer id: {error_name(answer['error_code'])}")
             return None
 
         return await self._until_done(try_once)
@@ -99,19 +95,15 @@ class NumberedAppender(LeaderClient):
         """
 
         async def try_once() -> Offset | None:
-            connection = await self._usable()
-            if connection is None:
+            told = await self._told(ApiKey.LIST_OFFSETS, _END_REQUEST)
+            if told is None:
                 return None
-            try:
-                answer = await self._ask(connection, ApiKey.LIST_OFFSETS, _END_REQUEST)
-            except UnreachableError as error:
-                self._search.failed(connection.endpoint, error.problem)
-                return None
+            node, answer = told
             [part] = answer["topics"][0]["partitions"]
             if part["error_code"] not in _TRY_AGAIN:
                 self._check(part["error_code"], "the end of the log", None)
                 return Offset(part["offset"])
-            self._search.failed(connection.endpoint, error_name(part["error_code"]))
+            self._search.failed(node, error_name(part["error_code"]))
             return None
 
         return await self._until_done(try_once)
@@ -144,9 +136,8 @@ class NumberedAppender(LeaderClient):
         body = {"transactional_id": None, "acks": _ALL_ACKS, "timeout_ms": timeout_ms, "topic_data": [topic]}
         try:
             answer = await self._ask(connection, ApiKey.PRODUCE, body)
-        except UnreachableError as error:
+        except UnreachableError:
             self._is_unknown = True
-            self._search.failed(connection.endpoint, error.problem)
             return None
         return self._judge(connection.endpoint, answer)
 
@@ -191,8 +182,7 @@ class NumberedAppender(LeaderClient):
         if connection is not self._checked:
             try:
                 answer = await self._ask(connection, ApiKey.METADATA, _CLUSTER_REQUEST)
-            except UnreachableError as error:
-                self._search.failed(node, error.problem)
+            except UnreachableError:
                 return None
             found = answer["cluster_id"]
             if self.cluster_id is not None and found != self.cluster_id:
@@ -206,9 +196,12 @@ class NumberedAppender(LeaderClient):
         if code != ErrorCode.NONE:
             raise RefusedError(what, code, text)
 
-    async def _ask(self, connection: Connection, key: ApiKey, body: Body) -> Body:
-        """Errors: UnreachableError, after which nobody uses this connection."""
-        self._connection = None
-        answer = await connection.ask_body(key, body, timeout_ms=self._patience.request_timeout_ms)
-        self._heard(connection)
-        return answer
+    async def _told(self, key: ApiKey, body: Body) -> tuple[Endpoint, Body] | None:
+        """The next node and its answer; None if there is none, and another node may have one. Errors: as `_usable`."""
+        connection = await self._usable()
+        if connection is None:
+            return None
+        try:
+            return connection.endpoint, await self._ask(connection, key, body)
+        except UnreachableError:
+            return None

@@ -24,7 +24,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
-from pykraft.log.small_files.meta import FILE_NAME, parse_meta
+from pykraft.log.format import meta_in
+from pykraft.log.os_fs import OsFs
 from pykraft.spark.data_source.file_plan import (
     check_names,
     end_of,
@@ -236,8 +237,8 @@ def _check_end(replica: ReplicaLog, found: Cursor, position: ReplicaPosition) ->
 
 
 def _cluster_id_of(replica: ReplicaLog) -> str | None:
-    path = replica.directory.parent / FILE_NAME
     try:
-        return parse_meta(path, path.read_bytes()).cluster_id
-    except (OSError, StorageError):
+        meta = meta_in(OsFs(), replica.directory.parent)
+    except StorageError:
         return None
+    return None if meta is None else meta.cluster_id

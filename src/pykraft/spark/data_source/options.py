@@ -164,7 +164,7 @@ def parse_controllers(text: str) -> tuple[Endpoint, ...]:
         match = SERVER.fullmatch(item)
         endpoint = Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
         if not endpoint.can_be_dialed:
-            raise _wrong(CONTROLLERS, item, "host:port,…")
+            raise wrong_option(CONTROLLERS, item, "host:port,…")
         found.append(endpoint)
     return tuple(found)
 
@@ -179,7 +179,7 @@ class _Reader:
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         value = self.text(name).lower() or allowed[0]
         if value not in allowed:
-            raise _wrong(name, value, f"one of {', '.join(allowed)}")
+            raise wrong_option(name, value, f"one of {', '.join(allowed)}")
         return value
 
     def number(self, name: str, *, least: int) -> int | None:
@@ -187,19 +187,19 @@ class _Reader:
         if not value:
             return None
         if not OFFSET_TEXT.fullmatch(value) or int(value) < least:
-            raise _wrong(name, value, f"a whole number, at least {least}")
+            raise wrong_option(name, value, f"a whole number, at least {least}")
         return int(value)
 
     def check_fixed(self, name: str, only: str, reason: str) -> None:
         value = self.text(name).lower()
         if value not in ("", only):
-            raise _wrong(name, value, f"{only}: {reason}")
+            raise wrong_option(name, value, f"{only}: {reason}")
 
     def delay_ms(self, name: str, otherwise: int) -> int:
         value = self.text(name).lower()
         match = DELAY_TEXT.fullmatch(value)
         if value and match is None:
-            raise _wrong(name, value, "a time such as 500ms, 30s, 15m or 1h")
+            raise wrong_option(name, value, "a time such as 500ms, 30s, 15m or 1h")
         return int(match["number"]) * UNITS_MS[match["unit"]] if match else otherwise
 
     def patterns(self) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ class _Reader:
         if paths:
             listed = _json(paths)
             if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-                raise _wrong("paths", paths, 'a JSON array of texts such as ["a", "b"]')
+                raise wrong_option("paths", paths, 'a JSON array of texts such as ["a", "b"]')
             patterns += listed
         return tuple(pattern for pattern in patterns if pattern)
 
@@ -224,7 +224,9 @@ class _Reader:
         if times_name in given:
             timestamp_ms = _of_partition_0(_json(self.text(times_name)), least=0)
             if timestamp_ms is None:
-                raise _wrong(times_name, self.text(times_name), 'JSON with one topic, such as {"topic": {"0": 1000}}')
+                raise wrong_option(
+                    times_name, self.text(times_name), 'JSON with one topic, such as {"topic": {"0": 1000}}'
+                )
         match value.lower():
             case "":
                 return Bound(timestamp_ms=timestamp_ms)
@@ -241,7 +243,7 @@ class _Reader:
             return Bound(offset=offset, is_latest=of_topic == LATEST)
         allowed = "earliest, latest, an offset, or JSON of offsets by replica"
         if not isinstance(listed, dict) or not all(type(each) is int and each >= 0 for each in listed.values()):
-            raise _wrong(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
+            raise wrong_option(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
         return Bound(by_replica=tuple((replica, Offset(offset)) for replica, offset in sorted(listed.items())))
 
 
@@ -263,5 +265,6 @@ def _json(text: str) -> object:
     return found
 
 
-def _wrong(name: str, value: str, allowed: str) -> UsageError:
+def wrong_option(name: str, value: str, allowed: str) -> UsageError:
+    """The error for a value that an option does not have."""
     return UsageError(f"the option {name} = {value!r}: it must be {allowed}")

@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from pykraft.errors import StorageError
-from pykraft.spark.sink.staged import StagedFile, sync_folder
+from pykraft.log.os_fs import OsFs
+from pykraft.spark.sink.staged import StagedFile
 from pykraft.types import Offset
 
 VERSION = 1
@@ -103,7 +104,7 @@ class QueryFolder:
                 return _read(path, _manifest)
             finally:
                 written.unlink()
-            sync_folder(self.path)
+            OsFs().sync_dir(self.path)
         except OSError as error:
             problem = f"the manifest cannot be created; the folder needs hard links: {error}"
             raise StorageError(path, problem) from error
@@ -125,7 +126,7 @@ class QueryFolder:
             return  # another driver repeated this micro-batch
         try:
             self._write(path, asdict(progress)).replace(path)
-            sync_folder(self.path)
+            OsFs().sync_dir(self.path)
         except OSError as error:
             raise StorageError(path, f"the progress cannot be written: {error}") from error
 

@@ -25,7 +25,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.options import CONTROLLERS, parse_controllers
+from pykraft.spark.data_source.options import CONTROLLERS, UNITS_MS, parse_controllers, wrong_option
 from pykraft.suggest import did_you_mean
 from pykraft.types import Endpoint
 
@@ -56,7 +56,6 @@ NO_PRODUCER: Final = "the sink has no Kafka producer inside, so leave it out"
 _JOB_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NUMBER_TEXT: Final = re.compile(r"[0-9]{1,12}")
 _TIME_TEXT: Final = re.compile(r"(?P<number>[0-9]{1,6})(?P<unit>ms|s|m|h)")
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         if job_id is not None and staging is None:
             raise UsageError(f"with the option {JOB} give {STAGING}, too: a folder where the job is found again")
         if job_id is not None and not _JOB_TEXT.fullmatch(job_id):
-            raise _wrong(JOB, job_id, "up to 100 letters, digits, dots, hyphens and underscores")
+            raise wrong_option(JOB, job_id, "up to 100 letters, digits, dots, hyphens and underscores")
     return SinkOptions(
         controllers=controllers,
         staging=staging,
@@ -134,7 +133,7 @@ def _folder(name: str, text: str) -> Path:
     parts = urlsplit(text)
     if parts.scheme not in ("", "file") or not parts.path:
         hint = f"; for another file system give {STAGING}, too" if name == CHECKPOINT else ""
-        raise _wrong(name, text, f"a folder that driver and executors share, such as /shared/folder{hint}")
+        raise wrong_option(name, text, f"a folder that driver and executors share, such as /shared/folder{hint}")
     return Path(unquote(parts.path) if parts.scheme else text).absolute()
 
 
@@ -142,18 +141,14 @@ def _size(given: Mapping[str, str]) -> int:
     text = given.get(BATCH_SIZE, str(BATCH_SIZE_BYTES))
     size_bytes = int(text) if _NUMBER_TEXT.fullmatch(text) else 0
     if not BATCH_SIZE_BYTES_MIN <= size_bytes <= BATCH_SIZE_BYTES_MAX:
-        raise _wrong(BATCH_SIZE, text, f"bytes, from {BATCH_SIZE_BYTES_MIN} to {BATCH_SIZE_BYTES_MAX}")
+        raise wrong_option(BATCH_SIZE, text, f"bytes, from {BATCH_SIZE_BYTES_MIN} to {BATCH_SIZE_BYTES_MAX}")
     return size_bytes
 
 
 def _timeout_ms(given: Mapping[str, str]) -> int:
     text = given.get(TIMEOUT, f"{TIMEOUT_MS}ms").lower()
     match = _TIME_TEXT.fullmatch(text)
-    timeout_ms = int(match["number"]) * _UNITS_MS[match["unit"]] if match else 0
+    timeout_ms = int(match["number"]) * UNITS_MS[match["unit"]] if match else 0
     if timeout_ms <= 0:
-        raise _wrong(TIMEOUT, text, "a time such as 500ms, 30s, 2m or 1h")
+        raise wrong_option(TIMEOUT, text, "a time such as 500ms, 30s, 2m or 1h")
     return timeout_ms
-
-
-def _wrong(name: str, value: str, allowed: str) -> UsageError:
-    return UsageError(f"the option {name} = {value!r}: it must be {allowed}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.log.os_fs import OsFs
 from pykraft.plural import counted
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, unpack_header
 
@@ -72,7 +73,7 @@ def stage(folder: Path, partition: int, batches: Iterable[tuple[bytes, int]]) ->
     finally:
         if file is not None:
             file.close()
-    sync_folder(folder)
+    OsFs().sync_dir(folder)
     return StagedFile(name=name, partition=partition, rows=rows, batches=count, size_bytes=size_bytes)
 
 
@@ -84,15 +85,6 @@ def _make_folder(folder: Path) -> None:
             "driver and all executors share"
         )
     folder.mkdir(parents=True, exist_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in this folder durable. Errors: OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def staged_batches(folder: Path, files: Iterable[StagedFile], *, size_bytes_max: int) -> Iterator[StagedBatch]:
