@@ -70,7 +70,8 @@ def test_defaults_are_those_of_kafka() -> None:
     assert (raft.request_timeout_ms, raft.retry_backoff_ms) == (2_000, 20)
     assert raft.append_linger_ms == 0, "a program waits for nothing"
     assert replace(raft, append_linger_ms=25) == KAFKAS_RAFT
-    assert (raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max) == (1_048_576, 1_048_576)
+    assert raft.fetch_size_bytes_max == 4 * 1_048_576, "a follower fetches in larger pieces than Kafka's (ADR 110)"
+    assert raft.fetch_snapshot_size_bytes_max == 1_048_576
     assert (raft.fetch_wait_ms_max, raft.batch_size_bytes_max, raft.accumulated_batches_max) == (500, 8_388_608, 10)
     assert raft.leader_send_flushed_only is False
     log = LogSettings()

@@ -5,7 +5,7 @@ Source: ours (ADR 036); Kafka's clients count only whole responses.
 
 from __future__ import annotations
 
-from pykraft.core.answer_pace import FLOOR_SHARE, WINDOWS_MAX, AnswerPace, floor_bytes
+from pykraft.core.answer_pace import FLOOR_BYTES_MAX, FLOOR_SHARE, WINDOWS_MAX, AnswerPace, floor_bytes
 
 
 def pace() -> AnswerPace:
@@ -37,3 +37,7 @@ def test_no_answer_is_waited_for_for_ever() -> None:
 def test_the_floor_is_a_share_of_a_full_answer_and_never_nothing() -> None:
     assert floor_bytes(FLOOR_SHARE * 7) == 7
     assert floor_bytes(1) == 1
+
+
+def test_large_responses_do_not_raise_the_floor() -> None:
+    assert floor_bytes(1_048_576) == floor_bytes(2**31 - 1) == FLOOR_BYTES_MAX == 16_384

@@ -46,9 +46,7 @@ class Proposals:
         raft = life.config.raft
         self._life = life
         # A larger proposal would be rejected as a whole, or would make a batch that no Fetch answer should have.
-        self._size_bytes_max = (
-            min(GROUP_SIZE_BYTES_MAX, raft.fetch_size_bytes_max, raft.batch_size_bytes_max) - HEADER_SIZE_BYTES
-        )
+        self._size_bytes_max = min(GROUP_SIZE_BYTES_MAX, raft.fill_size_bytes_max) - HEADER_SIZE_BYTES
         self._group: _Group | None = None
         self._alone = 0
         """Groups of one call since the last one with more."""

@@ -17,6 +17,8 @@ WINDOWS_MAX: Final = 30
 """Upper bound of timeouts that one response may take."""
 FLOOR_SHARE: Final = 64
 """At least 1/64 of a full Fetch response must move in each window, however small the response is."""
+FLOOR_BYTES_MAX: Final = 16 * 1024
+"""More need not move because a node asks for large responses: a link too slow for those carries smaller ones."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,4 +45,4 @@ class AnswerPace:
 
 def floor_bytes(fetch_size_bytes_max: int) -> int:
     """Bytes that must move in each window, given the maximum size of a Fetch response."""
-    return max(1, fetch_size_bytes_max // FLOOR_SHARE)
+    return max(1, min(FLOOR_BYTES_MAX, fetch_size_bytes_max // FLOOR_SHARE))

@@ -149,7 +149,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
             linger_ms=replica.config.append_linger_ms,
             size_bytes_max=replica.config.batch_size_bytes_max,
             waiting_max=replica.config.accumulated_batches_max,
-            fill_size_bytes=replica.config.fetch_size_bytes_max,
+            fill_size_bytes=replica.config.fill_size_bytes_max,
         ),
         check_quorum_deadline_ms=check_quorum_deadline_ms(replica, now),
         # Announce this leader in this step.

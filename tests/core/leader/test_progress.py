@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.core.leader.progress import OBSERVER_SESSION_MS, OBSERVERS_MAX, Progress, ReplicaProgress
+from pykraft.core.leader.progress import (
+    FIRST_ANSWER_SIZE_BYTES_MAX,
+    OBSERVER_SESSION_MS,
+    OBSERVERS_MAX,
+    Progress,
+    ReplicaProgress,
+)
 from pykraft.types import NodeId, Offset, ReplicaKey, Uuid, Voter, VoterSet
 from tests.core.replicas import NOW, directory, key, later, listeners, voter_set
 
@@ -159,3 +165,14 @@ def test_a_voter_with_another_directory_id_begins_anew_and_one_that_told_its_own
     replaced = VoterSet.of([Voter(key=ReplicaKey(NodeId(2), directory(9)), listeners=listeners(2))])
     progress.change_voters(replaced)
     assert progress.voters[NodeId(2)].end_offset is None
+
+
+def test_answers_begin_small_and_quick_ones_double_the_next() -> None:
+    progress, now_ms, sizes = ReplicaProgress(key=key(2)), 0, []
+    for took_ms in (10, 10, 10, 10, 1_100, 300, 10):
+        sizes.append(
+            progress.answers(1, 5 << 20, now_ms, timeout_ms=2_000, floor_bytes=16_384) / FIRST_ANSWER_SIZE_BYTES_MAX
+        )
+        now_ms += took_ms
+        progress.asks_again(5 << 20, now_ms)
+    assert sizes == [1, 2, 4, 5, 5, 2.5, 2.5], "the slow one halves it, one that is neither quick nor slow keeps it"

@@ -137,7 +137,7 @@ def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
             fetch_offset=END.offset,
             last_fetched_epoch=END.epoch,
             wait_ms_max=500,
-            size_bytes_max=1_048_576,
+            size_bytes_max=4_194_304,
             high_watermark=4,
         )
     ]

@@ -21,6 +21,8 @@ OBSERVERS_MAX = 1_000
 
 ANSWER_SHARE_MIN = 64
 """An answer is never limited to less than this fraction (1/64) of the requested bytes."""
+FIRST_ANSWER_SIZE_BYTES_MAX = 1_048_576
+"""The first answer, of which nobody knows yet how long it takes; quick ones double the next."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class AnswerUnderWay:
 class ReplicaProgress:
     """One replica as seen by its fetches. Wall clock times are -1, mono times None, until known.
 
-    ``carried_bytes`` limits the next answer because a larger one took too long; None for no limit.
+    ``carried_bytes`` limits the next answer, until quick ones have shown what the link carries; None for no limit.
     """
 
     key: ReplicaKey
@@ -46,7 +48,7 @@ class ReplicaProgress:
     caught_up_wall_ms: int = -1
     leader_end_offset: Offset | None = None
     answer: AnswerUnderWay | None = None
-    carried_bytes: int | None = None
+    carried_bytes: int | None = FIRST_ANSWER_SIZE_BYTES_MAX
 
     def answers(self, request_id: int, asked_bytes: int, now_ms: int, *, timeout_ms: int, floor_bytes: int) -> int:
         """Note an answer that leaves now; returns how many of the requested bytes it may bring."""

@@ -30,5 +30,5 @@ def test_one_large_proposal_is_right_and_so_is_a_followers_append() -> None:
 
 
 def test_several_are_one_too_many() -> None:
-    with pytest.raises(ViolationError, match="for 2 proposals, and a Fetch brings 1048576"):
+    with pytest.raises(ViolationError, match="for 2 proposals, and batches are filled up to 1048576"):
         looked("leader", 4, 5)

@@ -17,13 +17,13 @@ OPERATIONS_LOOKED_AT = 2_000
 
 
 class BatchesFitAnswers(Invariant):
-    """No leader appends a batch of several proposals that is larger than what a Fetch asks for."""
+    """No leader appends a batch of several proposals that is larger than what batches are filled up to."""
 
     def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check what a leader appends."""
         if not isinstance(job, AppendBytes) or node.status is None or not node.status.leads:
             return
-        most = node.config.raft.fetch_size_bytes_max
+        most = node.config.raft.fill_size_bytes_max
         for header, data in job.batches:
             if len(data) <= most or header.is_control:
                 continue
@@ -37,4 +37,4 @@ class BatchesFitAnswers(Invariant):
             ]
             if len(inside) > 1:
                 what = f"a batch of {len(data)} bytes for {len(inside)} proposals"
-                raise self.violated(f"leader {node.node_id} appends {what}, and a Fetch brings {most}")
+                raise self.violated(f"leader {node.node_id} appends {what}, and batches are filled up to {most}")
