@@ -111,8 +111,8 @@ class RaftConfig:
     """Timers in ms, sizes in bytes; names and defaults after ``controller.quorum.*``, but for two. Errors: ConfigError.
 
     ``append_linger_ms`` is 0 here: appends that come while the leader writes share its next write anyway, so a program
-    gains nothing from waiting. A properties file keeps Kafka's 25 ms, see `KAFKAS_RAFT`. ``fetch_size_bytes_max`` is four
-    times that of Kafka 4.3, and half of what all versions before it asked for (ADR 110).
+    gains nothing from waiting. A properties file keeps Kafka's 25 ms, see `KAFKAS_RAFT`. ``fetch_size_bytes_max`` is
+    four times that of Kafka 4.3, and half of what all versions before it asked for (ADR 110).
     """
 
     election_timeout_ms: int = 1_000
