@@ -200,6 +200,7 @@ def replica(
     )
     made.told_leader = (made.epoch, made.leader_id)
     made.told_role = (made.role, made.epoch)
+    made.asked_high_watermark = made.high_watermark
     return made
 
 

@@ -202,6 +202,11 @@ EVENTS: Mapping[str, list[Event]] = {
             for target_id in (1, 2, 9)
         ),
         *(events.ReadRequested(handle=handle) for handle in (1, 2)),
+        *(
+            events.CommitHeard(epoch=Epoch(epoch), end_offset=Offset(end_offset))
+            for epoch in (4, 5, 6)
+            for end_offset in (-1, 5, 99)
+        ),
         events.ShutdownRequested(timeout_ms=9),
     ],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 from pykraft.client import Node as PlainNode
 from pykraft.client.remote.connection import Connection
+from pykraft.core.leader import appending
+from pykraft.core.on import fetch_request
+from pykraft.core.state import Leader as LeaderState
 from pykraft.errors import NotAppliedError, OutcomeUnknownError, PykraftError, RefusedError, UnreachableError
 from pykraft.machine import Replicated, forwarder
 from pykraft.machine.forwarder import Forwarder
 from pykraft.protocol.messages import ApiKey
-from tests.client.nodes import BOTH, config_of, run, voters_of
+from tests.client.nodes import BOTH, QUICK, config_of, run, voters_of
 from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, state_of
 
 
@@ -55,6 +59,28 @@ def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.Mo
             await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
             assert state_of(follower).totals == {"x": 101}
             assert 4 <= len(asked) <= 12
+
+    run(main)
+
+
+@BOTH
+def test_a_follower_answers_its_callers_while_the_leader_holds_the_high_watermark_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_thread: bool
+) -> None:
+    async def main() -> None:
+        raft = replace(QUICK, fetch_timeout_ms=100_000, fetch_wait_ms_max=30_000)
+        async with machines(tmp_path, raft=raft, own_thread=own_thread) as nodes:
+            leader = await leader_of(nodes)
+            # Longer than any caller waits: a Fetch brings no commit without records.
+            for module in (appending, fetch_request):
+                monkeypatch.setattr(module, "HIGH_WATERMARK_WAIT_MS", 30_000)
+            monkeypatch.setattr(LeaderState, "advances_every", lambda *_: True)
+            for turn in range(5):
+                follower, other = [node for node in nodes if node is not leader]
+                assert await follower.execute(Add("x", 1)) == 2 * turn + 1
+                assert await other.execute(Add("x", 1)) == 2 * turn + 2
+                async with follower.read() as state:
+                    assert state.totals == {"x": 2 * turn + 2}
 
     run(main)
 

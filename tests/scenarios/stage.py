@@ -45,6 +45,7 @@ Network
     tamper A->B F=V     changes the Fetch response on the wire: see ``tamper``
 Requests
     append N COUNT      proposes records
+    hear N OFFSET EPOCH tells N, outside of Raft's own RPCs, what a leader of this epoch committed
     upgrade N LEVEL     asks for a kraft.version
     transfer N TO MS    asks leader N to hand over to TO within this time
     resign N            asks N to give up its leadership
@@ -63,11 +64,11 @@ from itertools import product
 from pykraft.config import RaftConfig
 from pykraft.core import events, messages
 from pykraft.core.proof import PROVEN, Proof
-from pykraft.types import Damage, NodeId, Offset
+from pykraft.types import Damage, Epoch, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.disk import Disk
 from tests.scenarios.links import reset
-from tests.scenarios.message import Message
+from tests.scenarios.message import Message, is_meant, link_of
 from tests.scenarios.tamper import tampered
 from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Node, World
 
@@ -118,6 +119,7 @@ class Stage:
             "heal": self._heal,
             "tamper": self._tamper,
             "append": self._append,
+            "hear": self._hear,
             "upgrade": self._upgrade,
             "transfer": self._transfer,
             "resign": self._resign,
@@ -299,7 +301,7 @@ class Stage:
 
     def _deliver(self, arguments: list[str]) -> None:
         for argument in arguments:
-            for message in [waiting for waiting in self.world.wire if _is_meant(waiting, argument)]:
+            for message in [waiting for waiting in self.world.wire if is_meant(waiting, argument)]:
                 if message in self.world.wire:
                     self.world.deliver(message)
 
@@ -315,7 +317,7 @@ class Stage:
             first |= group
 
     def _cut(self, arguments: list[str]) -> None:
-        links = {_link(argument) for argument in arguments}
+        links = {link_of(argument) for argument in arguments}
         assert not links & {(target, source) for source, target in links}, "cuts both ways: partition A | B"
         self.world.cuts |= links
 
@@ -325,11 +327,11 @@ class Stage:
         self.world.refusing.clear()
 
     def _reset(self, arguments: list[str]) -> None:
-        for source, target in map(_link, arguments):
+        for source, target in map(link_of, arguments):
             reset(self.world, source, target)
 
     def _refuse(self, arguments: list[str]) -> None:
-        self.world.refusing |= {_link(argument) for argument in arguments}
+        self.world.refusing |= {link_of(argument) for argument in arguments}
 
     def _tamper(self, arguments: list[str]) -> None:
         (message,) = [one for one in self._on_link(arguments[0]) if isinstance(one.body, messages.FetchResponse)]
@@ -339,6 +341,10 @@ class Stage:
 
     def _append(self, arguments: list[str]) -> None:
         self.world.propose(int(arguments[0]), int(arguments[1]))
+
+    def _hear(self, arguments: list[str]) -> None:
+        node_id, end_offset, epoch = map(int, arguments)
+        self.world.nodes[node_id].step(events.CommitHeard(epoch=Epoch(epoch), end_offset=Offset(end_offset)))
 
     def _snapshot(self, arguments: list[str]) -> None:
         node_id, offset = map(int, arguments)
@@ -378,22 +384,11 @@ class Stage:
         return [self.world.nodes[int(argument)] for argument in arguments]
 
     def _on_link(self, link: str) -> list[Message]:
-        return [message for message in self.world.wire if (message.source, message.target) == _link(link)]
+        return [message for message in self.world.wire if (message.source, message.target) == link_of(link)]
 
 
 def _ids(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
-
-
-def _link(text: str) -> tuple[int, int]:
-    source, target = text.split("->")
-    return int(source), int(target)
-
-
-def _is_meant(message: Message, argument: str) -> bool:
-    if "->" in argument:
-        return (message.source, message.target) == _link(argument)
-    return argument in ("all", str(message.target))
 
 
 def _damage(offset: int) -> Damage:

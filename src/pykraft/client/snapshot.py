@@ -22,9 +22,8 @@ from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
-PIECE_RECORDS_MAX: Final = 100
 PIECE_SIZE_BYTES_MAX: Final = 256 * 1024
-"""Records taken from an iterable at a time, and written before the next are taken; bytes count for those of bytes."""
+"""Records of bytes that are taken from an iterable at a time, unless they are too many."""
 
 
 async def begin_snapshot(node: HostAccess, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
@@ -59,7 +58,7 @@ class Snapshot(Generic[T]):
         NotRunningError; any exception of the serde.
         """
         check_records(records, is_async_allowed=True)
-        async for piece in _pieces(records):
+        async for piece in _pieces(records, self._taken.piece_records_max):
             await self._append(piece)
 
     async def freeze(self) -> int:
@@ -101,7 +100,7 @@ class Snapshot(Generic[T]):
             return
 
 
-async def _pieces(records: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
+async def _pieces(records: Iterable[T] | AsyncIterable[T], records_max: int) -> AsyncIterator[list[T]]:
     """The records in short lists, at least one list."""
     piece: list[T] = []
     size_bytes = 0
@@ -109,7 +108,7 @@ async def _pieces(records: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list
         piece.append(record)
         if isinstance(record, bytes):
             size_bytes += len(record)
-        if len(piece) == PIECE_RECORDS_MAX or size_bytes >= PIECE_SIZE_BYTES_MAX:
+        if len(piece) == records_max or size_bytes >= PIECE_SIZE_BYTES_MAX:
             yield piece
             piece, size_bytes = [], 0
     yield piece

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import Request, Response
-from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, OffsetAndEpoch
+from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, Offset, OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +199,14 @@ class ReadRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitHeard:
+    """The leader of ``epoch`` said outside of Raft's own RPCs that everything below ``end_offset`` is committed."""
+
+    epoch: Epoch
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
 
@@ -225,5 +233,6 @@ Event: TypeAlias = (
     | UpgradeRequested
     | TransferRequested
     | ReadRequested
+    | CommitHeard
     | ShutdownRequested
 )

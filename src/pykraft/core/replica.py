@@ -127,6 +127,8 @@ class Replica:
         """When the last alarm about an exhausted epoch budget was raised (mono ms)."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
+        self.asked_high_watermark: Offset | None = None
+        """What the newest Fetch told as this replica's high watermark."""
         self.now_ms = 0
         """When the current step began (mono ms)."""
         self._bootstrap = bootstrap

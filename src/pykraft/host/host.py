@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pykraft.config import NodeConfig
 from pykraft.core.events import (
     AppendsScheduled,
+    CommitHeard,
     Event,
     Persisted,
     ReadRequested,
@@ -261,6 +262,11 @@ class Host:
             self._components.pending_reads.end()
         else:
             self._put(ReadRequested(handle=handle), now)
+
+    def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
+        """The leader of this epoch answered a forwarded request: everything below this offset is committed."""
+        if not self._components.inbox.is_closed and (self.status.high_watermark or 0) < end_offset:
+            self._put(CommitHeard(epoch=epoch, end_offset=end_offset), now)
 
     def serve_forwards(self, serve: ServeForward) -> None:
         """Offer Forward to other nodes from now on; ``serve`` answers the requests, on this thread."""

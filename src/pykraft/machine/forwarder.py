@@ -31,7 +31,8 @@ from pykraft.machine.runtime import ConnectForward, ForwardLink
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.types import Endpoint, Offset
+from pykraft.server.clock import now
+from pykraft.types import Endpoint, Epoch, Offset
 
 BATCH_SIZE_BYTES_MAX: Final = 61_000
 """Bytes of records in one request: a node accepts requests of 64 KiB."""
@@ -74,7 +75,12 @@ class ForwardConnection:
             await connection.close()
             raise
         self._connection = connection
-        return self._judge(answer)
+        offset = self._judge(answer)
+        # The callers get their answers when this node applies the records, and a leader may tell its followers for some
+        # milliseconds nothing of a commit (ADR 059).
+        epoch, end_offset = Epoch(answer["leader_epoch"]), Offset(offset + len(records))
+        self._node.call_host(lambda host: host.hear_commit(epoch, end_offset, now()))
+        return offset
 
     async def close(self) -> None:
         """Close the connection."""

@@ -11,13 +11,16 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
-from pykraft.core.on.fetch_response import valid_prefix
+from pykraft.core.effects import AppendFetched, Effect, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.events import CommitHeard
+from pykraft.core.on.fetch_response import on_commit_heard, valid_prefix
+from pykraft.core.on.send_requests import send_fetch_to_leader
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, State
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import Offset
-from tests.core.replicas import NOW, answer, candidate, follower, kinds, only, prospective, replica
+from pykraft.types import Epoch, NodeId, Offset
+from tests.core.replicas import NOW, answer, candidate, done, follower, kinds, only, prospective, replica
 from tests.core.said import batch, fetched
 
 
@@ -106,6 +109,52 @@ def test_the_high_watermark_rises_as_far_as_the_log_reaches(told: int | None, ex
     found = answer(made, fetched(high_watermark=told))
     assert state_of(made).high_watermark == expected
     assert ("NotifyHighWatermark" in kinds(found)) == (expected > 4)
+
+
+def agreed() -> Replica:
+    """As `following`; the leader has said that its log continues this one."""
+    made = following()
+    answer(made, fetched(high_watermark=4))
+    assert state_of(made).has_agreed
+    return made
+
+
+def hear(made: Replica, end_offset: int, epoch: int = 5) -> list[Effect]:
+    on_commit_heard(made, CommitHeard(epoch=Epoch(epoch), end_offset=Offset(end_offset)), NOW)
+    return done(made)
+
+
+@pytest.mark.parametrize(("told", "expected"), [(-1, 4), (4, 4), (5, 5), (10, 10), (2**63 - 1, 10)])
+def test_a_commit_that_is_heard_raises_the_high_watermark_as_far_as_the_log_reaches(told: int, expected: int) -> None:
+    made = agreed()
+    before = state_of(made)
+    found = hear(made, told)
+    assert state_of(made) == replace(before, high_watermark=Offset(expected))
+    assert made.log.committed_end_offset == expected
+    assert kinds(found) == (["NotifyHighWatermark"] if expected > 4 else [])
+
+
+def test_a_commit_is_not_heard_in_another_epoch_or_state_or_before_the_logs_agree() -> None:
+    for epoch in (4, 6):
+        assert hear(agreed(), 9, epoch) == []
+    assert hear(following(), 9) == []
+    assert hear(replica(prospective(leader_id=2)), 9) == []
+    damaged = agreed()
+    damaged.log.quarantine = Quarantine(epoch=Epoch(5), until_offset=None, damages=(), is_cut=True)
+    assert hear(damaged, 9) == []
+    given_up = agreed()
+    given_up.given_up = (given_up.epoch, NodeId(2))
+    assert hear(given_up, 9) == []
+
+
+def test_an_answer_that_was_on_its_way_when_a_commit_was_heard_contradicts_nothing() -> None:
+    made = agreed()
+    send_fetch_to_leader(made, state_of(made), NOW)
+    hear(made, 9)
+    assert "Report" not in kinds(answer(made, fetched(high_watermark=6)))
+    assert (made.high_watermark, made.has_given_up_leader) == (9, False)
+    send_fetch_to_leader(made, state_of(made), NOW)
+    assert "went back from 9 to 6" in only(answer(made, fetched(high_watermark=6)), Report).text
 
 
 @pytest.mark.conformance(50, 104)

@@ -4,7 +4,8 @@ Peers are not authenticated: anyone who reaches the port can announce itself as 
 its disk. Whatever it says, no node stops because of it, and no record that is known to be committed is truncated. No
 correct leader says that
 
-1. the logs diverge below a committed offset, or that the high watermark went back (Leader Completeness);
+1. the logs diverge below a committed offset, or that the high watermark is below the one that our Fetch told it
+   (Leader Completeness);
 2. the logs diverge, after it has answered in this epoch that our log is a prefix of its own. Its log only grows, and we
    have appended nothing since that did not come from it;
 3. it has nothing more to send, while the log that came from it names no voter with its id. Until then it may be a voter
@@ -42,7 +43,8 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     # 2. Our log was a prefix of the leader's.
     if cut_to is not None and state.has_agreed:
         return f"it asks to truncate the log to {cut_to}, after it had accepted all of it"
-    told, known = answer.high_watermark, state.high_watermark
+    # A later one may have been heard meanwhile, while this response was on its way.
+    told, known = answer.high_watermark, replica.asked_high_watermark
     has_records = answer.diverging is None and answer.snapshot_id is None
     if has_records and known is not None and told is not None and told < known:
         return f"its high watermark went back from {known} to {told}"

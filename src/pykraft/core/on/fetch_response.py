@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pykraft.core.changed import changed
 from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
-from pykraft.core.events import ResponseReceived
+from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
@@ -57,6 +57,24 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
         give_up_leader(replica, state, contradiction, now)
     else:
         _follow(replica, event, message, cut_to, now)
+
+
+def on_commit_heard(replica: Replica, event: CommitHeard, _now: Instant) -> None:
+    """Raise the high watermark before a Fetch response does: a caller on this node waits for what was committed.
+
+    The log must be a prefix of the leader's, which a Fetch response of this epoch said. Then all that it has below a
+    committed offset is committed, too.
+
+    Effects: NotifyHighWatermark.
+    Source: ours (ADR 101).
+    """
+    state = replica.state
+    # In another epoch the log may have parted from the log in which the records were committed.
+    if not isinstance(state, Follower) or state.epoch != event.epoch or not state.has_agreed:
+        return
+    # In quarantine a replica cannot judge what it has, and nobody believes a leader that was given up.
+    if replica.log.quarantine is None and not replica.has_given_up_leader:
+        _raise_high_watermark(replica, event.end_offset)
 
 
 def _check_sender(state: Follower, peer_id: int, message: FetchResponse) -> None:

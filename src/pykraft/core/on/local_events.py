@@ -13,6 +13,7 @@ from pykraft.core.on.answers import on_answers_progressed
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.download import on_download_advanced, on_download_failed
 from pykraft.core.on.end_epoch import on_connection_lost
+from pykraft.core.on.fetch_response import on_commit_heard
 from pykraft.core.on.propose import (
     on_appends_scheduled,
     on_proposed,
@@ -40,6 +41,7 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
     events.UpgradeRequested: on_upgrade_requested,
     events.TransferRequested: on_transfer_requested,
     events.ReadRequested: on_read_requested,
+    events.CommitHeard: on_commit_heard,
     events.ShutdownRequested: on_shutdown_requested,
 }
 

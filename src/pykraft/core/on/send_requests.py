@@ -114,7 +114,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
 
 
 def _fetch(replica: Replica) -> FetchRequest:
-    high_watermark = replica.high_watermark
+    high_watermark = replica.asked_high_watermark = replica.high_watermark
     return FetchRequest(
         replica=_identity(replica),
         epoch=replica.epoch,

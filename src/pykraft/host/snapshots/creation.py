@@ -12,7 +12,7 @@ Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pykraft.core.epochs import epoch_at
 from pykraft.core.events import SnapshotFrozen
@@ -26,6 +26,9 @@ from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Offset, OffsetAndEpoch
+
+PIECE_RECORDS_MAX: Final = 100
+"""Records that are taken from the application at a time, and written before it is asked for the next."""
 
 
 class SnapshotCreation:
@@ -138,6 +141,8 @@ class NewSnapshot:
     def __init__(
         self, taking: SnapshotCreation, ports: Ports, files: SnapshotFiles, writer: SnapshotWriter[Any]
     ) -> None:
+        self.piece_records_max = PIECE_RECORDS_MAX
+        """How many records the next `append` should have at most."""
         self._taking = taking
         self._ports = ports
         self._files = files

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pykraft.client.node import Node
 from pykraft.client.thread import LoopCall, NodeMain
@@ -21,8 +21,13 @@ from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, PykraftError, UsageError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.types import Instant, Offset
+from pykraft.snapshot.writer import Serializer
+from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch
+
+PIECE_RECORDS_MAX: Final = 3
+"""Small, so that commands are applied between two pieces of a snapshot, as they are with a large state."""
 
 
 class SimulatedEngine:
@@ -125,7 +130,7 @@ class _ProgramLoop:
 
 
 class _TimedHost:
-    """Passes calls on to the host, at the machine's time instead of the caller's."""
+    """Passes calls on to the host: at the machine's time, not the caller's, and with small pieces of snapshots."""
 
     def __init__(self, node: SimulatedNode, host: Host) -> None:
         self._node = node
@@ -137,6 +142,23 @@ class _TimedHost:
     def read_index(self, now: Instant, on_outcome: Callable[[Offset | Exception], None]) -> None:
         del now
         self._host.read_index(self._node.clock.instant, on_outcome)
+
+    def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
+        del now
+        self._host.hear_commit(epoch, end_offset, self._node.clock.instant)
+
+    def create_snapshot(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        serializer: Serializer[Any],
+        on_begun: Callable[[NewSnapshot | Exception | None], None],
+    ) -> None:
+        def begun(taken: NewSnapshot | Exception | None) -> None:
+            if isinstance(taken, NewSnapshot):
+                taken.piece_records_max = PIECE_RECORDS_MAX
+            on_begun(taken)
+
+        self._host.create_snapshot(snapshot_id, serializer, begun)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the host has
         return getattr(self._host, name)
