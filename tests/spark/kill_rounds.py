@@ -5,10 +5,10 @@
 Starts a quorum of three under load and `pykraft pipeline run --follow` beside it, which with ``--cluster`` has the
 executors of a standalone cluster and speculation on: copies of tasks run beside them. A round kills, each after a
 random time: 1. a Python process of Spark, of another kind each round, which must not end the stream; 2. the leader,
-which is started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole,
-and is started again. Then it waits until the tables hold what was acknowledged before the round's last kill. After the
-last round the load ends, and everything that was ever acknowledged must be in the tables once and in order, and all
-four tables must agree. Exit status 0 when all that holds.
+which is started again; 3. by turns the driver's Python process, Spark's Java process, or neither: the driver must end
+as a whole, and is started again. Then it waits until the tables hold what was acknowledged before the round's last
+kill. After the last round the load ends, and everything that was ever acknowledged must be in the tables once and in
+order, and all four tables must agree. Exit status 0 when all that holds.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ PAUSE_S_MAX = 1.0
 LOOK_INTERVAL_S = 0.3
 PROGRESS_TIMEOUT_S = 400.0
 WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
+DRIVER_KINDS = ("Python", "Java", None)
+"""What is killed of the driver; with None the stream itself must get over the worker and the leader."""
 
 
 class Pipeline:
@@ -88,7 +90,7 @@ class Pipeline:
 
         def look() -> list[Process]:
             below = self._below()
-            daemons = {each.pid for each in below if "pyspark.daemon pyspark.worker" in each.command}
+            daemons = {each.pid for each in below if "daemon pyspark.worker" in each.command}
             tasks = [each for each in below if each.parent in daemons]
             match kind:
                 case "a task":
@@ -154,7 +156,7 @@ def _run(folder: Path, *, rounds: int, throughput: int, seed: int, table_format:
             for number in range(rounds):
                 begun = time.monotonic()
                 kind = WORKER_KINDS[number % len(WORKER_KINDS)]
-                is_java = number % 2 == 1
+                driver = DRIVER_KINDS[(number + number // len(DRIVER_KINDS)) % len(DRIVER_KINDS)]
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
                 pipeline.kill_worker(kind, dice)
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
@@ -162,12 +164,14 @@ def _run(folder: Path, *, rounds: int, throughput: int, seed: int, table_format:
                 leader.process.kill()
                 pause.wait(dice.uniform(0, PAUSE_S_MAX))
                 assert pipeline.child.status is None, pipeline.child.log()
-                pipeline.kill_driver(is_java=is_java)
+                if driver is not None:
+                    pipeline.kill_driver(is_java=driver == "Java")
                 promised = cluster.journal.end_offset
                 leader.start()
-                pipeline.start()
+                if driver is not None:
+                    pipeline.start()
                 pipeline.wait_for(promised)
-                killed.update([kind, f"node {leader.node_id}", "Java" if is_java else "Python"])
+                killed.update([kind, f"node {leader.node_id}", *([driver] if driver else [])])
                 took_s = time.monotonic() - begun
                 print(
                     f"round {number + 1}: {kind}, node {leader.node_id}, {promised} records, {took_s:.0f} s", flush=True

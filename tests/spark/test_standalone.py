@@ -83,7 +83,7 @@ def test_a_cluster_makes_the_same_tables(spark: SparkSession, tmp_path: Path) ->
         command = submit_command("--master", url, "--py-files", str(package))
         told = run(
             *command,
-            conf=CONF,
+            conf=CONF | {"spark.cores.max": "1"},  # one worker: the command below uses both
             words=[EXAMPLE, "--tables", str(submitted), "--path", path, "--records-per-trigger", trigger],
         )
         words = ["--tables", str(commanded), "--path", path, "--max-records-per-trigger", trigger, "--master", url]
