@@ -140,7 +140,7 @@ class Driver:
 
         def look() -> list[Process]:
             below = descendants(self.child.pid)
-            daemons = {each.pid for each in below if "pyspark.daemon" in each.command}
+            daemons = {each.pid for each in below if "daemon pyspark." in each.command}
             tasks = [each for each in below if each.parent in daemons and each.pid not in daemons]
             forked = {each.pid for each in below if each.parent in daemons}
             match kind:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pykraft.audit.directory_audit import AuditResult, AuditTask, run_task
 from pykraft.errors import PykraftError
 from pykraft.log.os_fs import OsFs
+from pykraft.spark.arrow_columns import bytes_column, number_column
 from pykraft.spark.error_text import error_in, reason
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -58,7 +59,7 @@ def _carrying_out(tasks: Sequence[AuditTask]) -> Callable[[Iterator[Any]], Itera
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 result = pickle.dumps(run_task(fs, tasks[number]))
-                columns = [pa.array([number], pa.int64()), pa.array([result], pa.binary())]
+                columns = [number_column([number], pa.int64()), bytes_column([result])]
                 yield pa.record_batch(columns, names=["id", "result"])
 
     return carry_out

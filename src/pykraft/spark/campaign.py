@@ -18,6 +18,7 @@ import pyarrow as pa
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.simulation import simulate
 from pykraft.sim.scenario.scenario import Scenario
+from pykraft.spark.arrow_columns import text_column
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -47,6 +48,6 @@ def _living(seeds: Sequence[int], scenario: Scenario) -> Callable[[Iterator[Any]
         for batch in batches:
             results = (simulate(seeds[place], scenario=scenario) for place in batch.column("id").to_pylist())
             rows = [json.dumps(row_of(result, identity)) for result in results]
-            yield pa.record_batch({"row": pa.array(rows, pa.string())})
+            yield pa.RecordBatch.from_arrays([text_column(rows)], names=["row"])
 
     return live

@@ -18,11 +18,12 @@ from tests.spark.logs import batch
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(autouse=True, scope="module")
-def few_are_enough() -> Iterator[None]:
-    """Two records are compared together, too."""
+@pytest.fixture(autouse=True, scope="module", params=[0, 10**9], ids=["blocks", "positions"])
+def few_are_enough(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Two records are compared together, too; always in blocks, or never."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "TOGETHER_MIN", 2)
+        patch.setattr(bulk, "BLOCK_MIN", request.param)
         yield
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.protocol.batch import BatchHeader
+from pykraft.spark.arrow_columns import array_column, number_column, text_column
 from pykraft.spark.data_source.decode import MICROSECONDS_PER_MS, TIMESTAMP_MS_MAX
 from pykraft.spark.data_source.row_location import (
     DamagedBytes,
@@ -70,18 +71,18 @@ def _rows(
     """Batches that follow each other in ``data``."""
     headers = [header for _, header in batches]
     positions = np.array([position for position, _ in batches], dtype=np.int64)
-    edges = pa.array([*positions.tolist(), batches[-1][0] + headers[-1].size_bytes], pa.int32())
+    edges = number_column([*positions.tolist(), batches[-1][0] + headers[-1].size_bytes], pa.int32())
     columns = location_columns(split, positions + split.position) | {
-        "batch_size": pa.array([header.size_bytes for header in headers], pa.int32()),
-        "base_offset": pa.array([header.base_offset for header in headers], pa.int64()),
-        "last_offset": pa.array([header.last_offset for header in headers], pa.int64()),
-        "epoch": pa.array([header.epoch for header in headers], pa.int32()),
+        "batch_size": number_column([header.size_bytes for header in headers], pa.int32()),
+        "base_offset": number_column([header.base_offset for header in headers], pa.int64()),
+        "last_offset": number_column([header.last_offset for header in headers], pa.int64()),
+        "epoch": number_column([header.epoch for header in headers], pa.int32()),
         "base_timestamp": _times(split, batches, [header.base_timestamp for header in headers]),
         "max_timestamp": _times(split, batches, [header.max_timestamp for header in headers]),
-        "records_count": pa.array([header.records_count for header in headers], pa.int32()),
-        "is_control": pa.array([header.is_control for header in headers], pa.bool_()),
-        "compression": pa.array([header.compression.name.lower() for header in headers], pa.string()),
-        "crc": pa.array([header.crc for header in headers], pa.int64()),
+        "records_count": number_column([header.records_count for header in headers], pa.int32()),
+        "is_control": array_column(np.array([header.is_control for header in headers]), pa.bool_()),
+        "compression": text_column([header.compression.name.lower() for header in headers]),
+        "crc": number_column([header.crc for header in headers], pa.int64()),
         "content": pa.BinaryArray.from_buffers(
             pa.binary(), len(headers), [None, edges.buffers()[1], pa.py_buffer(data)]
         ),
@@ -96,4 +97,4 @@ def _times(split: Split, batches: Sequence[tuple[int, BatchHeader]], times_ms: S
         if abs(time_ms) > TIMESTAMP_MS_MAX:
             raise damaged(split, position, f"one of the time {time_ms} ms")
     micros = np.array(times_ms, dtype=np.int64) * MICROSECONDS_PER_MS
-    return pa.array(micros).cast(arrow_schema("batches").field("base_timestamp").type)
+    return array_column(micros, arrow_schema("batches").field("base_timestamp").type)

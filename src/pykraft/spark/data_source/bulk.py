@@ -1,13 +1,13 @@
 """Finds and copies the values of many batches at once with numpy, without a Python loop over records.
 
-All bytes of a KRaft record except its value follow from two numbers: the size of the value and the record's index in
-the batch (`pykraft.protocol.values` has the layout). If all values of a batch have the same size, the position of every
-record can be computed, and the bytes around all values can be compared in one operation:
+If all values of a batch have the same size, the position of every record can be computed, and the bytes around all
+values can be compared in one operation (`pykraft.spark.data_source.record_layout`):
 
 1. Read the size of each batch's first value.
 2. Group the batches by this size. Drop those that are not exactly as long as records of this size would be.
-3. For each width of the offset delta (1 byte for indexes 0 to 63, 2 bytes to 8,191, ...) compute where records start.
-4. Compare each byte before and after the values with the byte that belongs there.
+3. Where neighbors have as many records, compare them as blocks (`pykraft.spark.data_source.blocks`). Otherwise compute
+   where each record starts,
+4. and compare each byte before and after the values with the byte that belongs there.
 
 Invariant: a batch counts as found only if every byte of it is as `encode_batch` writes it, so the result is what the
 protocol's own decoder would read. The decoder handles all other batches. CRCs are not checked here.
@@ -17,29 +17,34 @@ Source: KIP-595; Kafka's ``BatchBuilder``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
-from pykraft.protocol.varint import encode_varint, read_varint, varint_size_bytes
+from pykraft.protocol.varint import read_varint
+from pykraft.spark.arrow_columns import array_column, bytes_column
+from pykraft.spark.data_source.blocks import Block, blocks_of
+from pykraft.spark.data_source.record_layout import (
+    BEFORE_DELTA,
+    NO_HEADERS,
+    NO_KEY,
+    WORD,
+    Stretch,
+    bodies_size_bytes,
+    stretches,
+)
 from pykraft.types import Buffer
 
 TOGETHER_MIN = 64
 """Below this many records of one size, comparing them one by one is faster."""
-_DELTA_ENDS = (64, 8_192, 1_048_576, 134_217_728)
-"""Offset deltas below these take 1, 2, 3, 4 bytes; no batch below 2 GiB holds more records than the last one."""
-_BEFORE_DELTA = b"\x00\x00"
-"""Attributes and timestamp delta."""
-_NO_KEY = b"\x01"
-_NO_HEADERS = 0
-_WORD = 8
+BLOCK_MIN = 64
+"""Below this many records in a block, on average, computing positions is faster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
     """Positions of values.
 
@@ -47,9 +52,56 @@ class Values:
     in order. The entries of a batch that was not found are meaningless.
     """
 
-    starts: np.ndarray
-    sizes: np.ndarray
-    are_found: np.ndarray
+    def __init__(self, counts: np.ndarray, first_sizes: np.ndarray) -> None:
+        self._counts = counts
+        self._first_sizes = first_sizes
+        self._first_rows = np.cumsum(counts) - counts
+        self._scattered: list[tuple[np.ndarray, np.ndarray]] = []
+        self.blocks: list[Block] = []
+        self.are_found = np.zeros(len(counts), dtype=np.bool_)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """See the class."""
+        starts = np.zeros(int(self._counts.sum()), dtype=np.int64)
+        for block in self.blocks:
+            first_row = self._first_rows[block.first]
+            starts[first_row : first_row + block.batches * block.records] = block.starts()
+        for rows, positions in self._scattered:
+            starts[rows] = positions
+        return starts
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """See the class."""
+        return np.repeat(self._first_sizes, self._counts)
+
+    def one_size_bytes(self) -> int | None:
+        """The size of all values, if it is one and blocks have all of them."""
+        is_one = len(self._first_sizes) > 0 and not self._scattered and bool(self.are_found.all())
+        return int(self._first_sizes[0]) if is_one and len(set(self._first_sizes.tolist())) == 1 else None
+
+    def compare(self, data: Buffer, members: np.ndarray, bodies: np.ndarray) -> None:
+        """Look at these batches, whose first values have one size and whose first records are at ``bodies``."""
+        size = int(self._first_sizes[members[0]])
+        counts = self._counts[members]
+        blocks = blocks_of(members, bodies, counts, size)
+        if counts.sum() >= BLOCK_MIN * len(blocks):
+            self.blocks += blocks
+            for block in blocks:
+                self.are_found[block.first : block.first + block.batches] = block.are_as_written(data)
+            return
+        octets = np.frombuffer(data, dtype=np.uint8)
+        are_right = np.ones(len(members), dtype=np.bool_)
+        for stretch in stretches(int(counts.max()), size):
+            own = np.clip(counts, stretch.first_delta, stretch.end_delta) - stretch.first_delta
+            which = np.repeat(np.arange(len(members)), own)
+            places = np.arange(len(which)) - np.repeat(np.cumsum(own) - own, own)
+            records = bodies[which] + stretch.begin + places * stretch.record_size_bytes
+            deltas = places + stretch.first_delta
+            are_right[which[~_are_as_written(octets, records, deltas, stretch)]] = False
+            self._scattered.append((self._first_rows[members][which] + deltas, records + stretch.head_size_bytes))
+        self.are_found[members] = are_right
 
 
 def find_values(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
@@ -59,30 +111,18 @@ def find_values(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Val
     """
     counts = np.array([header.records_count for _, header in batches], dtype=np.int64)
     bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in batches], dtype=np.int64)
-    bodies_size_bytes = np.array([header.size_bytes - HEADER_SIZE_BYTES for _, header in batches], dtype=np.int64)
+    sizes = np.array([header.size_bytes - HEADER_SIZE_BYTES for _, header in batches], dtype=np.int64)
     # 1. Size of the first value; 0 leaves a batch to the decoder.
     first_sizes = np.array([_first_size(data, position, header) for position, header in batches], dtype=np.int64)
-    first_rows = np.cumsum(counts) - counts
-    rows_count = int(counts.sum())
-    starts, are_found = np.zeros(rows_count, dtype=np.int64), np.zeros(len(batches), dtype=np.bool_)
-    octets = np.frombuffer(data, dtype=np.uint8)
+    found = Values(counts, first_sizes)
     for size in np.unique(first_sizes[first_sizes > 0]).tolist():
         # 2. Batches whose length fits records of this size.
         members = np.flatnonzero(first_sizes == size)
-        members = members[bodies_size_bytes[members] == _bodies_size_bytes(counts[members], size)]
-        if counts[members].sum() < TOGETHER_MIN:
-            continue
-        is_right = np.ones(len(members), dtype=np.bool_)
-        # 3. and 4. for each width of the offset delta.
-        for run in _runs(bodies[members], counts[members], size):
-            which = np.repeat(np.arange(len(members)), run.counts)
-            places = np.arange(len(which)) - np.repeat(np.cumsum(run.counts) - run.counts, run.counts)
-            records = run.begins[which] + places * run.record_size_bytes
-            as_written = _are_as_written(octets, records, places + run.first_delta, run)
-            is_right[which[~as_written]] = False
-            starts[first_rows[members][which] + run.first_delta + places] = records + run.head_size_bytes
-        are_found[members] = is_right
-    return Values(starts=starts, sizes=np.repeat(first_sizes, counts), are_found=are_found)
+        members = members[sizes[members] == bodies_size_bytes(counts[members], size)]
+        # 3. and 4.
+        if counts[members].sum() >= TOGETHER_MIN:
+            found.compare(data, members, bodies[members])
+    return found
 
 
 def _first_size(data: Buffer, position: int, header: BatchHeader) -> int:
@@ -92,136 +132,54 @@ def _first_size(data: Buffer, position: int, header: BatchHeader) -> int:
         return 0
     try:
         _, at = read_varint(data, position + HEADER_SIZE_BYTES)
-        size, _ = read_varint(data, at + len(_BEFORE_DELTA) + 1 + len(_NO_KEY))
+        size, _ = read_varint(data, at + len(BEFORE_DELTA) + 1 + len(NO_KEY))
     except ProtocolError:
         return 0
     return max(0, size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """The part of each batch whose offset deltas have the same width, so that its records have one size."""
-
-    value_size_bytes: int
-    first_delta: int
-    begins: np.ndarray
-    counts: np.ndarray
-
-    @property
-    def delta_size_bytes(self) -> int:
-        return varint_size_bytes(self.first_delta)
-
-    @property
-    def length(self) -> bytes:
-        """The field in front of each record."""
-        return encode_varint(_rest_size_bytes(self.delta_size_bytes, self.value_size_bytes))
-
-    @property
-    def head_size_bytes(self) -> int:
-        """From the start of a record to its value."""
-        return self.record_size_bytes - self.value_size_bytes - 1
-
-    @property
-    def record_size_bytes(self) -> int:
-        return _record_size_bytes(self.delta_size_bytes, self.value_size_bytes)
-
-
-def _runs(bodies: np.ndarray, counts: np.ndarray, size: int) -> Iterator[_Run]:
-    first_delta, begins = 0, bodies
-    for end_delta in _DELTA_ENDS:
-        run = _Run(
-            value_size_bytes=size,
-            first_delta=first_delta,
-            begins=begins,
-            counts=np.clip(counts, first_delta, end_delta) - first_delta,
-        )
-        if not run.counts.any():
-            return
-        yield run
-        begins = begins + run.counts * run.record_size_bytes
-        first_delta = end_delta
-
-
-def _bodies_size_bytes(counts: np.ndarray, size: int) -> np.ndarray:
-    """The size of this many records with values of this size."""
-    total = np.zeros_like(counts)
-    first_delta = 0
-    for width, end_delta in enumerate(_DELTA_ENDS, start=1):
-        total += (np.clip(counts, first_delta, end_delta) - first_delta) * _record_size_bytes(width, size)
-        first_delta = end_delta
-    return total
-
-
-def _rest_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
-    around = len(_BEFORE_DELTA) + delta_size_bytes + len(_NO_KEY) + 1
-    return around + varint_size_bytes(value_size_bytes) + value_size_bytes
-
-
-def _record_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
-    rest_size_bytes = _rest_size_bytes(delta_size_bytes, value_size_bytes)
-    return varint_size_bytes(rest_size_bytes) + rest_size_bytes
-
-
-def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray, run: _Run) -> np.ndarray:
-    """For each record of a run: whether every byte around its value is as `encode_batch` writes it.
+def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray, stretch: Stretch) -> np.ndarray:
+    """For each record at these positions: whether every byte around its value is as `encode_batch` writes it.
 
     The bytes before the value are compared eight at a time: to read an unaligned number costs no more than a byte.
     """
-    are_right = octets[records + run.record_size_bytes - 1] == _NO_HEADERS
-    before = run.length + _BEFORE_DELTA
-    template = before + bytes(run.delta_size_bytes) + _NO_KEY + encode_varint(run.value_size_bytes)
-    written = _encoded(deltas, run.delta_size_bytes)
-    words = np.ndarray(len(octets) - _WORD + 1, dtype="<u8", buffer=octets, strides=(1,))
-    # The last word overlaps the one before. Of a head shorter than a word, it has bytes of the value, too.
-    for at in sorted({*range(0, len(template) - _WORD, _WORD), max(0, len(template) - _WORD)}):
-        part = template[at : at + _WORD]
-        mask = int.from_bytes(b"\xff" * len(part), "little")
-        shift = 8 * (len(before) - at)
-        expected = (written << shift if shift >= 0 else written >> -shift) if -64 < shift < 64 else written * 0
-        expected = (expected | int.from_bytes(part, "little")) & mask
+    are_right = octets[records + stretch.record_size_bytes - 1] == NO_HEADERS
+    words = np.ndarray(len(octets) - WORD + 1, dtype="<u8", buffer=octets, strides=(1,))
+    for at, mask, expected in stretch.head_words(deltas):
         are_right &= (words[records + at] & np.uint64(mask)) == expected
     return are_right
-
-
-def _encoded(deltas: np.ndarray, size_bytes: int) -> np.ndarray:
-    """The varints of these deltas, which all take so many bytes, as little-endian numbers."""
-    zigzag = deltas.astype(np.uint64) << np.uint64(1)
-    written = np.zeros_like(zigzag)
-    for index in range(size_bytes):
-        more = 0x80 if index + 1 < size_bytes else 0
-        written |= ((zigzag >> np.uint64(7 * index)) & np.uint64(0x7F) | np.uint64(more)) << np.uint64(8 * index)
-    return written
 
 
 def gather_values(data: Buffer, found: Values, are_found: np.ndarray, others: Sequence[bytes | None]) -> pa.BinaryArray:
     """One column of the values found in place (``are_found``, by row) and of the others, in their order."""
     rows = np.flatnonzero(are_found)
-    rest = pa.array(others, pa.binary())
+    rest = bytes_column(others)
     if len(rows) == 0:
         return rest
-    values = _of_one_size(data, found) if not others else None
-    if values is not None:
-        return values
+    size = found.one_size_bytes()
+    if size is not None:
+        return _of_one_size(data, found, size, len(rows))
     edges = np.empty(2 * len(rows), dtype=np.int32)
     edges[0::2] = found.starts[rows]
     edges[1::2] = edges[0::2] + found.sizes[rows]
     # The cells of this column alternate between values and the bytes between them; take every second one.
     cells = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    values = cells.take(pa.array(np.arange(0, len(edges) - 1, 2)))
+    values = cells.take(array_column(np.arange(0, len(edges) - 1, 2), pa.int64()))
     if not others:
         return values
     order = np.empty(len(are_found), dtype=np.int64)
     order[rows] = np.arange(len(rows))
     order[~are_found] = np.arange(len(rows), len(are_found))
-    return pa.concat_arrays([values, rest]).take(pa.array(order))
+    return pa.concat_arrays([values, rest]).take(array_column(order, pa.int64()))
 
 
-def _of_one_size(data: Buffer, found: Values) -> pa.BinaryArray | None:
-    """The column if all values have one size: each is an element of an array of such elements. Else None."""
-    size, count = int(found.sizes[0]), len(found.sizes)
-    if (found.sizes != size).any():
-        return None
-    elements = np.ndarray(len(data) - size + 1, dtype=f"V{size}", buffer=data, strides=(1,))
+def _of_one_size(data: Buffer, found: Values, size: int, count: int) -> pa.BinaryArray:
+    """The column if all values have one size and lie in blocks."""
+    values = np.empty(count, dtype=f"V{size}")
+    row = 0
+    for block in found.blocks:
+        end_row = row + block.batches * block.records
+        block.copy_values(data, values[row:end_row])
+        row = end_row
     edges = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-    values = elements[found.starts]
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(values.view(np.uint8))])

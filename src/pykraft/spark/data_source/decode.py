@@ -29,6 +29,7 @@ from pykraft.protocol.batch import BatchHeader, open_batch
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
+from pykraft.spark.arrow_columns import array_column, bytes_column, text_column
 from pykraft.spark.data_source.bulk import find_values, gather_values
 from pykraft.spark.data_source.metadata_columns import METADATA_COLUMNS, metadata_columns
 from pykraft.spark.data_source.row_location import (
@@ -201,21 +202,23 @@ class _Rows:
         headers = self._headers
         match field.name:
             case "batch_size":
-                return self._repeated([header.size_bytes for header in headers], np.int32)
+                return self._repeated([header.size_bytes for header in headers], pa.int32())
             case "offset":
-                return pa.array(self._offsets)
+                return array_column(self._offsets, pa.int64())
             case "epoch":
-                return self._repeated([header.epoch for header in headers], np.int32)
+                return self._repeated([header.epoch for header in headers], pa.int32())
             case "timestamp":
-                return pa.array(self._timestamps * MICROSECONDS_PER_MS).view(field.type)
+                return array_column(self._timestamps * MICROSECONDS_PER_MS, field.type)
             case "timestampType":
-                return self._repeated([int(header.is_log_append_time) for header in headers], np.int32)
+                return self._repeated([int(header.is_log_append_time) for header in headers], pa.int32())
             case "is_control":
-                return self._repeated([header.is_control for header in headers], np.bool_)
+                return self._repeated([header.is_control for header in headers], pa.bool_())
             case "control_type":
-                return self._sparse(self._control_types, pa.string())
+                types = self._control_types
+                return text_column([types.get(row) for row in range(self._count)]) if types else self._nulls(field)
             case "key":
-                return self._sparse(self._keys, pa.binary())
+                keys = self._keys
+                return bytes_column([keys.get(row) for row in range(self._count)]) if keys else self._nulls(field)
             case "value":
                 assert self._values is not None
                 return self._values
@@ -235,15 +238,13 @@ class _Rows:
         positions = self._split.position + np.array([position for position, _ in self._batches], dtype=np.int64)
         return location_columns(self._split, np.repeat(positions, self._counts))
 
-    def _repeated(self, values: Sequence[int], kind: type[np.generic]) -> pa.Array:
-        """A column of the batches' values."""
-        return pa.array(np.repeat(np.array(values, dtype=kind), self._counts))
+    def _nulls(self, field: pa.Field) -> pa.Array:
+        return pa.nulls(self._count, field.type)
 
-    def _sparse(self, cells: dict[int, str] | dict[int, bytes], kind: pa.DataType) -> pa.Array:
-        """A column that is null except in these rows."""
-        if not cells:
-            return pa.nulls(self._count, kind)
-        return pa.array([cells.get(row) for row in range(self._count)], kind)
+    def _repeated(self, values: Sequence[int], kind: pa.DataType) -> pa.Array:
+        """A column of the batches' values."""
+        dtype = np.bool_ if kind == pa.bool_() else np.int32
+        return array_column(np.repeat(np.array(values, dtype=dtype), self._counts), kind)
 
 
 def _believe_counts(split: Split, data: Buffer, batches: Batches) -> None:

@@ -15,17 +15,21 @@ import pyarrow as pa
 from pykraft.errors import ProtocolError
 from pykraft.protocol.metadata.readable import without_secrets
 from pykraft.protocol.metadata.record import read_metadata_record
+from pykraft.spark.arrow_columns import number_column, text_column
 
 METADATA_COLUMNS: Final = ("type", "version", "data", "problem")
-_TYPES: Final = (pa.string(), pa.int32(), pa.string(), pa.string())
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def metadata_columns(values: pa.BinaryArray) -> dict[str, pa.Array]:
     """`METADATA_COLUMNS` of these values of records."""
     rows = [_decoded(value) for value in values.to_pylist()]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(METADATA_COLUMNS)
-    return {name: pa.array(cells, kind) for name, kind, cells in zip(METADATA_COLUMNS, _TYPES, columns, strict=True)}
+    return {
+        "type": text_column([row[0] for row in rows]),
+        "version": number_column([row[1] for row in rows], pa.int32()),
+        "data": text_column([row[2] for row in rows]),
+        "problem": text_column([row[3] for row in rows]),
+    }
 
 
 def _decoded(value: bytes | None) -> tuple[str | None, int | None, str | None, str | None]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, scan
+from pykraft.spark.arrow_columns import array_column, number_column, text_column
 from pykraft.spark.data_source.splits import Batches, Split
 from pykraft.types import Buffer, Offset
 
@@ -100,7 +101,11 @@ def location_columns(split: Split, positions: np.ndarray) -> dict[str, pa.Array]
         nowhere = {"replica": constant(None, count), "segment": constant(None, count)}
         return columns | nowhere | {"position": pa.nulls(count, pa.int64())}
     segment = constant(Path(split.path).name, count)
-    return columns | {"replica": constant(split.replica, count), "segment": segment, "position": pa.array(positions)}
+    return columns | {
+        "replica": constant(split.replica, count),
+        "segment": segment,
+        "position": array_column(positions, pa.int64()),
+    }
 
 
 def constant(value: str | int | None, count: int) -> pa.Array:
@@ -114,7 +119,7 @@ def constant(value: str | int | None, count: int) -> pa.Array:
 def _constant(value: str | int | None, count: int) -> pa.Array:
     if value is None:
         return pa.nulls(count, pa.string())
-    return pa.repeat(pa.scalar(value, pa.int32() if isinstance(value, int) else pa.string()), count)
+    return number_column([value] * count, pa.int32()) if isinstance(value, int) else text_column([value] * count)
 
 
 def _topic_and_partition(split: Split) -> tuple[str, int]:
@@ -130,9 +135,9 @@ def damage_row(split: Split, damage: DamagedBytes, schema: pa.Schema) -> pa.Reco
     """One row of these columns that reports damage and is null otherwise."""
     position = np.array([split.position + damage.position], dtype=np.int64)
     known = location_columns(split, position)
-    known["batch_size"] = pa.array([min(damage.size_bytes, INT32_MAX)], pa.int32())
-    known["offset"] = known["base_offset"] = pa.array([damage.offset], pa.int64())
-    known["corrupt"] = pa.array([damage.text])
+    known["batch_size"] = number_column([min(damage.size_bytes, INT32_MAX)], pa.int32())
+    known["offset"] = known["base_offset"] = number_column([damage.offset], pa.int64())
+    known["corrupt"] = text_column([damage.text])
     return pa.RecordBatch.from_arrays(
         [known.get(field.name, pa.nulls(1, field.type)) for field in schema], schema=schema
     )

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
+from pykraft.spark.arrow_columns import list_column, number_column, text_column
 from pykraft.spark.audit import payload_columns
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
@@ -104,12 +105,11 @@ def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for group in groups:
         bodies = [_body(row["key"], row["value"]) for row in group.select(["key", "value"]).to_pylist()]
         kept = [group.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]
-        ints = pa.list_(pa.int32())
         told = [
-            pa.array([body.get("leader_id") for body in bodies], pa.int32()),
-            pa.array([_voter_ids(body, "voters") for body in bodies], ints),
-            pa.array([_voter_ids(body, "granting_voters") for body in bodies], ints),
-            pa.array([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
+            number_column([_leader_id(body) for body in bodies], pa.int32()),
+            list_column([_voter_ids(body, "voters") for body in bodies]),
+            list_column([_voter_ids(body, "granting_voters") for body in bodies]),
+            text_column([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
         ]
         yield pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
 
@@ -120,6 +120,12 @@ def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
         return dict(read_control_body(key, value)[1])
     except ProtocolError as error:
         return {"problem": str(error)}
+
+
+def _leader_id(body: dict[str, object]) -> int | None:
+    """The leader that a LeaderChange names."""
+    leader_id = body.get("leader_id")
+    return leader_id if isinstance(leader_id, int) else None
 
 
 def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:

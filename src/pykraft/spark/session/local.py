@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 CORES = 2
 TASK_TRIES = 4
 """How often to try a task whose Python worker may have died; Spark's own default outside of local mode."""
+DAEMON = "spark.python.daemon.module"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -39,6 +40,7 @@ def session_settings(name: str, *, cores: int = CORES) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        DAEMON: "pykraft.spark.session.daemon",
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={LOG_CONFIG}"',
         "spark.sql.shuffle.partitions": str(cores * 2),
         "spark.sql.session.timeZone": "UTC",

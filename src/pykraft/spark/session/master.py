@@ -19,7 +19,7 @@ from pykraft.local.child import Children
 from pykraft.local.keeper import temporary_folder
 from pykraft.spark.session.java import cache_folder
 from pykraft.spark.session.jvm import Jvm
-from pykraft.spark.session.local import TASK_TRIES, session_settings
+from pykraft.spark.session.local import DAEMON, TASK_TRIES, session_settings
 from pykraft.spark.session.package import cached_package
 from pykraft.spark.session.quiet import without_lines
 
@@ -30,7 +30,8 @@ LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
 """Without a number of tries; a URL with one is used unchanged."""
 MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
 PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
-OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
+OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress", DAEMON)
+"""The daemon of a cluster's executors starts before they have this package."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError
+from pykraft.spark.arrow_columns import number_column, text_column
 
 TOLD = "name string, size_bytes long, rows long, modified_ms long"
 
@@ -49,7 +50,9 @@ def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file = _write_one(groups, folder, columns)
         if file is not None:
-            yield pa.RecordBatch.from_pylist([asdict(file)])
+            told = [text_column([file.name])]
+            told += [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
+            yield pa.RecordBatch.from_arrays(told, names=["name", "size_bytes", "rows", "modified_ms"])
 
     return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, TOLD).collect()]
 

@@ -1,0 +1,42 @@
+"""Spark's daemon with the imports of its tasks: Spark forks a Python process for each task at a time from it.
+
+    python -m pykraft.spark.session.daemon pyspark.worker
+
+Spark starts it in a local session (``spark.python.daemon.module``). Its own daemon imports nothing, so each process
+spends 0.5 s of processor time on the same modules, and 0.8 s if it reads a live quorum. A micro-batch of the pipeline
+has up to six of them.
+
+Invariant: the daemon has one thread, since a fork copies the locks of others but not the threads that release them. So
+each process still imports pyarrow itself, whose allocator has a thread of its own.
+
+Source: pyspark's ``daemon.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+FOR_TASKS = (
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "numpy",
+    "pykraft.client.remote.observer",
+    "pykraft.log.judge",
+    "pykraft.protocol.records",
+)
+"""What tasks that read a log import, without pyarrow."""
+
+
+def import_for_tasks() -> None:
+    """Import them. NumPy gets one thread, as Spark has it for tasks unless a user decides otherwise."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for name in FOR_TASKS:
+        import_module(name)
+
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    import_for_tasks()
+    manager()
