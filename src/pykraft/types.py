@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import NewType, TypeAlias
 
 from pykraft.errors import UsageError
+from pykraft.value import value
 
 Epoch = NewType("Epoch", int)
 """int32 >= 0; Raft's term."""
@@ -57,7 +58,7 @@ def uuid_parse(text: str) -> Uuid:
     return Uuid(base64.urlsafe_b64decode(text + "=="))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Instant:
     """One reading of both clocks. Deadlines use ``mono_ms`` only; ``wall_ms`` is for timestamps."""
 

@@ -392,5 +392,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_mo
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
     ours, others = done.stdout.split("\n")[:2]
-    assert set(ours.split()) <= {f"pykraft.{name}" for name in ("core", "types", "errors", "config", "properties")}
+    assert set(ours.split()) <= {
+        f"pykraft.{name}" for name in ("core", "types", "errors", "config", "properties", "value")
+    }
     assert others == ""

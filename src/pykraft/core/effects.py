@@ -10,15 +10,15 @@ protocol waits for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from pykraft.core.quarantine import Quarantine
 from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReportKind
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Peer:
     """A destination: a voter's id, or an id below -1 for a bootstrap server, and its endpoint."""
 
@@ -26,7 +26,7 @@ class Peer:
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class WriteElectionState:
     """Make this election durable in ``quorum-state``.
 
@@ -39,7 +39,7 @@ class WriteElectionState:
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
     """One batch to encode: the values of these proposals, in order, or these control records.
 
@@ -55,7 +55,7 @@ class PlannedBatch:
     control: tuple[ControlRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendBatches:
     """Encode and append at the leader's log end."""
 
@@ -63,7 +63,7 @@ class AppendBatches:
     batches: tuple[PlannedBatch, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendFetched:
     """Append the first ``count`` batches of the Fetch response that this step was given."""
 
@@ -72,7 +72,7 @@ class AppendFetched:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TruncateTo:
     """Truncate the log to ``end_offset``; durable before any later append."""
 
@@ -80,7 +80,7 @@ class TruncateTo:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EnterQuarantine:
     """Note durably that this replica lost part of its log, and stop reading from ``end_offset`` on.
 
@@ -92,14 +92,14 @@ class EnterQuarantine:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class LeaveQuarantine:
     """This replica again holds all that it ever acknowledged: remove the durable note of the damage."""
 
     io: Io
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NoteProof:
     """Note durably that this directory belongs to this replica, which votes only in epochs after ``votes_above``."""
 
@@ -107,7 +107,7 @@ class NoteProof:
     votes_above: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class InstallSnapshot:
     """Replace the whole log by this frozen snapshot; the log continues, empty, at the snapshot's end."""
 
@@ -115,7 +115,7 @@ class InstallSnapshot:
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MoveLogStart:
     """Let log and snapshots start at this snapshot, and remove what is older."""
 
@@ -123,7 +123,7 @@ class MoveLogStart:
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BeginDownload:
     """Download this snapshot from the leader of this epoch, or continue an earlier download.
 
@@ -134,7 +134,7 @@ class BeginDownload:
     leader_epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendDownload:
     """Append the bytes of this step's FetchSnapshot response; freeze the snapshot if they are the last.
 
@@ -147,14 +147,14 @@ class AppendDownload:
     is_last: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AbandonDownload:
     """Remove the stored part of this snapshot: the leader's snapshot cannot continue it."""
 
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Send:
     """Send a request. A later Send to the same peer voids an unanswered one."""
 
@@ -164,7 +164,7 @@ class Send:
     message: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Reply:
     """Answer a request."""
 
@@ -173,7 +173,7 @@ class Reply:
     message: Response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ReplyFetch:
     """Answer a Fetch with records from ``fetch_offset`` up to ``end_offset``, at most ``size_bytes_max``.
 
@@ -191,7 +191,7 @@ class ReplyFetch:
     is_watched: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ReplySnapshot:
     """Answer a FetchSnapshot with bytes of the snapshot that ``message`` names, at most ``size_bytes_max``.
 
@@ -206,7 +206,7 @@ class ReplySnapshot:
     is_watched: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CloseRequester:
     """The requester sent what no correct replica sends: log one line, then close its connection."""
 
@@ -214,7 +214,7 @@ class CloseRequester:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ClosePeer:
     """The peer's response is one that no correct replica sends: log one line, then close the connection to it."""
 
@@ -222,7 +222,7 @@ class ClosePeer:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AcceptProposal:
     """The records of this proposal got offsets from ``base_offset``; they are not yet committed."""
 
@@ -231,7 +231,7 @@ class AcceptProposal:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RejectProposal:
     """The records of this proposal never reach the log."""
 
@@ -239,7 +239,7 @@ class RejectProposal:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CompletePendingRequest:
     """Tell the caller that asked this node for an upgrade or a transfer how it ended, by the handle of the request.
 
@@ -250,7 +250,7 @@ class CompletePendingRequest:
     error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CompleteRead:
     """A read may begin when the application has everything below this offset; or it may not, because of the error."""
 
@@ -258,14 +258,14 @@ class CompleteRead:
     outcome: Offset | Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NotifyHighWatermark:
     """Everything below is committed."""
 
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NotifyLeaderChange:
     """The epoch rose, or its leader became known.
 
@@ -278,7 +278,7 @@ class NotifyLeaderChange:
     epoch_start_offset: Offset | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NotifyRole:
     """The replica entered this state, named as in Kafka's current-state metric."""
 
@@ -286,14 +286,14 @@ class NotifyRole:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CompleteShutdown:
     """The shutdown is complete; not ``graceful`` when its timeout expired first."""
 
     graceful: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Report:
     """A log line for operators; nothing else depends on it. An alarm calls for action."""
 

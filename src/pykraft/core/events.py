@@ -6,14 +6,14 @@ The host builds them from frames, finished storage jobs, the clock and calls of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import Request, Response
 from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, Offset, OffsetAndEpoch
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
     """A request arrived. ``request_id`` is the host's; ``listener`` names the listener it arrived on."""
 
@@ -22,14 +22,14 @@ class RequestReceived:
     message: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RequestAbandoned:
     """The connection of this request is gone: do not answer it."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
     """A peer answered the request that was sent to ``peer_id`` under ``correlation_id``."""
 
@@ -38,7 +38,7 @@ class ResponseReceived:
     message: Response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SendFailed:
     """No response will come: the connection failed or closed, or the peer lacks the version (``error``).
 
@@ -51,14 +51,14 @@ class SendFailed:
     is_refused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ConnectionLost:
     """During a shutdown: the connection to a peer ended while no request to it was outstanding."""
 
     peer_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AnswerArriving:
     """This much of the response to a request has arrived; ``size_bytes`` includes its header."""
 
@@ -68,7 +68,7 @@ class AnswerArriving:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AnswerLeaving:
     """This much of our answer to a request has left this machine, as far as its kernel knows."""
 
@@ -77,7 +77,7 @@ class AnswerLeaving:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AnswersProgressed:
     """Progress of unfinished answers; comes before the step in which a deadline of the core expires.
 
@@ -88,14 +88,14 @@ class AnswersProgressed:
     leaving: tuple[AnswerLeaving, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Persisted:
     """Every storage job up to and including ``io`` is durable."""
 
     io: Io
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Proposed:
     """The application wants ``count`` records appended as one atomic batch.
 
@@ -112,24 +112,24 @@ class Proposed:
     is_batch: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendsScheduled:
     """The application releases everything that it has prepared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TimerDue:
     """Time has passed, perhaps a deadline with it. An extra one does no harm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CorruptionFound:
     """A batch of this replica's log is not what was once synced; everything before it in its segment is intact."""
 
     damage: Damage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DownloadAdvanced:
     """All bytes of this download from the leader of ``leader_epoch``, up to ``position``, are stored.
 
@@ -141,7 +141,7 @@ class DownloadAdvanced:
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DownloadFailed:
     """The bytes that arrived are not a valid snapshot; they were removed."""
 
@@ -149,7 +149,7 @@ class DownloadFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SnapshotFrozen:
     """A snapshot is complete and durable, downloaded or created here; ``membership`` are its voter records."""
 
@@ -157,21 +157,21 @@ class SnapshotFrozen:
     membership: tuple[MembershipRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SnapshotsExpired:
     """Snapshots before this one, and the log that they cover, are no longer needed."""
 
     oldest_kept: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ResignRequested:
     """The application resigns from the leadership of ``epoch``."""
 
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class UpgradeRequested:
     """An operator wants ``kraft.version`` at this level; ``validate_only`` only asks whether that is possible."""
 
@@ -181,7 +181,7 @@ class UpgradeRequested:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TransferRequested:
     """The application wants this voter to lead; the leader waits ``timeout_ms`` for the voter to have its log."""
 
@@ -191,14 +191,14 @@ class TransferRequested:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ReadRequested:
     """The application wants to read its state, not older than what is committed now."""
 
     handle: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class CommitHeard:
     """The leader of ``epoch`` said outside of Raft's own RPCs that everything below ``end_offset`` is committed."""
 
@@ -206,7 +206,7 @@ class CommitHeard:
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
 

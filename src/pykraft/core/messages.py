@@ -12,7 +12,6 @@ Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from pykraft.errors import ErrorCode
@@ -29,9 +28,10 @@ from pykraft.types import (
     VersionRange,
     Voter,
 )
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
     """Vote and PreVote. ``last`` is the candidate's log end (offset exclusive) and last epoch."""
 
@@ -42,7 +42,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
     """``error`` is the partition's; a top-level error arrives as `TopLevelError`."""
 
@@ -53,7 +53,7 @@ class VoteResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
     """A leader announces itself; ``voter`` is the replica key that it means to address."""
 
@@ -63,7 +63,7 @@ class BeginQuorumEpochRequest:
     listeners: Listeners
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse:
     """Answer to BeginQuorumEpoch."""
 
@@ -73,7 +73,7 @@ class BeginQuorumEpochResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
     """A leader resigns; ``successors`` are the voters, most caught up first (version 0: ids only)."""
 
@@ -83,7 +83,7 @@ class EndQuorumEpochRequest:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse:
     """Answer to EndQuorumEpoch."""
 
@@ -93,7 +93,7 @@ class EndQuorumEpochResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
     """A replica asks for records from ``fetch_offset``, which also acknowledges all records below it.
 
@@ -110,7 +110,7 @@ class FetchRequest:
     high_watermark: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
     """Header of one fetched batch with a valid CRC; the host holds its bytes.
 
@@ -124,7 +124,7 @@ class FetchedBatch:
     membership: tuple[tuple[Offset, MembershipRecord], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
     """Records, or the diverging epoch (``diverging``), or the snapshot to fetch instead.
 
@@ -147,7 +147,7 @@ class FetchResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotRequest:
     """Bytes of a snapshot file from ``position`` (KIP-630)."""
 
@@ -158,7 +158,7 @@ class FetchSnapshotRequest:
     size_bytes_max: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse:
     """``leader_id`` and ``epoch`` are None where Kafka leaves CurrentLeader out.
 
@@ -177,14 +177,14 @@ class FetchSnapshotResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
     """An operator asks the leader about its quorum; ``asked_as`` is another topic name that the request used."""
 
     asked_as: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribedReplica:
     """One row of DescribeQuorum: offsets -1 when unknown, timestamps in wall ms, -1 when unknown."""
 
@@ -194,7 +194,7 @@ class DescribedReplica:
     last_caught_up_timestamp: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse:
     """``nodes`` are the voters with their listeners; with an error, all but ``asked_as`` (the request's) is empty."""
 
@@ -209,7 +209,7 @@ class DescribeQuorumResponse:
     nodes: tuple[Voter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AddVoterRequest:
     """AddRaftVoter (KIP-853, KIP-1186)."""
 
@@ -219,7 +219,7 @@ class AddVoterRequest:
     ack_when_committed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class RemoveVoterRequest:
     """RemoveRaftVoter (KIP-853)."""
 
@@ -230,7 +230,7 @@ MAY_BE_MADE_YET: Final = "may still take effect"
 """Appears in error texts when the outcome is open: the change was started and may still commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ChangeVoterResponse:
     """Answer to AddRaftVoter, RemoveRaftVoter and UpdateFeatures."""
 
@@ -238,7 +238,7 @@ class ChangeVoterResponse:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
     """UpdateRaftVoter: a voter tells the leader its listeners and supported levels (KIP-853)."""
 
@@ -248,7 +248,7 @@ class UpdateVoterRequest:
     kraft_version: VersionRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class UpdateVoterResponse:
     """Answer to UpdateRaftVoter with the current leader and its endpoint, if known."""
 
@@ -258,7 +258,7 @@ class UpdateVoterResponse:
     listeners: Listeners = NO_LISTENERS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesRequest:
     """An operator wants kraft.version at this level, or asks whether that is possible (KIP-584)."""
 
@@ -266,7 +266,7 @@ class UpdateFeaturesRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TransferLeadershipRequest:
     """An operator wants this voter to lead; the leader waits ``timeout_ms`` for it to have the whole log."""
 
@@ -274,7 +274,7 @@ class TransferLeadershipRequest:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TransferLeadershipResponse:
     """The outcome of the transfer, and the leader that the answering node knows."""
 
@@ -284,12 +284,12 @@ class TransferLeadershipResponse:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
     """A leader asks a replica which levels it supports before it makes it a voter (KIP-853)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
     """``kraft_version`` is the range of levels that the replica supports; None when it does not name the feature."""
 
@@ -297,7 +297,7 @@ class ApiVersionsResponse:
     kraft_version: VersionRange | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class TopLevelError:
     """A response that holds only an error above the partition level."""
 

@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum, auto
+from typing import Final
 
 from pykraft.core.changed import changed
 from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, ReplySnapshot, Send, WriteElectionState
 from pykraft.types import NO_IO, Election, Io, NodeId
+
+_MESSAGES: Final = (Send, Reply, ReplyFetch, ReplySnapshot)
+_ADDED_OTHERWISE: Final = frozenset({*_MESSAGES, WriteElectionState})
 
 
 class Relies(Enum):
@@ -48,7 +52,7 @@ class Outbox:
 
     def add(self, effect: Effect) -> None:
         """Add an effect that neither stores an election nor sends."""
-        assert not isinstance(effect, MessageEffect | WriteElectionState)
+        assert type(effect) not in _ADDED_OTHERWISE
         self._effects.append(effect)
 
     def next_log_io(self) -> Io:
@@ -92,10 +96,10 @@ class Outbox:
         # Rule 2.
         for at, relies in self._relies.items():
             message = effects[at]
-            assert isinstance(message, Send | Reply | ReplyFetch | ReplySnapshot)
+            assert isinstance(message, _MESSAGES)
             after = self._after(relies)
             if after:
-                effects[at] = changed(message, after=after)
+                effects[at] = _waiting(message, after)
         if self._election is not None:
             # Rule 1: the election is the first write of the step; its number was reserved before all others.
             effects.insert(0, self._election)
@@ -114,6 +118,14 @@ class Outbox:
     def _after(self, relies: Relies) -> Io:
         """The job that a message with this reliance waits for; `NO_IO` when it is already durable."""
         io = self._epoch_io if relies is Relies.EPOCH else self._election_io
-        if relies is Relies.LOG:
-            io = max(io, self._log_io)
+        if relies is Relies.LOG and self._log_io > io:
+            io = self._log_io
         return io if io > self._durable else NO_IO
+
+
+def _waiting(message: MessageEffect, io: Io) -> MessageEffect:
+    """The same message, which waits for this job."""
+    if isinstance(message, Send):
+        # A follower's Fetch waits for each append: this takes a quarter of the time of `changed`.
+        return Send(after=io, peer=message.peer, correlation_id=message.correlation_id, message=message.message)
+    return changed(message, after=io)

@@ -24,6 +24,6 @@ def majority_end_offset(end_offsets: Sequence[Offset | None]) -> Offset | None:
     One entry for each voter; None for a voter that has not fetched in this epoch.
     """
     assert end_offsets
-    known = sorted((offset for offset in end_offsets if offset is not None), reverse=True)
+    known = sorted([offset for offset in end_offsets if offset is not None], reverse=True)
     needed = majority_of(len(end_offsets))
     return known[needed - 1] if len(known) >= needed else None

@@ -95,10 +95,12 @@ class Replica:
         self.rng = rng
         self.state = state
         self.outbox = Outbox()
+        self.floor_bytes = floor_bytes(config.fetch_size_bytes_max)
+        """Bytes of an answer that must arrive or leave per timeout."""
         self.connections = Connections(
             request_timeout_ms=config.request_timeout_ms,
             retry_backoff_ms=config.retry_backoff_ms,
-            floor_bytes=floor_bytes(config.fetch_size_bytes_max),
+            floor_bytes=self.floor_bytes,
         )
         self.parked = ParkedFetches()
         self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
@@ -133,7 +135,9 @@ class Replica:
         """When the current step began (mono ms)."""
         self._bootstrap = bootstrap
         self._asked_voters: VoterSet | None = None
-        self._is_voter = False
+        self._asked_listeners: Listeners | None = None
+        self._reply_listeners: dict[str, Listeners] = {}
+        self._is_voter = self._is_only_voter = False
 
     @property
     def voters(self) -> VoterSet:
@@ -181,12 +185,12 @@ class Replica:
     @property
     def has_given_up_leader(self) -> bool:
         """True when the leader of this epoch is known but was given up (see `given_up`)."""
-        return self.given_up == (self.epoch, self.leader_id)
+        return self.given_up is not None and self.given_up == (self.epoch, self.leader_id)
 
     @property
     def voted(self) -> ReplicaKey | None:
         """The candidate that this replica voted for in this epoch."""
-        return None if isinstance(self.state, Leader | Resigned) else self.state.voted
+        return None if isinstance(self.state, (Leader, Resigned)) else self.state.voted
 
     @property
     def high_watermark(self) -> Offset | None:
@@ -196,11 +200,8 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         """True when the newest voter set contains this replica."""
-        voters = self.voter_history.voters
-        # A voter set is immutable, so the answer for the same object is the same. Each step asks several times.
-        if voters is not self._asked_voters:
-            self._asked_voters = voters
-            self._is_voter = self.local.key is not None and voters.is_voter(self.local.key)
+        if self.voter_history.voters is not self._asked_voters:
+            self._look_up_itself()
         return self._is_voter
 
     @property
@@ -220,7 +221,9 @@ class Replica:
     @property
     def is_only_voter(self) -> bool:
         """True when this replica is the only voter."""
-        return self.local.key is not None and self.voters.is_only_voter(self.local.key)
+        if self.voter_history.voters is not self._asked_voters:
+            self._look_up_itself()
+        return self._is_only_voter
 
     @property
     def is_last_to_leave(self) -> bool:
@@ -235,9 +238,9 @@ class Replica:
     @property
     def may_campaign(self) -> bool:
         """True when an election timeout of this replica starts an election."""
-        is_fit = self.log.quarantine is None and self.survey is None and not self.is_shutting_down
+        is_fit = self.log.quarantine is None and self.survey is None and self.shutdown_deadline_ms is None
         # No epoch follows EPOCH_MAX, so there is nothing to campaign for.
-        return is_fit and self.epoch < EPOCH_MAX and self.may_lead
+        return is_fit and self.state.epoch < EPOCH_MAX and self.may_lead
 
     @property
     def role(self) -> str:
@@ -290,5 +293,21 @@ class Replica:
 
     def reply_listeners(self, listener: str) -> Listeners:
         """The leader's endpoint on the listener where the request arrived; empty when unknown."""
-        endpoint = self.leader_listeners.get(listener)
-        return Listeners(((listener.upper(), endpoint),)) if endpoint else NO_LISTENERS
+        listeners = self.leader_listeners
+        # Each answer to a Fetch asks, and endpoints are immutable: one answer for each listener is kept.
+        if listeners is not self._asked_listeners:
+            self._asked_listeners, self._reply_listeners = listeners, {}
+        found = self._reply_listeners.get(listener)
+        if found is None:
+            endpoint = listeners.get(listener)
+            found = Listeners(((listener.upper(), endpoint),)) if endpoint else NO_LISTENERS
+            if len(self._reply_listeners) < len(listeners):
+                self._reply_listeners[listener] = found
+        return found
+
+    def _look_up_itself(self) -> None:
+        """A voter set is immutable, so answers for the same object are the same. Each step asks several times."""
+        voters, key = self.voter_history.voters, self.local.key
+        self._asked_voters = voters
+        self._is_voter = key is not None and voters.is_voter(key)
+        self._is_only_voter = key is not None and voters.is_only_voter(key)

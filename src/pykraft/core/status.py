@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
-from pykraft.core.state import Leader
+from pykraft.core.state import Follower, Leader
 from pykraft.types import EPOCH_ZERO, NO_LISTENERS, Epoch, Listeners, NodeId, Offset, ReplicaKey, VoterSet
 
 LEADER: Final = "leader"
@@ -71,20 +71,30 @@ class Status(NamedTuple):
 
 def status_of(replica: Replica) -> Status:
     """The present status of this replica."""
-    log = replica.log
+    log, state, history = replica.log, replica.state, replica.voter_history
+    # The two states of a quorum at work, without a call for each property of the replica.
+    if isinstance(state, Follower):
+        listeners, voted, high_watermark, told = state.leader_listeners, state.voted, state.high_watermark, NO_VOTERS
+        leader_id: NodeId | None = state.leader_id
+    elif isinstance(state, Leader):
+        listeners, voted, high_watermark = replica.local.listeners, None, state.high_watermark
+        leader_id, told = state.leader_id, state.volatile_voters
+    else:
+        listeners, voted, high_watermark = replica.leader_listeners, replica.voted, replica.high_watermark
+        leader_id, told = replica.leader_id, NO_VOTERS
     return Status(
         replica.role,
-        replica.epoch,
-        replica.leader_id,
-        replica.leader_listeners,
-        replica.voted,
-        replica.high_watermark,
+        state.epoch,
+        leader_id,
+        listeners,
+        voted,
+        high_watermark,
         log.start_offset,
         log.end_offset,
         log.committed_end_offset,
-        replica.voters,
-        replica.kraft_version,
+        history.voters,
+        history.kraft_version,
         log.quarantine,
-        replica.state.volatile_voters if isinstance(replica.state, Leader) else NO_VOTERS,
+        told,
         replica.survey is None,
     )

@@ -129,7 +129,8 @@ class Registration:
             return
         self._is_busy = True
         while self._is_fed and (self._skip() or self._tell() or self._save() or self._feed_from_memory()):
-            pass
+            if self._has_all:  # mostly so: ask nothing more, for each commit on each node
+                break
         self._is_busy = False
         if self._is_fed and (wanted := self._wanted) is not None:
             self._load_snapshot(wanted)
@@ -142,6 +143,12 @@ class Registration:
     def _is_fed(self) -> bool:
         """True when the listener may be called: its owner neither holds nor has removed its registration."""
         return not (self._is_held or self._is_removed)
+
+    @property
+    def _has_all(self) -> bool:
+        """True for a listener without snapshots that was told all there is."""
+        is_plain = self.news is None and self._loading.loader is None
+        return is_plain and self._next_offset >= self._delivery.high_watermark
 
     @property
     def _wanted(self) -> SnapshotToLoad | None:
@@ -216,9 +223,7 @@ class Registration:
 
     def _feed_from_memory(self) -> bool:
         recent, high_watermark = self._delivery.recent, self._delivery.high_watermark
-        if self._wanted is not None:
-            return False
-        if not recent.start_offset <= self._next_offset < high_watermark:
+        if self._next_offset >= high_watermark or self._wanted is not None or recent.start_offset > self._next_offset:
             return False
         return self._give(recent.take(self._next_offset, high_watermark, PIECE_SIZE_BYTES_MAX))
 

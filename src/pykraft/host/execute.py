@@ -9,7 +9,7 @@ Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClien
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,9 +24,10 @@ from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.snapshot.catalog import Slice
 from pykraft.types import Instant, Io, Offset, OffsetAndEpoch
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Step:
     """The step that produced the effects: its time, the flushed end of the log, and its event with the attached bytes.
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pykraft.core.events import Event
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.types import Buffer
+from pykraft.value import value
 
 NO_BATCHES: Sequence[HeaderAndBytes] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Arrival:
     """One event, and the batches of its Fetch response."""
 

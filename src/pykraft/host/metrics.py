@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -26,6 +25,7 @@ from pykraft.core.state import Leader
 from pykraft.core.status import LEADER, RESIGNED
 from pykraft.host.sensors import Sensor
 from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
+from pykraft.value import value
 
 Metrics: TypeAlias = Mapping[str, int | float | str]
 """Values by name. Unknown is -1 for a number or an id, and NaN for a measurement."""
@@ -55,7 +55,7 @@ class MetricKind(Enum):
     SENSOR = "sensor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One metric, with its description for operators."""
 
@@ -137,7 +137,7 @@ HOST_METRICS: Final = (
 """All metrics of a host, in the order of the documentation."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Uncommitted:
     """A batch of this leader; the end is exclusive, the time mono."""
 

@@ -36,6 +36,7 @@ from pykraft.protocol.records import (
 )
 from pykraft.record_list import check_records
 from pykraft.types import Epoch, Offset
+from pykraft.value import value
 
 UNDECIDED_PROPOSALS_MAX: Final = 100_000
 """Proposals that may wait for their outcome at one time; one more is rejected."""
@@ -92,7 +93,7 @@ class _Proposal:
     batch: HeaderAndBytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class _Appended:
     base_offset: Offset
     epoch: Epoch

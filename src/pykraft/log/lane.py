@@ -18,7 +18,6 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ParamSpec, TypeAlias, assert_never
 
 from pykraft.core.effects import (
@@ -38,11 +37,12 @@ from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import NO_IO, Buffer, Io
+from pykraft.value import value
 
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class AppendBytes:
     """The bytes for an ``AppendBatches`` or ``AppendFetched``: whole, verified batches that follow the log end."""
 

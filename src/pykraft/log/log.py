@@ -367,7 +367,6 @@ class Log:
 
     def _publish(self) -> None:
         """Show readers what the segments contain now; views of sealed segments stay as they are."""
-        known = self._views[: len(self._segments)]
-        changed_from = max(len(known) - 1, 0)
+        known = self._views[: len(self._segments)][:-1]
         epochs = self._epochs.entries
-        self._views = (*known[:changed_from], *(segment.view(epochs) for segment in self._segments[changed_from:]))
+        self._views = (*known, *[segment.view(epochs) for segment in self._segments[len(known) :]])

@@ -67,12 +67,15 @@ class _Storage:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            repair = _REPAIRS.get(error.errno or 0)
-            raise StorageError(self._path, f"cannot {self._doing}: {reason}", repair=repair) from error
-        if isinstance(error, ValueError):
-            raise StorageError(self._path, f"cannot {self._doing}: {error}") from error
+        if isinstance(error, (OSError, ValueError)):
+            raise _storage_error(self._path, self._doing, error) from error
+
+
+def _storage_error(path: Path, doing: str, error: OSError | ValueError) -> StorageError:
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return StorageError(path, f"cannot {doing}: {reason}", repair=_REPAIRS.get(error.errno or 0))
+    return StorageError(path, f"cannot {doing}: {error}")
 
 
 class OsFile:
@@ -110,7 +113,8 @@ class OsFile:
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         """See `File.pwrite`; one system call for each PARTS_MAX parts."""
         start = position
-        with _Storage(self.path, f"write at {position}"):
+        # Not `_Storage`, here and in `sync`: each append comes here, and a context manager takes five calls.
+        try:
             for first in range(0, len(parts), PARTS_MAX):
                 some = parts[first : first + PARTS_MAX]
                 size_bytes = sum(map(len, some))
@@ -118,6 +122,8 @@ class OsFile:
                 if done < size_bytes:
                     self._write_rest(b"".join(some)[done:], position + done)
                 position += size_bytes
+        except (OSError, ValueError) as error:
+            raise _storage_error(self.path, f"write at {start}", error) from error
         return position - start
 
     def _write_rest(self, rest: bytes, position: int) -> None:
@@ -149,9 +155,11 @@ class OsFile:
 
     def sync(self) -> None:
         """See `File.sync`: fdatasync, which also writes a changed size; fsync where there is none."""
-        with _Storage(self.path, "sync"):
+        try:
             getattr(os, "fdatasync", os.fsync)(self._descriptor)
             is_gone = os.fstat(self._descriptor).st_nlink == 0
+        except (OSError, ValueError) as error:
+            raise _storage_error(self.path, "sync", error) from error
         if is_gone:
             # Somebody deleted the file: the sync succeeded, but nobody can ever read what was written.
             raise StorageError(

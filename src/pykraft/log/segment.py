@@ -43,14 +43,13 @@ class SegmentContent:
         self.first_timestamp: int | None = None
         """Largest timestamp of the first batch (wall ms), None when empty; `segment_ms` counts from it."""
         self.index = SegmentIndex(base_offset, config.index_interval_bytes)
-        self._index_size_bytes_max = config.index_size_bytes_max
+        self._offsets_max = config.index_size_bytes_max // OFFSET_ENTRY.size
+        self._times_max = config.index_size_bytes_max // TIME_ENTRY.size
 
     @property
     def is_index_full(self) -> bool:
         """True when the segment takes no further batch; one time entry stays free for `Segment.seal`, as in Kafka."""
-        offsets_max = self._index_size_bytes_max // OFFSET_ENTRY.size
-        times_max = self._index_size_bytes_max // TIME_ENTRY.size
-        return self.index.offsets_count >= offsets_max or self.index.times_count >= times_max - 1
+        return self.index.offsets_count >= self._offsets_max or self.index.times_count >= self._times_max - 1
 
     def add(self, header: BatchHeader) -> None:
         """Add the next batch, which begins at ``size_bytes``."""

@@ -11,7 +11,6 @@ Source: Kafka's ``LogSegment.read``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.core.epochs import epoch_at
@@ -21,9 +20,10 @@ from pykraft.log.index import Lookup
 from pykraft.log.scan import REPAIR, scan_headers
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.types import Buffer, EpochStart, Offset
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class SegmentView:
     """One segment up to ``size_bytes`` and ``end_offset`` (exclusive)."""
 

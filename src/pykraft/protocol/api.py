@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from pykraft.errors import ErrorCode, ProtocolError
@@ -28,6 +27,7 @@ from pykraft.protocol.reader import Read, compile_reader
 from pykraft.protocol.schema import Body, Versions
 from pykraft.protocol.writer import Write, compile_writer
 from pykraft.types import Buffer
+from pykraft.value import value
 
 __all__ = [
     "API_VERSIONS",
@@ -48,7 +48,7 @@ _COPIED_SIZE_BYTES_MAX = 4096
 """Up to this size, copying a frame to bytes and reading that is faster than reading through a memoryview."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class RequestHeader:
     """The header of every request; ``body_position`` is where the body begins in the frame."""
 

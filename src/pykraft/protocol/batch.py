@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -39,6 +39,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.plural import counted
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression, decompress
 from pykraft.types import Buffer, Epoch, Offset
+from pykraft.value import value
 
 HEADER_SIZE_BYTES: Final = 61
 MAGIC: Final = 2
@@ -67,7 +68,7 @@ _DELETE_HORIZON_BIT: Final = 0x40
 assert _HEADER.size == HEADER_SIZE_BYTES == _BEFORE_CRC.size + _AFTER_CRC.size
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class BatchHeader:
     """The header of one batch, in the order of its bytes.
 

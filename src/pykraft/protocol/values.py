@@ -84,6 +84,8 @@ def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
 
     An open batch grows by this when the values are appended to it.
     """
+    if len(values) == 1:  # what a single caller proposes
+        return _record_size_bytes(first_delta, len(values[0]))
     sizes_met = set(map(len, values))
     if len(sizes_met) == 1:
         (size,) = sizes_met

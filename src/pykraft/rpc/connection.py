@@ -10,7 +10,6 @@ Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from pykraft import __version__
@@ -25,6 +24,7 @@ from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetch_template import AnswerReader, RequestWriter
 from pykraft.types import Buffer
+from pykraft.value import value
 
 NEGOTIATION_VERSION: Final = 3
 """A version of ApiVersions that every Kafka with KRaft supports, so no second attempt is needed."""
@@ -34,7 +34,7 @@ ANSWER_SIZE_BYTES_MAX: Final = 104_857_600
 """Largest answer after it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Awaited:
     correlation_id: int
     api_key: ApiKey

@@ -10,7 +10,7 @@ Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pykraft.core.changed import changed
 from pykraft.core.messages import FetchedBatch, FetchResponse
@@ -18,9 +18,10 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.protocol.records import membership_records
 from pykraft.types import Buffer, Epoch, MembershipRecord, Offset
+from pykraft.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Fetched:
     """Whole, valid batches in their order, as views; ``invalid`` says what is wrong after them."""
 

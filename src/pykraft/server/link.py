@@ -127,17 +127,15 @@ class Link(asyncio.BufferedProtocol):
             self.unsent_since_s = self._loop.time()
         write_parts(self._transport, parts)
         self._is_awaited = False
-        self._look()
+        if self._is_paused or self._next is not None or self._frames.held_size_bytes:
+            self._look()
 
     def pass_on(self) -> None:
         """Pass on the waiting request; a client's next request waits until this one is answered."""
         self._is_queued = False
-        found, self._next = self._next, None
-        if found is None or not self.is_open:
+        if self._next is None or not self.is_open:
             return
-        # A client's next request waits for this answer; a peer's answers need not wait.
-        self._is_awaited = self.listener is not None
-        self._owner.link_received(self, found)
+        self._pass_on()
         self._look()
 
     def close(self) -> None:
@@ -220,8 +218,15 @@ class Link(asyncio.BufferedProtocol):
                     self._is_queued = True
                     self._owner.link_ready(self)
                 break
-            self.pass_on()
+            self._pass_on()
         self._set_reading()
+
+    def _pass_on(self) -> None:
+        found, self._next = self._next, None
+        assert found is not None, "only a waiting frame is passed on"
+        # A client's next request waits for this answer; a peer's answers need not wait.
+        self._is_awaited = self.listener is not None
+        self._owner.link_received(self, found)
 
     def _take(self) -> Buffer | None:
         """The next whole frame; None without one, or if the stream is not frames and the link is closed."""

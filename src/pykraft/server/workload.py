@@ -50,8 +50,9 @@ IN_FLIGHT_RECORDS_MAX: Final = 131_072
 """Limits the time for which creating small records blocks the loop."""
 PROPOSAL_SIZE_BYTES_MAX: Final = 500 * 1024
 """Records are proposed in lists of about this size, two of which fill a batch; a larger record alone."""
-PERIOD_S: Final = 0.005
-"""How often the workload checks what is due."""
+PERIOD_S: Final = 0.002
+"""How often the workload proposes what is due, as Kafka's throttle does at most. A high watermark waits longer for
+records (ADR 059), so a batch does not come just when the followers fetch anew (ADR 105)."""
 UNLIMITED: Final = -1
 _POOL_SIZE_BYTES: Final = 1024 * 1024
 _RECORD_OVERHEAD_BYTES_MAX: Final = 16
@@ -195,8 +196,8 @@ class Workload:
 
     def _propose(self, claim: _Claim, count: int) -> None:
         first_sequence = claim.sequence
-        proposed_s = time.monotonic()
         values = self._values(claim.epoch, first_sequence, count)
+        proposed_s = time.monotonic()
         claim.sequence += count
         claim.in_flight_count += count
         self._host.propose(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.effects import ReplyFetch
 from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS
 from pykraft.core.messages import NONE, FetchRequest, FetchResponse
@@ -66,16 +65,15 @@ def watch_answer(
     known = leader.progress.known(key)
     if known is None:
         return asked_bytes, False
-    config = replica.config
     size_bytes_max = known.answers(
         request_id,
         asked_bytes,
         replica.now_ms,
-        timeout_ms=config.fetch_timeout_ms,
-        floor_bytes=floor_bytes(config.fetch_size_bytes_max),
+        timeout_ms=replica.config.fetch_timeout_ms,
+        floor_bytes=replica.floor_bytes,
     )
     # Watch only answers to voters: their progress replaces the Fetches that check quorum counts.
-    return size_bytes_max, leader.progress.is_voter(known.key)
+    return size_bytes_max, leader.progress.voters.get(known.key.id) is known
 
 
 def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:

@@ -133,9 +133,9 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     Errors: ProtocolError when the response contradicts what is known or carries one of `REFUSALS`.
     """
     error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
-    before = replica.state
+    before, own_epoch = replica.state, replica.epoch
     # An older epoch is no news. With UNKNOWN_LEADER_EPOCH, the peer has not learned our epoch yet: ask again later.
-    if epoch is None or epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+    if epoch is None or epoch < own_epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
     is_named = _is_named_wrongly(replica, epoch, leader_id)
@@ -147,17 +147,18 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if not may_answer_raise(replica, epoch, peer_id, now):
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
-    if is_named and epoch > replica.epoch:
+    if is_named and epoch > own_epoch:
         # Also what an operator should see when a second node has our id.
         text = f"peer {peer_id} takes this node for the leader of epoch {epoch}, but this node does not lead it"
         replica.outbox.add(Report(text=text))
-    if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+    if epoch > own_epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:
             replica.connections.back_off(peer_id, now.mono_ms)
             correct_listeners(replica, epoch, leader_id, told)
         return False
-    if leader_id is not None and not replica.has_reachable_leader:
+    # A follower always knows where its leader is.
+    if leader_id is not None and not isinstance(before, Follower) and not replica.has_reachable_leader:
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is not before:
             # Even a response with records is dropped here: we fetch them again once we follow that leader (ADR 031).

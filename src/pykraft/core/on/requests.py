@@ -44,11 +44,12 @@ def voter_only_error(replica: Replica, sender_id: NodeId, epoch: Epoch) -> Error
 
 def leader_only_error(replica: Replica, epoch: Epoch) -> ErrorCode:
     """The error for a request that only the leader of ``epoch`` serves; NONE when this replica is that leader."""
-    if epoch < replica.epoch:
+    state = replica.state
+    if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if epoch > replica.epoch:
+    if epoch > state.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not isinstance(replica.state, Leader):
+    if not isinstance(state, Leader):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if replica.is_shutting_down:
         return ErrorCode.BROKER_NOT_AVAILABLE

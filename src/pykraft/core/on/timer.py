@@ -42,7 +42,9 @@ def poll(replica: Replica, now: Instant) -> None:
     Effects: whatever the state calls for; CompleteShutdown at the end of a graceful shutdown.
     """
     replica.connections.expire(now.mono_ms)
-    settle_proof(replica, now)
+    # Most steps have none of what `poll` looks after: a call of each to find that out takes as long as the rest.
+    if replica.survey is not None:
+        settle_proof(replica, now)
     # The next deadline may have expired, too: a resigned leader that becomes Unattached keeps its election deadline.
     for _ in range(TURNS_MAX):
         before = replica.state
@@ -51,11 +53,13 @@ def poll(replica: Replica, now: Instant) -> None:
             break
     else:
         raise AssertionError(f"{replica.state} never comes to rest")
-    settle_transfer(replica, now)
+    if replica.transfer is not None:
+        settle_transfer(replica, replica.transfer, now)
     _answer_expired(replica, now)
-    if _has_left(replica, now):
+    if replica.shutdown_deadline_ms is not None and _has_left(replica, replica.shutdown_deadline_ms, now):
         return
-    ask_others(replica, now)
+    if replica.survey is not None:
+        ask_others(replica, now)
     _speak(replica, now)
 
 
@@ -80,7 +84,8 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
                 _campaign(replica, now, is_early=True)
         case Leader():
             # First answer a change that has committed: resigning would report its outcome as unknown.
-            end_change(replica, state, now)
+            if state.change is not None:
+                end_change(replica, state, now)
             reason = _why_resign(replica, state, now)
             if reason is not None:
                 replica.outbox.add(Report(text=f"resigning from epoch {state.epoch}: {reason}"))
@@ -108,7 +113,7 @@ def _may_open_epoch(replica: Replica) -> bool:
 
 def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
     """Why this leader should resign; None when it should stay leader."""
-    if replica.is_shutting_down:
+    if replica.shutdown_deadline_ms is not None:
         return "the node shuts down"
     if leader.resign_requested:
         return "the application asked for it"
@@ -141,10 +146,8 @@ def _answer_expired(replica: Replica, now: Instant) -> None:
         serve(replica, replica.state, fetch.request_id, fetch.listener, fetch.request)
 
 
-def _has_left(replica: Replica, now: Instant) -> bool:
+def _has_left(replica: Replica, deadline_ms: int, now: Instant) -> bool:
     """Complete the shutdown when another replica leads, when no other voter is left, or when the timeout is over."""
-    if replica.shutdown_deadline_ms is None:
-        return False
     # Graceful when another replica leads or nobody is left to hand over to; otherwise only the timeout ends the wait.
     is_graceful = not replica.is_voter or replica.is_only_voter or replica.has_remote_leader
     if not is_graceful and replica.is_last_to_leave:
@@ -152,7 +155,7 @@ def _has_left(replica: Replica, now: Instant) -> bool:
         # over, and nobody can need this replica's vote (ADR 045).
         replica.outbox.add(Report(text="no other voter is running, so nobody takes over"))
         is_graceful = True
-    if not is_graceful and replica.shutdown_deadline_ms > now.mono_ms:
+    if not is_graceful and deadline_ms > now.mono_ms:
         return False
     replica.is_stopped = True
     replica.outbox.add(CompleteShutdown(graceful=is_graceful))
@@ -192,8 +195,8 @@ def next_deadline_ms(replica: Replica) -> int | None:
         replica.connections.next_deadline_ms(),
         replica.parked.next_deadline_ms(),
         replica.shutdown_deadline_ms,
-        transfer_deadline_ms(replica),
-        survey_deadline_ms(replica),
+        None if replica.transfer is None else transfer_deadline_ms(replica, replica.transfer),
+        None if replica.survey is None else survey_deadline_ms(replica),
         *_state_deadlines_ms(replica),
     ):
         if deadline_ms is not None and deadline_ms < earliest_ms:  # after each step: a generator takes twice as long
@@ -205,8 +208,10 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     state = replica.state
     match state:
         case Leader():
+            drain_ms = state.accumulation.due_ms()
             # While storage is behind, its completion drains the next batch, not a timer.
-            drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
+            if drain_ms is not None and not may_drain(replica):
+                drain_ms = None
             return [
                 state.check_quorum_deadline_ms,
                 state.begin_quorum_deadline_ms,

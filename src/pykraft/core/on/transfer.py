@@ -77,9 +77,12 @@ def on_transfer_requested(replica: Replica, event: TransferRequested, now: Insta
 
 def note_target(replica: Replica, key: ReplicaKey) -> None:
     """A replica has fetched: note it if it is the target of the transfer."""
-    transfer, target = replica.transfer, replica.voters.get(key.id)
+    transfer = replica.transfer
     # Only a Fetch after the request counts: the sender of an earlier one may be down by now.
-    if transfer is not None and transfer.target_id == key.id and target is not None and target.key.matches(key):
+    if transfer is None or transfer.target_id != key.id:
+        return
+    target = replica.voters.get(key.id)
+    if target is not None and target.key.matches(key):
         replica.transfer = replace(transfer, is_heard=True)
 
 
@@ -93,16 +96,12 @@ def is_due(replica: Replica, leader: Leader) -> bool:
     return target is not None and target.end_offset == end_offset and leader.high_watermark == end_offset
 
 
-def settle_transfer(replica: Replica, now: Instant) -> None:
+def settle_transfer(replica: Replica, transfer: Transfer, now: Instant) -> None:
     """Step 4: answer the requester once the outcome is known or time is up; a leader then accepts proposals again.
 
     Effects: Reply or CompletePendingRequest, Report.
     """
-    transfer = replica.transfer
-    if transfer is None:
-        return
-    deadline_ms = transfer_deadline_ms(replica)
-    assert deadline_ms is not None
+    deadline_ms = transfer_deadline_ms(replica, transfer)
     leads = isinstance(replica.state, Leader)
     if replica.epoch > transfer.epoch and replica.leader_id is not None:
         _end(replica, transfer, _outcome(replica, transfer), now)
@@ -111,12 +110,9 @@ def settle_transfer(replica: Replica, now: Instant) -> None:
         _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text), now)
 
 
-def transfer_deadline_ms(replica: Replica) -> int | None:
+def transfer_deadline_ms(replica: Replica, transfer: Transfer) -> int:
     """When the current transfer times out (mono ms)."""
-    if replica.transfer is None:
-        return None
-    leads = isinstance(replica.state, Leader)
-    return replica.transfer.deadline_ms if leads else replica.transfer.outcome_deadline_ms
+    return transfer.deadline_ms if isinstance(replica.state, Leader) else transfer.outcome_deadline_ms
 
 
 def _transfer(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pykraft.core.changed import changed
 from pykraft.types import Epoch, Instant, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from pykraft.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class SnapshotDownload:
     is_asked: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Follower:
     """A voter campaigns at ``fetch_deadline_ms`` (mono) unless a Fetch succeeds before; an observer never."""
 
@@ -68,4 +69,4 @@ class Follower:
         return self if self.leader_has_left else replace(self, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
     def __post_init__(self) -> None:
-        assert len(self.leader_listeners), "a follower can reach its leader"
+        assert self.leader_listeners.entries, "a follower can reach its leader"

@@ -18,13 +18,13 @@ Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from crc32c import crc32c
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.log.fs import File, Fs, write_atomically
+from pykraft.value import value
 
 SLOT_SIZE_BYTES = 64 * 1024
 """Distance between the slots: no page, and no erase block of a simple disk, contains parts of both."""
@@ -33,7 +33,7 @@ _FORMAT = b"0"
 _HEAD_SIZE_BYTES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Slot:
     """One whole slot; the one with the higher generation is newer."""
 

@@ -151,7 +151,7 @@ def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
 
 def is_removed(replica: Replica, leader: Leader) -> bool:
     """True when a voter set without this leader is committed: a removed leader leads only until then."""
-    offset = replica.voter_history.voters_offset
-    if replica.is_voter or offset is None:
+    if replica.is_voter:
         return False
-    return leader.high_watermark is not None and leader.high_watermark > offset
+    offset = replica.voter_history.voters_offset
+    return offset is not None and leader.high_watermark is not None and leader.high_watermark > offset
