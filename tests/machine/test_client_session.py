@@ -20,7 +20,9 @@ def test_the_lowest_number_that_somebody_waits_for_is_acknowledged() -> None:
         assert session.acknowledged == 0
         session.done(0)
         assert session.acknowledged == 2
-        assert decode_log_record(session.record(3, b"x", 9)) == CommandRecord(9, 7, 3, 2, b"x")
+        attempts = [(number, bytes([number]), session.waiters[number], 1.0) for number in (2, 3)]
+        expected = [CommandRecord(9, 7, number, 2, bytes([number])) for number in (2, 3)]
+        assert [*map(decode_log_record, session.records(attempts, 9))] == expected
         session.done(2)
         session.done(3)
         assert session.acknowledged == 4

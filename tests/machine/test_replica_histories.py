@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,7 +21,15 @@ from pykraft.machine.records import (
     decode_snapshot_record,
     encode_log_record,
 )
-from pykraft.machine.replica import SESSION_TIMEOUT_MS, CommandAnswered, CommandVerdict, MachineReplica, SessionOpened
+from pykraft.machine.replica import (
+    SESSION_TIMEOUT_MS,
+    CommandAnswer,
+    CommandAnswered,
+    CommandVerdict,
+    MachineReplica,
+    SessionOpened,
+    SessionWatcher,
+)
 from pykraft.types import Epoch, Offset
 from tests.machine.counters import Add, Counters, load
 
@@ -40,17 +48,27 @@ class Client:
         self.told = 0
         self.applied: dict[int, int] = {}
 
+    def issue(self, time_ms: int, command: Add) -> CommandRecord:
+        self.waiting.add(self.next)
+        self.next += 1
+        data = Counters.commands.serialize(command)
+        return CommandRecord(time_ms, self.session_id, self.next - 1, self.acknowledged, data)
+
     @property
     def acknowledged(self) -> int:
         return min(self.waiting, default=self.next)
 
 
 def play(seed: int) -> None:
-    """Feed two replicas with a random log; one of them is now and then replaced by one from its snapshot."""
+    """Feed two replicas with a random log; one of them is now and then replaced by one from its snapshot.
+
+    A third one gets the records in pieces, as nodes do, and its clients hear the same.
+    """
     rng = Random(seed)
     pair = [MachineReplica(Counters()), MachineReplica(Counters())]
     clients: list[Client] = []
     sent: list[tuple[Client, CommandRecord]] = []
+    third = InPieces()
     total = time_ms = 0
     for offset in range(150):
         time_ms += rng.choice([0, 1, 500, 5_000] if rng.random() < 0.98 else [SESSION_TIMEOUT_MS])
@@ -65,10 +83,7 @@ def play(seed: int) -> None:
                 record = CommandRecord(time_ms, record.session_id, record.sequence, record.acknowledged, record.command)
             else:
                 client = rng.choice(clients)
-                client.waiting.add(client.next)
-                client.next += 1
-                command = Counters.commands.serialize(Add("x", rng.randint(1, 9)))
-                record = CommandRecord(time_ms, client.session_id, client.next - 1, client.acknowledged, command)
+                record = client.issue(time_ms, Add("x", rng.randint(1, 9)))
                 sent.append((client, record))
             if time_ms - client.used_ms > SESSION_TIMEOUT_MS:
                 client.used_ms = -(10**9)  # it stays so
@@ -86,11 +101,13 @@ def play(seed: int) -> None:
                     expected = client.applied[sequence]
                 if client.waiting and rng.random() < 0.7:
                     client.waiting.discard(rng.choice(sorted(client.waiting)))
-        for at, each in enumerate(pair):
-            news = each.apply(encode_log_record(record), Offset(offset), Epoch(1))
-            assert told(news) == expected, f"seed {seed}, offset {offset}, replica {at}"
-            assert isinstance(each.machine, Counters)
-            assert each.machine.totals.get("x", 0) == total
+        data, where = encode_log_record(record), f"seed {seed}, offset {offset}"
+        news = [each.apply(data, Offset(offset), Epoch(1)) for each in pair]
+        found = [(told(one), total_of(each)) for one, each in zip(news, pair, strict=True)]
+        assert found == [(expected, total)] * 2, where
+        third.add(data, news[0])
+        if rng.random() < 0.2:
+            third.compare(pair[0], where)
         if rng.random() < 0.1:
             restored = MachineReplica(Counters())
             load(restored, [*pair[1].save()])
@@ -98,11 +115,59 @@ def play(seed: int) -> None:
     assert [*pair[0].save()] == [*pair[1].save()]
 
 
+class InPieces(dict[int, SessionWatcher]):
+    """A replica that gets many records at a time, and watches all sessions."""
+
+    def __init__(self) -> None:
+        self.replica = MachineReplica(Counters())
+        self.replica.watchers = self
+        self.heard: list[CommandAnswered] = []
+        self.expected: list[CommandAnswered] = []
+        self._waiting: list[bytes] = []
+        self._offset = 0
+
+    def get(self, session_id: int, default: Any = None) -> SessionWatcher:
+        del default
+        return HeardSession(session_id, self.heard)
+
+    def add(self, data: bytes, news: Any) -> None:
+        """One more record, and what its client hears."""
+        self._waiting.append(data)
+        if isinstance(news, CommandAnswered):
+            self.expected.append(news)
+
+    def compare(self, replica: MachineReplica[Any, Any], where: str) -> None:
+        """Apply what waits; then all is as on a replica that got one record after the other."""
+        while self._waiting:
+            count = self.replica.apply_commands(self._waiting, self._offset, Epoch(1))
+            if not count:
+                self.replica.apply(self._waiting[0], Offset(self._offset), Epoch(1))
+            self._offset += count or 1
+            del self._waiting[: count or 1]
+        assert self.heard == self.expected, where
+        assert [*self.replica.save()] == [*replica.save()], where
+
+
+class HeardSession(NamedTuple):
+    """Watches one session."""
+
+    session_id: int
+    told: list[CommandAnswered]
+
+    def answered(self, sequence: int, answer: CommandAnswer) -> None:
+        self.told.append(CommandAnswered(self.session_id, sequence, answer))
+
+
 def told(news: Any) -> Any:
     """The result of a command as a number, or what else a client hears."""
     if isinstance(news, CommandAnswered):
         return int(news.answer.value) if news.answer.verdict is CommandVerdict.APPLIED else news.answer.verdict
     return news
+
+
+def total_of(replica: MachineReplica[Any, Any]) -> int:
+    assert isinstance(replica.machine, Counters)
+    return replica.machine.totals.get("x", 0)
 
 
 def test_random_logs_apply_each_command_once() -> None:

@@ -283,7 +283,7 @@ def test_each_caller_of_a_group_waits_as_long_as_it_said(tmp_path: Path, monkeyp
                     await node.execute(Add("x", 100), timeout_ms=timeout_ms)
             first.set()
             assert await patient == 2
-            assert node._submission._attempts == {}
+            assert node._submission._groups == {}
 
     run(main)
 
@@ -299,8 +299,9 @@ def test_an_alarm_that_rings_early_answers_whom_it_rings_for(tmp_path: Path, mon
             intercept(node, monkeypatch, never)
             called = asyncio.create_task(node.execute(Add("x", 1), timeout_ms=30_000))
             await next_turn()
-            [attempt] = node._submission._attempts
-            node._submission._ring(attempt.deadline_s)  # as a loop does that rounds the time down
+            [group] = node._submission._groups
+            [(*_, deadline_s)] = group.attempts
+            node._submission._ring(deadline_s)  # as a loop does that rounds the time down
             with pytest.raises(OutcomeUnknownError, match="no answer within 30000 ms"):
                 await called
             assert node._submission._alarm is None

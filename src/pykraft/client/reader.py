@@ -9,9 +9,9 @@ Source: Kafka's ``BatchReader`` and ``Batch``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
-from pykraft.client.serde import Serde
+from pykraft.client.serde import Serde, bytes_serde
 from pykraft.errors import DeserializeError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.protocol.records import decode_control
@@ -74,6 +74,8 @@ class Batch(Generic[T]):
 
     def _decoded(self) -> Sequence[T]:
         values = self._committed.values()[self.base_offset - self._committed.base_offset :]
+        if self._serde is bytes_serde:
+            return cast("Sequence[T]", values)
         deserialize = self._serde.deserialize
         records: list[T] = []
         try:

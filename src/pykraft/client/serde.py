@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from pykraft.client.arguments import Records
 from pykraft.errors import UsageError
@@ -19,6 +19,7 @@ from pykraft.record_list import check_records
 
 T = TypeVar("T")
 _ONLY_BYTES: Final = {bytes}
+_ZERO: Final = b"0"[0]
 # Made once: `json.dumps` makes one for each call with these settings.
 _encode_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _JSON: Final = json.JSONDecoder()
@@ -69,6 +70,8 @@ class _Json:
         return _encode_json(record).encode()
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
+        if data.isdigit() and (data[0] != _ZERO or len(data) == 1):  # as above; JSON allows no other zero at the front
+            return int(data)
         return from_json(data)
 
 
@@ -114,7 +117,9 @@ def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
     when the serde does not return bytes; any exception of the serde.
     """
     check_records(records)
-    values = [*map(serde.serialize, records)]
+    # Records of bytes are their own bytes; what else is among them is refused by the serde.
+    is_done = serde is bytes_serde and {*map(type, records)} == _ONLY_BYTES
+    values = [*cast("Records[bytes]", records)] if is_done else [*map(serde.serialize, records)]
     # One comparison for the common case: each call of `propose` comes through here.
     if {*map(type, values)} != _ONLY_BYTES or not all(values):
         raise _unfit(serde, values)

@@ -7,7 +7,9 @@ contains it. After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
@@ -18,7 +20,7 @@ from pykraft.machine.client_session import ClientSession
 from pykraft.machine.leader_clock import LeaderClock
 from pykraft.machine.replica import ClientNews, CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.state_check import StateCheck
-from pykraft.types import Offset
+from pykraft.types import Epoch, Offset
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -42,6 +44,7 @@ class Applier(Generic[C, R]):
         """Who waits for a session, by nonce; None when there are too many."""
         self.sessions: dict[int, ClientSession] = {}
         """This node's own sessions that somebody waits in, by id."""
+        self.replica.watchers = self.sessions
         self.check: StateCheck | None = None
         """Compares this replica with others, if the program wants that."""
         self.loading_offset: Offset | None = None
@@ -50,18 +53,16 @@ class Applier(Generic[C, R]):
 
     async def handle_commit(self, reader: Reader[bytes]) -> None:
         """See `pykraft.client.Listener`."""
-        count = size_bytes = 0
+        left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
         for batch in reader:
-            for offset, value in enumerate(batch.records, batch.base_offset):
-                news = self.replica.apply(value, Offset(offset), batch.epoch)
-                if isinstance(news, (CommandAnswered, SessionOpened)):
-                    self._tell(news)
-                elif news is not None and self.check is not None:
-                    await self.check.met(news, offset)
-                count += 1
-                size_bytes += len(value)
-                if count >= PIECE_COMMANDS or size_bytes >= PIECE_SIZE_BYTES:
-                    count = size_bytes = 0
+            values, at = batch.records, 0
+            while at < len(values):
+                piece = _front(values, at, left, left_bytes)
+                begin, at = at, at + await self._apply(piece, batch.base_offset + at, batch.epoch)
+                left -= at - begin
+                left_bytes -= sum(map(len, values[begin:at]))
+                if left <= 0 or left_bytes <= 0:
+                    left, left_bytes = PIECE_COMMANDS, PIECE_SIZE_BYTES
                     await asyncio.sleep(0)
         self._look_at_deadline()
 
@@ -94,6 +95,18 @@ class Applier(Generic[C, R]):
         """The log time for a record that this node writes now."""
         return self.clock.time_ms(self.replica.time_ms, asyncio.get_running_loop().time())
 
+    async def _apply(self, values: Sequence[bytes], base_offset: int, epoch: Epoch) -> int:
+        """Apply the commands at the front, or one record of another kind; returns how many records that are."""
+        count = self.replica.apply_commands(values, base_offset, epoch)
+        if count:
+            return count
+        news = self.replica.apply(values[0], Offset(base_offset), epoch)
+        if isinstance(news, (CommandAnswered, SessionOpened)):
+            self._tell(news)
+        elif news is not None and self.check is not None:
+            await self.check.met(news, base_offset)
+        return 1
+
     def _look_at_deadline(self) -> None:
         deadline_ms = self.replica.machine.deadline_ms()
         if deadline_ms != self.deadline_ms:
@@ -108,6 +121,14 @@ class Applier(Generic[C, R]):
                 opening.set_result(news.session_id)
         else:
             session = self.sessions.get(news.session_id)
-            waiter = None if session is None else session.waiters.get(news.sequence)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(news.answer)
+            if session is not None:
+                session.answered(news.sequence, news.answer)
+
+
+def _front(values: Sequence[bytes], at: int, count_max: int, size_bytes_max: int) -> Sequence[bytes]:
+    """The records from this place on, up to the first with which they are so many, or so many bytes."""
+    front = values[at : at + count_max]
+    if sum(map(len, front)) < size_bytes_max:
+        return front
+    ends = [*accumulate(map(len, front))]
+    return front[: bisect_left(ends, size_bytes_max) + 1]

@@ -31,7 +31,7 @@ Source: ours (ADR 068).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -41,7 +41,8 @@ from pykraft.errors import UnknownRecordError
 VERSION: Final = 1
 NONCE_SIZE_BYTES: Final = 16
 _HEAD: Final = struct.Struct(">BBq")
-_COMMAND: Final = struct.Struct(">BBqqqq")
+COMMAND_HEAD: Final = struct.Struct(">BBqqqq")
+"""Version, kind, log time, session, sequence, acknowledged."""
 _SNAPSHOT_HEAD: Final = struct.Struct(">BBqq")
 _SESSION: Final = struct.Struct(">BBq16sqq")
 _RESULT: Final = struct.Struct(">BBqqB")
@@ -51,7 +52,8 @@ _DIGEST: Final = struct.Struct(">BBqiqI16s")
 COMMAND_DIGEST_SIZE_BYTES: Final = 4
 _TIME: Final = struct.Struct(">q")
 _TIME_AT: Final = _STATE.size
-COMMAND_OVERHEAD_BYTES: Final = _COMMAND.size
+_SEQUENCE_AT: Final = _STATE.size + 2 * _TIME.size
+COMMAND_OVERHEAD_BYTES: Final = COMMAND_HEAD.size
 
 
 class LogKind(IntEnum):
@@ -157,8 +159,8 @@ class StateRecord:
 
 
 SnapshotRecord: TypeAlias = TimeRecord | SessionRecord | ResultRecord | StateRecord
-_COMMAND_KIND: Final = int(LogKind.COMMAND)
-_COMMAND_START: Final = bytes((VERSION, _COMMAND_KIND))
+COMMAND_KIND: Final = int(LogKind.COMMAND)
+_COMMAND_START: Final = bytes((VERSION, COMMAND_KIND))
 
 
 def encode_log_record(record: LogRecord) -> bytes:
@@ -176,13 +178,25 @@ def encode_log_record(record: LogRecord) -> bytes:
 
 def encode_command(time_ms: int, session_id: int, sequence: int, acknowledged: int, command: bytes) -> bytes:
     """The bytes of a `CommandRecord`."""
-    return _COMMAND.pack(VERSION, _COMMAND_KIND, time_ms, session_id, sequence, acknowledged) + command
+    return COMMAND_HEAD.pack(VERSION, COMMAND_KIND, time_ms, session_id, sequence, acknowledged) + command
+
+
+def encode_commands(
+    sequences: Iterable[int], commands: Iterable[bytes], *, time_ms: int, session_id: int, acknowledged: int
+) -> list[bytes]:
+    """The bytes of the records of commands that a session sends together."""
+    head = COMMAND_HEAD.pack(VERSION, COMMAND_KIND, time_ms, session_id, 0, acknowledged)
+    before, after = head[:_SEQUENCE_AT], head[_SEQUENCE_AT + _TIME.size :]
+    return [
+        before + sequence.to_bytes(8, "big") + after + command
+        for sequence, command in zip(sequences, commands, strict=True)
+    ]
 
 
 def decode_log_record(data: bytes) -> LogRecord:
     """The record. Errors: UnknownRecordError."""
     if _is_command(data):
-        _, _, time_ms, session_id, sequence, acknowledged = _COMMAND.unpack_from(data)
+        _, _, time_ms, session_id, sequence, acknowledged = COMMAND_HEAD.unpack_from(data)
         return CommandRecord(time_ms, session_id, sequence, acknowledged, data[COMMAND_OVERHEAD_BYTES:])
     try:
         version, kind, time_ms = _HEAD.unpack_from(data)

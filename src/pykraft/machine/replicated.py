@@ -27,7 +27,7 @@ from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder
 from pykraft.machine.log_ticks import LogTicks
 from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
-from pykraft.machine.replica import CommandAnswer, CommandVerdict, MachineReplica
+from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_check_writer import StateCheckWriter, voter_ids
@@ -162,12 +162,18 @@ class Replicated(Generic[M_co]):
         NotAppliedError and any exception of the serde: it was certainly not applied, and never will be.
         OutcomeUnknownError: it may have been applied, or may still be.
         """
-        whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
-        data = self.machine.commands.serialize(command)
+        if type(timeout_ms) is not int or not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
+            whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
+        data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_told(data)}")
-        answer = await self._submission.execute(data, timeout_ms)
-        return self._result(answer)
+        verdict, value = await self._submission.execute(data, timeout_ms)
+        if verdict is APPLIED:
+            result: R = self._machine.results.deserialize(value)
+            return result
+        if verdict is REFUSED:
+            raise NotAppliedError(value.decode())
+        raise CommandRejectedError(value.decode())
 
     @asynccontextmanager
     async def read(
@@ -192,14 +198,6 @@ class Replicated(Generic[M_co]):
         if self._applier.loading_offset is not None:
             await self._reads.wait_loaded(timeout_ms)
         yield self._machine
-
-    def _result(self: Replicated[StateMachine[C, R]], answer: CommandAnswer) -> R:
-        if answer.verdict is CommandVerdict.REJECTED:
-            raise CommandRejectedError(answer.value.decode())
-        if answer.verdict is CommandVerdict.REFUSED:
-            raise NotAppliedError(answer.value.decode())
-        result: R = self.machine.results.deserialize(answer.value)
-        return result
 
     async def _tell_of_end(self) -> None:
         """Tell every waiting caller when the node has ended."""

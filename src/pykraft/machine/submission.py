@@ -3,8 +3,9 @@
 Commands of callers that run in the same turn of the loop make a group: it is sent as one batch, and tried again as one.
 Each caller waits for one future, which gets the answer when this node applies the command.
 
-Invariant: ``copies`` counts the copies of a record that are or may be in the log. Only an error that says that a copy
-certainly is not takes it off again. So when the time is over, a command without copies was certainly not applied.
+Invariant: ``copies`` of a group counts how often its records are or may be in the log. Only an error that says that
+they certainly are not takes that off again. So when the time is over, a command without copies was certainly not
+applied.
 
 1. The node opens a session with the first command, and a new one when the log says that it has ended.
 2. Each command gets a number in the session, and all its copies have that number.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
+from math import inf
 from typing import Any, Final, Generic, TypeVar
 
 from pykraft.client.node import Node
@@ -35,10 +36,10 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import ClientSession
+from pykraft.machine.client_session import Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
-from pykraft.machine.replica import CommandAnswer, CommandVerdict
+from pykraft.machine.replica import REFUSED, CommandAnswer
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -65,14 +66,14 @@ class Submission(Generic[C, R]):
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
-        self._group: list[_Attempt] = []
+        self._group: _CommandGroup | None = None
         """What callers of this turn of the loop execute."""
-        self._group_size_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._attempts: dict[_Attempt, None] = {}
-        """Commands that somebody waits for, in their order."""
+        self._groups: dict[_CommandGroup, None] = {}
+        """Groups with commands that somebody waits for, in their order."""
         self._alarm: asyncio.TimerHandle | None = None
-        """Rings when the first of them has waited long enough, or earlier."""
+        self._alarm_s = inf
+        """When the first of those commands has waited long enough, or earlier; then the alarm rings."""
 
     async def execute(self, command: bytes, timeout_ms: int) -> CommandAnswer:
         """Bring this command into the log and wait for its answer.
@@ -85,33 +86,34 @@ class Submission(Generic[C, R]):
             session = self._session or await self._opened(deadline_s, timeout_ms)
             # 2. All copies have this number.
             sequence, future = session.issue()
-            attempt = _Attempt(future, partial(session.record, sequence, command), deadline_s)
-            self._add(attempt, len(command))
+            group = self._join(session, (sequence, command, future, deadline_s))
             try:
-                answer: CommandAnswer = await future
+                answer = await future
             except TimeoutError:
-                raise attempt.late(f"no answer within {timeout_ms} ms") from attempt.error
+                raise group.late(f"no answer within {timeout_ms} ms") from group.error
             except PykraftError as error:
-                if attempt.copies or isinstance(error, RefusedError):
-                    raise attempt.late(str(error)) from error
+                if group.copies or isinstance(error, RefusedError):
+                    raise group.late(str(error)) from error
                 raise
             finally:
-                del self._attempts[attempt]
+                group.waiting -= 1
+                if not group.waiting:
+                    del self._groups[group]
                 session.done(sequence)
                 if session is not self._session:
                     self._leave(session)
-            if answer.verdict is not CommandVerdict.REFUSED:
+            if answer.verdict is not REFUSED:
                 return answer
             # The session has ended, or another client's copy of us filled it: use it no more.
             self._leave(session)
-            if attempt.copies > 1:
+            if group.copies > 1:
                 text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
                 raise OutcomeUnknownError(text)
 
     def ended(self) -> None:
         """The node has ended: nobody gets an answer any more."""
         waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
-        waiters += [attempt.future for attempt in self._attempts]
+        waiters += [future for group in self._groups for _, _, future, _ in group.attempts]
         for waiter in waiters:
             _fail(waiter, NotRunningError("the node has ended"))
         for task in self._tasks:
@@ -119,18 +121,22 @@ class Submission(Generic[C, R]):
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _add(self, attempt: _Attempt, size_bytes: int) -> None:
+    def _join(self, session: ClientSession, attempt: Attempt) -> _CommandGroup:
         """Send this command with those of other callers of this turn."""
-        self._attempts[attempt] = None
-        self._wake_by(attempt.deadline_s)
-        size_bytes += COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
-        if not self._group or self._group_size_bytes + size_bytes > self.group_size_bytes_max:
-            self._group, self._group_size_bytes = [], 0
-            self._begin(self._group)
-        self._group.append(attempt)
-        self._group_size_bytes += size_bytes
+        size_bytes = len(attempt[1]) + COMMAND_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
+        group = self._group
+        if group is None or group.session is not session or group.size_bytes + size_bytes > self.group_size_bytes_max:
+            group = self._group = _CommandGroup(session.records, session)
+            self._groups[group] = None
+            self._begin(group)
+        group.attempts.append(attempt)
+        group.waiting += 1
+        group.size_bytes += size_bytes
+        if attempt[3] < self._alarm_s:
+            self._wake_by(attempt[3])
+        return group
 
-    def _begin(self, group: list[_Attempt]) -> None:
+    def _begin(self, group: _CommandGroup) -> None:
         """Send this group once the tasks that are ready now have run: they may add to it."""
         task = asyncio.get_running_loop().create_task(self._bring(group), name="pykraft commands")
         self._tasks.add(task)
@@ -170,7 +176,9 @@ class Submission(Generic[C, R]):
         future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._applier.openings[nonce] = future
         try:
-            self._begin([_Attempt(future, lambda time_ms: encode_log_record(OpenRecord(time_ms, nonce)))])
+            group = _CommandGroup(lambda _, time_ms: [encode_log_record(OpenRecord(time_ms, nonce))])
+            group.attempts.append((0, b"", future, inf))
+            self._begin(group)
             session_id = await future
         finally:
             del self._applier.openings[nonce]
@@ -179,28 +187,24 @@ class Submission(Generic[C, R]):
         self._session = self._applier.sessions[session_id] = ClientSession(session_id)
         return self._session
 
-    async def _bring(self, group: list[_Attempt]) -> None:
+    async def _bring(self, group: _CommandGroup) -> None:
         """Send copies of a group to the leader until they are committed, or nobody waits for an answer any more."""
         if self._group is group:
-            self._group = []  # who comes from now on makes another group
+            self._group = None  # who comes from now on makes another group
         pause_s = PAUSE_S_MIN
         # An earlier copy may bring the answer meanwhile, and a caller may be gone.
-        while waiting := [attempt for attempt in group if not attempt.future.done()]:
-            time_ms = self._applier.time_ms()
-            for attempt in waiting:
-                attempt.copies += 1
+        while waiting := [attempt for attempt in group.attempts if not attempt[2].done()]:
+            group.copies += 1
             try:
-                await self._send([attempt.record(time_ms) for attempt in waiting])
+                await self._send(group.records(waiting, self._applier.time_ms()))
             except OutcomeUnknownError as error:
-                for attempt in waiting:
-                    attempt.error = error
+                group.error = error
             except PykraftError as error:
-                for attempt in waiting:
-                    attempt.copies -= 1
-                    attempt.error = error
+                group.copies -= 1
+                group.error = error
                 if not isinstance(error, NotLeaderError | BufferFullError | UnreachableError):
-                    for attempt in waiting:
-                        _fail(attempt.future, twin(error))
+                    for _, _, future, _ in waiting:
+                        _fail(future, twin(error))
                     return
             else:
                 # 3. It is committed, so this node's replica will have the answers.
@@ -222,38 +226,45 @@ class Submission(Generic[C, R]):
     def _wake_by(self, deadline_s: float) -> None:
         """One alarm serves all commands: mostly it is set already, for one that has waited longer."""
         if self._alarm is not None:
-            if self._alarm.when() <= deadline_s:
-                return
             self._alarm.cancel()
+        self._alarm_s = deadline_s
         self._alarm = asyncio.get_running_loop().call_at(deadline_s, self._ring, deadline_s)
 
     def _ring(self, due_s: float) -> None:
         """Answer those whose time is over."""
-        self._alarm = None
+        self._alarm, self._alarm_s = None, inf
         # Loops round times, so the clock may lack a fraction of a millisecond: the same alarm would ring at once again.
-        now_s = max(due_s, asyncio.get_running_loop().time())
-        late = [attempt for attempt in self._attempts if attempt.deadline_s <= now_s]
-        for attempt in late:
-            _fail(attempt.future, TimeoutError())
-        waiting = [attempt.deadline_s for attempt in self._attempts if attempt.deadline_s > now_s]
-        if waiting:
-            self._wake_by(min(waiting))
+        now_s, next_s = max(due_s, asyncio.get_running_loop().time()), inf
+        for group in self._groups:
+            for _, _, future, deadline_s in group.attempts:
+                if future.done():
+                    continue
+                if deadline_s <= now_s:
+                    _fail(future, TimeoutError())
+                else:
+                    next_s = min(next_s, deadline_s)
+        if next_s < inf:
+            self._wake_by(next_s)
 
 
-class _Attempt:
-    """What is known of one command: how many copies may be in the log, and the last error."""
+class _CommandGroup:
+    """Commands of one session that are sent together, or the opening of a session."""
 
-    __slots__ = ("copies", "deadline_s", "error", "future", "record")
+    __slots__ = ("attempts", "copies", "error", "records", "session", "size_bytes", "waiting")
 
     def __init__(
-        self, future: asyncio.Future[Any], record: Callable[[int], bytes], deadline_s: float = float("inf")
+        self, records: Callable[[Sequence[Attempt], int], list[bytes]], session: ClientSession | None = None
     ) -> None:
-        """``record`` makes a copy, given the log time."""
-        self.future = future
-        self.record = record
-        self.deadline_s = deadline_s
+        """``records`` makes copies of some of them, given the log time."""
+        self.records = records
+        self.session = session
+        self.attempts: list[Attempt] = []
+        self.size_bytes = 0
+        self.waiting = 0
+        """Callers that wait for an answer."""
         self.copies = 0
         self.error: Exception | None = None
+        """The last one."""
 
     def late(self, reason: str) -> Exception:
         """The error for a caller who waits no longer."""

@@ -11,9 +11,8 @@ from pykraft.core import enter_state
 from pykraft.core.on import fetch_request, read
 from pykraft.errors import PykraftError
 from pykraft.machine.reads import MachineReads
-from pykraft.machine.replica import CommandAnswered, MachineReplica
+from pykraft.machine.replica import CommandAnswer, MachineReplica
 from pykraft.machine.submission import Submission
-from pykraft.types import Epoch, Offset
 
 RESENT_AFTER_S: Final = 0.3
 
@@ -42,9 +41,9 @@ def copies_are_applied() -> None:
     send = Submission._send
     tasks: set[asyncio.Task[None]] = set()
 
-    def apply(self: MachineReplica[Any, Any], record: Any, offset: Offset, epoch: Epoch) -> CommandAnswered:
-        answer = self._carry_out(record, offset, epoch)
-        return CommandAnswered(record.session_id, record.sequence, answer)
+    def apply(self: MachineReplica[Any, Any], *arguments: Any) -> CommandAnswer:
+        session_id, _, _, command, offset, epoch = arguments
+        return self._carry_out(command, session_id, offset, epoch)
 
     async def again(self: Submission[Any, Any], records: Sequence[bytes]) -> None:
         with suppress(TimeoutError):
@@ -58,7 +57,7 @@ def copies_are_applied() -> None:
         task.add_done_callback(tasks.discard)
         await send(self, records)
 
-    MachineReplica._on_command = apply  # type: ignore[method-assign]
+    MachineReplica._on_command = apply  # type: ignore[assignment, method-assign]
     Submission._send = twice  # type: ignore[method-assign]
 
 

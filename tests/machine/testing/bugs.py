@@ -27,7 +27,7 @@ from pykraft.errors import (
 from pykraft.host.host import Host
 from pykraft.machine import Applied, StateMachine, forward_server
 from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import ClientSession
+from pykraft.machine.client_session import Attempt, ClientSession
 from pykraft.machine.forwarder import ForwardConnection
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import (
@@ -39,8 +39,8 @@ from pykraft.machine.records import (
     encode_log_record,
     unpack_records,
 )
-from pykraft.machine.replica import CommandAnswered, MachineReplica, SessionOpened
-from pykraft.machine.submission import Submission, _Attempt
+from pykraft.machine.replica import MachineReplica
+from pykraft.machine.submission import Submission, _CommandGroup
 from pykraft.machine.testing.reference import WatchedMachine
 from pykraft.types import Epoch, Instant, Offset
 from tests.machine.counters import Add, Counters
@@ -95,11 +95,11 @@ def copies_are_applied(patch: Patch) -> None:
     """A copy of a command is applied again."""
     carry_out = MachineReplica._on_command
 
-    def again(self: MachineReplica[Any, Any], record: Any, offset: Any, epoch: Any) -> Any:
-        session = self._sessions.get(record.session_id)
+    def again(self: MachineReplica[Any, Any], session_id: int, sequence: int, *rest: Any) -> Any:
+        session = self._sessions.get(session_id)
         if session is not None:
-            session.answers.pop(record.sequence, None)
-        return carry_out(self, record, offset, epoch)
+            session.answers.pop(sequence, None)
+        return carry_out(self, session_id, sequence, *rest)
 
     patch.setattr(MachineReplica, "_on_command", again)
 
@@ -116,14 +116,18 @@ def acknowledged_copies_are_applied(patch: Patch) -> None:
 
 def answers_go_by_number_alone(patch: Patch) -> None:
     """A caller gets the answer to a command of another session."""
-    tell = Applier._tell
+    begin = Applier.__init__
 
-    def careless(self: Applier[Any, Any], news: SessionOpened | CommandAnswered) -> None:
-        if isinstance(news, CommandAnswered) and self.sessions:
-            news = CommandAnswered(next(iter(self.sessions)), news.sequence, news.answer)
-        tell(self, news)
+    class Careless(dict[int, ClientSession]):
+        def get(self, session_id: int, default: Any = None) -> Any:
+            del session_id
+            return next(iter(self.values()), default)
 
-    patch.setattr(Applier, "_tell", careless)
+    def careless(self: Applier[Any, Any], node: Any, replica: MachineReplica[Any, Any]) -> None:
+        begin(self, node, replica)
+        self.sessions = replica.watchers = Careless()
+
+    patch.setattr(Applier, "__init__", careless)
 
 
 def all_clients_have_one_nonce(patch: Patch) -> None:
@@ -140,12 +144,12 @@ def all_clients_have_one_nonce(patch: Patch) -> None:
 def doubt_is_told_as_not_applied(patch: Patch) -> None:
     """A command whose copy may be in the log is told as certainly not applied."""
 
-    def certain(self: _Attempt, reason: str) -> Exception:
+    def certain(self: _CommandGroup, reason: str) -> Exception:
         self.copies = 0
         return late(self, reason)
 
-    late = _Attempt.late
-    patch.setattr(_Attempt, "late", certain)
+    late = _CommandGroup.late
+    patch.setattr(_CommandGroup, "late", certain)
 
 
 def lost_leadership_is_told_as_not_appended(patch: Patch) -> None:
@@ -211,14 +215,17 @@ def snapshot_state_is_not_restored(patch: Patch) -> None:
 
 def retry_has_a_number_of_its_own(patch: Patch) -> None:
     """Each copy of a command has a number of its own."""
-    record = ClientSession.record
+    records = ClientSession.records
 
-    def renumbered(self: ClientSession, sequence: int, command: bytes, time_ms: int) -> bytes:
-        twin, _ = self.issue()
-        self.waiters[twin] = self.waiters[sequence]
-        return record(self, twin, command, time_ms)
+    def renumbered(self: ClientSession, attempts: Sequence[Attempt], time_ms: int) -> list[bytes]:
+        twins = []
+        for _, command, future, deadline_s in attempts:
+            twin, _ = self.issue()
+            self.waiters[twin] = future
+            twins.append((twin, command, future, deadline_s))
+        return records(self, twins, time_ms)
 
-    patch.setattr(ClientSession, "record", renumbered)
+    patch.setattr(ClientSession, "records", renumbered)
 
 
 def read_asks_nobody(patch: Patch) -> None:
