@@ -71,7 +71,7 @@ class Status(NamedTuple):
 
 def status_of(replica: Replica) -> Status:
     """The present status of this replica."""
-    log, state, history = replica.log, replica.state, replica.voter_history
+    log, state = replica.log, replica.state
     # The two states of a quorum at work, without a call for each property of the replica.
     if isinstance(state, Follower):
         listeners, voted, high_watermark, told = state.leader_listeners, state.voted, state.high_watermark, NO_VOTERS
@@ -92,8 +92,8 @@ def status_of(replica: Replica) -> Status:
         log.start_offset,
         log.end_offset,
         log.committed_end_offset,
-        history.voters,
-        history.kraft_version,
+        replica.voters,
+        replica.kraft_version,
         log.quarantine,
         told,
         replica.survey is None,
