@@ -50,6 +50,7 @@ def main() -> None:
     chosen = parser.parse_args()
     prepare_environment()
     settings = session_settings("pykraft bench", cores=chosen.cores)
+    settings["spark.python.unix.domain.socket.enabled"] = "true"  # as in the sessions of pykraft's commands
     if chosen.jars:
         settings["spark.jars"] = chosen.jars
     spark = open_session(settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from pykraft.client.remote.leader_fetch import Patience
@@ -34,6 +36,23 @@ def test_chunks_are_the_batches_that_hold_the_offsets(start: int, end: int, base
 def test_a_chunk_is_bounded(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "CHUNK_SIZE_BYTES", 1)
     assert len(list(LiveQuorum([node.endpoint]).chunks(Offset(0), Offset(6)))) == 3
+
+
+class Loud(bytes):
+    """Fails when a text is made of it."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("a text of megabytes")
+
+
+def test_no_text_is_made_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def chunks(*_: object) -> AsyncGenerator[bytes]:
+        yield Loud(b"one")
+        yield Loud(b"two")
+
+    monkeypatch.setattr(LiveQuorum, "_chunks", chunks)
+    found = list(LiveQuorum([Endpoint("nowhere", 1)]).chunks(Offset(0), Offset(2)))
+    assert [bytes(part) for part in found] == [b"one", b"two"]
 
 
 def test_chunks_that_nobody_wants_any_more_let_go(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,23 @@ def put(home: Path, program: str) -> None:
     script = home / "bin" / "spark-submit"
     script.write_text(f"#!{sys.executable}\n{program}")
     script.chmod(0o755)
+
+
+@pytest.mark.parametrize(("name", "has_sockets"), [("s", True), ("s" * 60, False)])
+def test_sockets_are_files_where_their_path_is_not_too_long(
+    children: Children, spark_home: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, has_sockets: bool
+) -> None:
+    put(spark_home, TELLS)
+    opened: list[Any] = []
+
+    def open_session(settings: dict[str, str]) -> Any:
+        opened.append(settings.get("spark.python.unix.domain.socket.enabled") == "true")
+        return SimpleNamespace(sparkContext=SimpleNamespace(_accumulatorServer=SimpleNamespace()))
+
+    monkeypatch.setattr(jvm, "open_session", open_session)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Jvm(children, Path(folder) / name, session_settings("test")).session()
+    assert opened == [has_sockets]
 
 
 def test_the_session_is_opened_with_port_and_secret(

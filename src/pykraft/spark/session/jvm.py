@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 START_TIMEOUT_S = 180.0
+SOCKET_FOLDER_SIZE_BYTES_MAX = 60
+"""The path of a socket has at most 104 bytes on macOS, 108 on Linux; its name has 42 in the folder."""
 _INT = struct.Struct(">i")
 
 
@@ -52,6 +54,9 @@ class Jvm:
         java_options = f'{settings["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
         # The folders of a cluster's executors are the cluster's business.
         folders = {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)} if is_local else {}
+        # The sockets to Python processes are files in the folder, which are quicker than ports.
+        if is_local and len(os.fsencode(folder)) <= SOCKET_FOLDER_SIZE_BYTES_MAX:
+            folders |= {"spark.python.unix.domain.socket.enabled": "true"}
         self._settings = {**folders, **settings, "spark.driver.extraJavaOptions": java_options}
         environment = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway")}
         if not is_local and "spark.local.dir" not in settings:
