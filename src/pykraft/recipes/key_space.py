@@ -16,9 +16,11 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, TypeAlias
+from weakref import ref
 
 from pykraft.errors import CompactedError
 from pykraft.recipes.key_value_commands import Condition, Item, KeyChange
+from pykraft.recipes.key_view import KeyView, PackedItem
 
 CHANGES_MAX: Final = 100_000
 CHANGES_SIZE_BYTES_MAX: Final = 1 << 26
@@ -33,8 +35,6 @@ _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-PackedItem: TypeAlias = tuple[str, int, int, int, int]
-"""The fields of an `Item` after its key."""
 PackedChange: TypeAlias = tuple[int, str, PackedItem | None]
 """A `KeyChange`."""
 
@@ -52,6 +52,8 @@ class KeySpace:
         self.size_bytes: int = 0
         """Of all keys and values."""
         self._items: dict[str, PackedItem] = {}
+        self._views: list[ref[KeyView]] = []
+        """Those that somebody reads, one while a snapshot is written."""
         self._kept: list[PackedChange] = []
         self._kept_size_bytes = 0
 
@@ -71,8 +73,9 @@ class KeySpace:
 
     def records(self) -> Iterator[Item | KeyChange]:
         """All items in the order of their keys, then all changes, as they are at the moment of this call."""
-        keys, items, kept = self.keys.copy(), self._items.copy(), self._kept.copy()
-        return chain((Item(key, *items[key]) for key in keys), map(_unpacked, kept))
+        view = KeyView(self.keys, self._items)
+        self._views.append(ref(view, self._views.remove))
+        return chain(view, map(_unpacked, self._kept.copy()))
 
     def keys_in(self, key: str, end: str | None) -> list[str]:
         """The keys of a range, in their order."""
@@ -96,7 +99,9 @@ class KeySpace:
 
     def delete(self, key: str, revision: int) -> None:
         """Delete a key that exists."""
-        self.size_bytes -= _size_bytes(key, self._items.pop(key))
+        former = self._items.pop(key)
+        self._keep_for_views(key, former)
+        self.size_bytes -= _size_bytes(key, former)
         del self.keys[bisect_left(self.keys, key)]
         self._keep((revision, key, None))
 
@@ -107,6 +112,7 @@ class KeySpace:
         if former is None:
             insort(self.keys, key)
         else:
+            self._keep_for_views(key, former)
             self.size_bytes -= _size_bytes(key, former)
         packed = self._items[key] = _packed(item)
         self.size_bytes += _size_bytes(key, packed)
@@ -135,6 +141,12 @@ class KeySpace:
         if revision > self.oldest_revision:
             self._drop(bisect_left(self._kept, revision, key=_revision_of))
             self.oldest_revision = revision
+
+    def _keep_for_views(self, key: str, former: PackedItem) -> None:
+        for found in self._views:
+            view = found()
+            if view is not None:
+                view.keep(key, former)
 
     def _keep(self, change: PackedChange) -> None:
         revision = _revision_of(change)
