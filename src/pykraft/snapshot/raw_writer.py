@@ -28,7 +28,7 @@ from pykraft.types import Buffer, OffsetAndEpoch
 
 SIZE_BYTES_MAX: Final = 2**63 - 1
 """Largest snapshot that the protocol can express."""
-SYNC_INTERVAL_BYTES: Final = 4 * 1024 * 1024
+SYNC_INTERVAL_BYTES: Final = 1024 * 1024
 """A part is synced each time it grew by this much: a sync of the log may have to wait for all unsynced bytes."""
 
 
