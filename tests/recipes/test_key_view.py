@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
-from pykraft.recipes import Item
+from pykraft.recipes import Item, KeyChange
 from pykraft.recipes.key_space import KeySpace
 
 
@@ -35,7 +36,7 @@ def test_any_changes_between_any_reads() -> None:
     for seed in range(50):
         rng = Random(seed)
         space = filled("".join(rng.sample("abcdefghij", 6)))
-        views = []
+        views: list[tuple[list[Item | KeyChange], list[Item | KeyChange], Iterator[Item | KeyChange]]] = []
         for _ in range(20):
             if rng.random() < 0.2:
                 views.append(([*space.records()], [], space.records()))
