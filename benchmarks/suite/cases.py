@@ -97,7 +97,8 @@ def _voters() -> Iterator[Case]:
 
 def _singles() -> Iterator[Case]:
     for window in (1, 64, 2_048):
-        contenders = {name: measures.single(name, window=window) for name in ("pykraft", *PEERS, "appenders")}
+        names = ("pykraft", *(peer for peer in PEERS if peer != "rqlite"), "appenders")
+        contenders = {name: measures.single(name, window=window) for name in names}
         yield Case(
             group="single",
             name=f"single-{window}",
@@ -111,7 +112,7 @@ def _machines() -> Iterator[Case]:
     for window in (1, 64, 1_024):
         label = counted(window, "caller")
         names = ("pykraft", "pykraft-json")
-        contenders = {name: measures.executed(name, window=window) for name in (*names, "pysyncobj", "etcd")}
+        contenders = {name: measures.executed(name, window=window) for name in (*names, "pysyncobj", "etcd", "rqlite")}
         yield Case(group="execute", name=f"execute-{window}", label=label, position=window, contenders=contenders)
         contenders = {name: measures.executed(name, window=window, on="follower") for name in names}
         yield Case(

@@ -286,7 +286,7 @@ def _server(name: str) -> Contender:
 
 def _peer(name: str) -> Name:
     match name:
-        case "pysyncobj" | "hashicorp" | "etcd" | "dragonboat":
+        case "pysyncobj" | "hashicorp" | "etcd" | "dragonboat" | "rqlite":
             return name
         case _:
             raise UsageError(f"{name} is no peer")

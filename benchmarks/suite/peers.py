@@ -34,8 +34,10 @@ GO_PLACES: Final = ("/usr/local/go/bin", "/usr/lib/go/bin", str(Path.home() / "g
 BUILD_TIMEOUT_S: Final = 900.0
 EXTRA_S: Final = 60.0
 """How much longer than its load a peer may take, mostly until it has a leader."""
-Name = Literal["pysyncobj", "hashicorp", "etcd", "dragonboat"]
-PEERS: Final[tuple[Name, ...]] = ("pysyncobj", "hashicorp", "etcd", "dragonboat")
+Name = Literal["pysyncobj", "hashicorp", "etcd", "dragonboat", "rqlite"]
+PEERS: Final[tuple[Name, ...]] = ("pysyncobj", "hashicorp", "etcd", "dragonboat", "rqlite")
+RQLITED: Final = "github.com/rqlite/rqlite/v8/cmd/rqlited"
+"""rqlite's server, which is a program of its own."""
 
 
 class PeerUnavailableError(UsageError):
@@ -60,6 +62,8 @@ class PeerLoad:
 
 def ready(peer: Name) -> list[str]:
     """The command that starts a process of this peer; builds it first if necessary. Errors: PeerUnavailableError."""
+    if peer == "rqlite":
+        _binary(peer, RQLITED)
     return _python(peer) if peer == "pysyncobj" else [str(_binary(peer))]
 
 
@@ -67,7 +71,8 @@ def run_peer(peer: Name, load: PeerLoad, folder: Path) -> dict[str, float]:
     """Run it once, with its files in a new folder below ``folder``. Errors: LocalQuorumError, PeerUnavailableError."""
     command = ready(peer)
     with temporary_folder(f"pykraft-{peer}-", folder) as home, Children() as children:
-        serving, proposing = (_etcd if peer == "etcd" else _nodes)(command, home, load)
+        layout = {"etcd": _etcd, "rqlite": _rqlite}.get(peer, _nodes)
+        serving, proposing = layout(command, home, load)
         processes = [children.start(name, words, home / f"{name}.log") for name, words in serving.items()]
         speaker = children.start(f"{peer} 1", proposing, home / "proposer.log")
         processes.append(speaker)
@@ -119,6 +124,23 @@ def _etcd(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, lis
     return commands, [*command, "-peers", ",".join(to_clients), *load.options]
 
 
+def _rqlite(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, list[str]], list[str]]:
+    """The commands of the servers, by name, and of their client, whose time counts as that of other callers."""
+    to_peers, to_clients = ([f"{HOST}:{port}" for port in free_ports(NODES)] for _ in range(2))
+    commands = {}
+    for index, (to_peer, to_client) in enumerate(zip(to_peers, to_clients, strict=True)):
+        options = {
+            "node-id": f"n{index}",
+            "http-addr": to_client,
+            "raft-addr": to_peer,
+            "bootstrap-expect": str(NODES),
+            "join": ",".join(to_peers),
+        }
+        words = [word for name, value in options.items() for word in (f"-{name}", value)]
+        commands[f"server-{index}"] = [str(_binary("rqlite", RQLITED)), *words, str(home / f"n{index}")]
+    return commands, [*command, "-peers", ",".join(to_clients), *load.options]
+
+
 def _usage_at(processes: list[Child], speaker: Child, event: str, timeout_s: float) -> Mapping[str, Usage]:
     """What all processes have used when this line comes. Errors: LocalQuorumError with the last words of the peer."""
     try:
@@ -144,15 +166,17 @@ def go() -> str:
     return found
 
 
-def _binary(peer: str) -> Path:
+def _binary(peer: str, package: str = ".") -> Path:
+    """A program of this package, with the versions of the peer's folder. Errors: PeerUnavailableError."""
     sources = sorted([*(SOURCES / peer).iterdir(), *(SOURCES / "load").iterdir()])
-    found = cache_folder() / f"peer-{peer}-{_hash(sources)}"
+    program = peer if package == "." else package.rpartition("/")[2]
+    found = cache_folder() / f"peer-{program}-{_hash(sources)}"
     if not found.exists():
         command = [go(), "build", "-o"]
         found.parent.mkdir(parents=True, exist_ok=True)
         unfinished = found.with_name(f"{found.name}.{os.getpid()}")
         try:
-            _build(peer, [*command, str(unfinished), "."], SOURCES / peer)
+            _build(peer, [*command, str(unfinished), package], SOURCES / peer)
             unfinished.rename(found)
         finally:
             unfinished.unlink(missing_ok=True)

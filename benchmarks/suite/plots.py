@@ -26,6 +26,7 @@ COLORS: Final = {
     "dragonboat": "node-3",
     "etcd": "node-4",
     "pysyncobj": "node-5",
+    "rqlite": "node-3",
     "appenders": "soft",
     "recovery": "node-0",
     "verify": "node-3",

@@ -9,6 +9,7 @@ import pytest
 
 from pykraft.errors import LeaseLostError, PykraftError
 from pykraft.recipes import HeldLock, KeyValueStore, Put, holder_of, lock
+from pykraft.recipes.lock import wait_deleted
 from tests.client.nodes import run
 from tests.recipes.stores import StoreNode, led, stores
 
@@ -111,5 +112,48 @@ def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
                     holder = await holder_of(store, "tool")
                     assert holder is not None
                     assert holder.created == held.token
+
+    run(main)
+
+
+def test_who_waits_for_what_was_compacted_waits_for_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with stores(tmp_path, 1) as [node]:
+            store, looks = KeyValueStore(node), asyncio.Queue[int]()
+            await store.put("held", "")
+            item = await store.get("held")
+            assert item is not None
+            await store.compact(await store.put("other", "") + 1)
+            revision = KeyValueStore.revision
+
+            async def counted(self: KeyValueStore) -> int:
+                looks.put_nowait(1)
+                return await revision(self)
+
+            monkeypatch.setattr(KeyValueStore, "revision", counted)
+            waiting = asyncio.ensure_future(wait_deleted(store, item))
+            for _ in range(3):  # the watch that comes too late, the look, the watch from now on
+                await looks.get()
+            for turn in range(20):
+                await store.put("other", str(turn))
+            assert not waiting.done()
+            assert looks.empty(), "it looks once, not again and again"
+            await store.delete("held")
+            await waiting
+
+    run(main)
+
+
+def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with stores(tmp_path, 1) as [node]:
+            store = KeyValueStore(node)
+            await store.put("held", "")
+            item = await store.get("held")
+            assert item is not None
+            await store.delete("held")
+            await store.put("held", "by another one")
+            await store.compact(await store.put("other", "") + 1)
+            await wait_deleted(store, item)
 
     run(main)

@@ -79,11 +79,18 @@ async def candidates(store: KeyValueStore, name: str, below: str | None = None) 
 
 async def wait_deleted(store: KeyValueStore, item: Item) -> None:
     """Wait until this item is deleted; it may be already, and then the first change tells."""
-    with suppress(CompactedError):  # too late to tell: look again
-        async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
-            async for change in changes:
-                if change.item is None:
-                    return
+    from_revision = item.modified + 1
+    while True:
+        with suppress(CompactedError):  # too late to tell from there: look now, and wait for what comes
+            async with aclosing(store.watch(item.key, from_revision=from_revision)) as changes:
+                async for change in changes:
+                    if change.item is None:
+                        return
+        # The revision first: what changes after the look is then in the watch.
+        from_revision = await store.revision() + 1
+        found = await store.get(item.key)
+        if found is None or found.created != item.created:
+            return
 
 
 async def _before(store: KeyValueStore, name: str, key: str) -> Item | None:

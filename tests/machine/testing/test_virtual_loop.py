@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.machine.testing.virtual_loop import VirtualLoop
+from pykraft.machine.testing.virtual_loop import TURNS_MAX, VirtualLoop
 from pykraft.sim.machine.clock import Clock, NodeClock
 
 
@@ -115,3 +115,31 @@ def test_an_abandoned_loop_drops_its_tasks_in_silence() -> None:
     del task
     assert seen == ["closed"]
     assert not world.failures
+
+
+def test_a_task_that_waits_for_nothing_is_told_once() -> None:
+    world = World()
+
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - it is to wait for nothing
+            await asyncio.sleep(0)
+
+    async def rest() -> None:
+        for _ in range(TURNS_MAX - 10):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        for _ in range(TURNS_MAX - 10):
+            await asyncio.sleep(0)
+
+    resting = world.loop.create_task(rest())
+    world.run()
+    assert resting.done()
+    assert world.failures == []
+    spinning = world.loop.create_task(spin())
+    for _ in range(2 * TURNS_MAX):
+        world.clock.advance()
+    assert [failure["message"] for failure in world.failures] == [
+        "10000 turns within a millisecond: a task goes on without waiting"
+    ]
+    assert not spinning.done()
+    world.loop.abandon()

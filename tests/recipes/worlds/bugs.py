@@ -7,8 +7,9 @@ Each plants itself with a patch, and its docstring says what it does.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from pykraft.machine.leader_clock import LeaderClock
 from pykraft.recipes import (
     Delete,
     HeldLock,
+    Item,
     KeyValues,
     KeyValueStore,
     Put,
@@ -311,6 +313,19 @@ def taken_job_is_deleted(patch: Patch) -> None:
     patch.setattr(JobQueue, "_take", eager)
 
 
+def waiter_begins_at_the_item_again(patch: Patch) -> None:
+    """Who waits for an item whose changes were compacted looks, asks for them again, and so on without end."""
+
+    async def stubborn(store: KeyValueStore, item: Item) -> None:
+        with suppress(CompactedError):
+            async with aclosing(store.watch(item.key, from_revision=item.modified + 1)) as changes:
+                async for change in changes:
+                    if change.item is None:
+                        return
+
+    patch.setattr(sys.modules[lock.__module__], "wait_deleted", stubborn)
+
+
 def barrier_counts_the_dead(patch: Patch) -> None:
     """A party has no lease, so it is counted after its death."""
     transact = KeyValueStore.transact
@@ -360,6 +375,7 @@ BUGS = {
     "job_is_taken_without_a_look": RecipeBug(job_is_taken_without_a_look, 1, "HolderGivesUpFirst"),
     "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
     "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 0, "NoJobIsLost"),
+    "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
     "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 2, "BarrierCountsTheLiving"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
     "end_of_a_lease_is_forgotten": RecipeBug(snapshot_bugs.end_of_a_lease_is_forgotten, 2, "EqualReplicas"),

@@ -26,6 +26,8 @@ from pykraft.sim.machine.clock import NodeClock
 
 Callback = Callable[..., object]
 TASKS_BETWEEN_SWEEPS: Final = 64
+TURNS_MAX: Final = 10_000
+"""Turns within a millisecond; with more, a task waits for nothing and never ends, and neither would the world."""
 CLOSED_MAX: Final = 20
 """A coroutine that is closed may wait again in its last lines: so often is it closed."""
 
@@ -45,6 +47,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._failed = failed
         self._ready: deque[tuple[asyncio.Handle, Callback, tuple[Any, ...], Context]] = deque()
         self._is_due = False
+        self._turns = 0
+        """Since the clock showed another millisecond."""
+        self._turned_ms = 0
         self._tasks: list[tuple[asyncio.Task[Any], Any, Context]] = []
         self._generators: WeakSet[Any] = WeakSet()
         """Asynchronous generators that have begun."""
@@ -155,6 +160,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _run(self) -> None:
         """One turn: run what is ready now; what becomes ready meanwhile runs in the next turn."""
         self._is_due = False
+        self._count_turn()
         before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to run a loop within another
         hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)  # noqa: SLF001
@@ -171,6 +177,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             if self._ready and not self._is_due:
                 self._is_due = True
                 self._later(0, self._run)
+
+    def _count_turn(self) -> None:
+        now_ms = self._clock.instant.mono_ms
+        self._turns = self._turns + 1 if now_ms == self._turned_ms else 1
+        self._turned_ms = now_ms
+        if self._turns == TURNS_MAX:
+            self._failed({"message": f"{TURNS_MAX} turns within a millisecond: a task goes on without waiting"})
 
 
 def _close(coroutine: Any, context: Context) -> None:  # noqa: ANN401 - asyncio's coroutines have no one type
