@@ -121,10 +121,14 @@ def test_an_abandoned_loop_drops_its_tasks_in_silence() -> None:
 
 def test_a_loop_that_goes_on_without_waiting_is_told_once() -> None:
     world = World()
-    loop, ended = world.loop, []
+    loop = world.loop
+    ended: list[bool] = []
 
     def count(left: int, then: Callable[[], object]) -> None:
-        loop.call_soon(count, left - 1, then) if left else then()
+        if left:
+            loop.call_soon(count, left - 1, then)
+        else:
+            then()
 
     def rest() -> None:
         loop.call_later(0.001, count, TURNS_MAX - 10, partial(ended.append, True))
