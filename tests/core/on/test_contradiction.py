@@ -115,8 +115,11 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     made.voter_history = VoterHistory(
         VoterSet(), [(Offset(2), KRaftVoters(voter_set(1, 7))), (Offset(9), KRaftVoters(voter_set(1)))]
     )
+    made.asked_high_watermark = Offset(9)
     assert answer(made, fetched(leader_id=7), peer_id=7) == []
     made.log.commit_to(Offset(10))
+    assert answer(made, fetched(leader_id=7), peer_id=7) == [], "the Fetch left before this commit was heard"
+    made.asked_high_watermark = Offset(10)
     assert "is given up" in only(answer(made, fetched(leader_id=7), peer_id=7), Report).text
 
 

@@ -84,7 +84,12 @@ def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:
 
 
 def _is_stranger(replica: Replica, leader_id: NodeId) -> bool:
-    """True for a leader that is not in the newest voter set, nor in the one before while the newest is uncommitted."""
+    """True for a leader that is not in the newest voter set, nor in the one before while the newest is uncommitted.
+
+    What counts as committed is what the Fetch told that it answers.
+    """
     if not len(replica.voters) or replica.voters.get(leader_id) is not None:
         return False
-    return not replica.voter_history.was_voter(leader_id, replica.log.known_committed_end_offset)
+    committed, asked = replica.log.known_committed_end_offset, replica.asked_high_watermark
+    # That its removal has committed may have been heard meanwhile, while this response was on its way.
+    return not replica.voter_history.was_voter(leader_id, committed if asked is None else min(committed, asked))
