@@ -21,8 +21,8 @@ from benchmarks.spark_source.cases import Data
 from benchmarks.spark_source.run import run_all
 from benchmarks.spark_source.servers import CONNECTOR_VERSION
 from benchmarks.spark_source.table import fill_document, lines
+from benchmarks.suite.endings import status_of
 from benchmarks.suite.results import Results
-from pykraft.errors import PykraftError
 from pykraft.local.kafka.jars import KAFKA_VERSION
 from pykraft.local.keeper import temporary_folder
 
@@ -51,16 +51,15 @@ def main(words: Sequence[str] | None = None) -> int:
         "spark": CONNECTOR_VERSION,
         "kafka": KAFKA_VERSION,
     }
-    try:
-        results = Results(chosen.results, settings)
+
+    def measure() -> None:
         with temporary_folder("pykraft-spark-source-", chosen.dir) as folder:
-            run_all(sets, results, folder, runs=chosen.runs, cores=chosen.cores, tell=_tell)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on with what is missing", file=sys.stderr)
-        return 130
-    except (PykraftError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+            run_all(sets, Results(chosen.results, settings), folder, runs=chosen.runs, cores=chosen.cores, tell=_tell)
+
+    status = status_of(measure)
+    if status:
+        return status
+    results = Results(chosen.results)
     print("\n".join(lines(results)))
     if chosen.docs is not None:
         chosen.docs.write_text(fill_document(chosen.docs.read_text(encoding="utf-8"), results), encoding="utf-8")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.spark_source.document import filled
 from benchmarks.spark_source.logs import write_log
 from benchmarks.spark_source.usage import ProcessTree
 from benchmarks.suite.results import ROOT, commit
@@ -34,7 +34,6 @@ from pykraft.local.waiting import wait_until
 from pykraft.spark.session.master import session_at, settings_at
 from tests.spark.standalone import environment, standalone_cluster
 
-MARKED: Final = re.compile(r"(<!-- executors -->\n).*?(<!-- end executors -->)", re.DOTALL)
 RECORD_SIZE_BYTES: Final = 100
 PER_BATCH: Final = 500
 EXECUTOR_MEMORY: Final = "1g"
@@ -171,7 +170,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print(table)
     if chosen.docs is not None:
         text = chosen.docs.read_text(encoding="utf-8")
-        chosen.docs.write_text(MARKED.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text), encoding="utf-8")
+        chosen.docs.write_text(filled(text, "executors", table), encoding="utf-8")
     return 0
 
 

@@ -6,15 +6,14 @@ compare runs of the same minute.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.spark_source.cases import CONNECTOR, LIVE, LIVE_ASKED, QUERIES, Query
+from benchmarks.spark_source.document import filled
 from benchmarks.suite.results import Results, SuiteRun
 from pykraft.bench.comparison import Spread
 
-MARKED: Final = re.compile(r"(<!-- connector -->\n).*?(<!-- end connector -->)", re.DOTALL)
 HEADS: Final = ("", "", "million records/s", "÷ connector", "asked", "µs a record", "Java MiB", "tasks MiB")
 
 
@@ -73,5 +72,4 @@ def _spread(values: Sequence[float]) -> str:
 
 def fill_document(text: str, results: Results) -> str:
     """The document with this table between its markers."""
-    table = "\n".join(lines(results))
-    return MARKED.sub(lambda match: f"{match[1]}\n{table}\n\n{match[2]}", text)
+    return filled(text, "connector", "\n".join(lines(results)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.suite.cases import SHORT, all_cases, chosen_cases
+from benchmarks.suite.endings import status_of
 from benchmarks.suite.results import ROOT, Results
 from benchmarks.suite.run import SuiteOptions, run_suite
 from benchmarks.suite.summary import summaries
@@ -19,7 +20,6 @@ from benchmarks.suite.tables import fill_document, text_tables
 from pykraft.bench.options import RUNS_MAX, SECONDS_MAX, require, require_folder
 from pykraft.bench.usage import require_proc
 from pykraft.cli.bench.raft import ProgressLines
-from pykraft.errors import PykraftError
 from pykraft.text_table import table_lines, terminal_width
 
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - each run makes a folder of its own below it
@@ -119,15 +119,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Obey a command line; the exit status."""
     chosen = parser().parse_args(words)
-    try:
-        chosen.act(chosen)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on with what is missing", file=sys.stderr)
-        return 130
-    except (PykraftError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return status_of(lambda: chosen.act(chosen))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.suite import measures
 from benchmarks.suite.measures import Measure
-from benchmarks.suite.peers import PEERS
+from benchmarks.suite.peers import PROPOSERS
 from benchmarks.suite.producer import KAFKAS, WARM_UP_RECORDS
 from pykraft.errors import UsageError
 from pykraft.plural import counted
@@ -97,8 +97,7 @@ def _voters() -> Iterator[Case]:
 
 def _singles() -> Iterator[Case]:
     for window in (1, 64, 2_048):
-        names = ("pykraft", *(peer for peer in PEERS if peer != "rqlite"), "appenders")
-        contenders = {name: measures.single(name, window=window) for name in names}
+        contenders = {name: measures.single(name, window=window) for name in ("pykraft", *PROPOSERS, "appenders")}
         yield Case(
             group="single",
             name=f"single-{window}",

@@ -35,7 +35,9 @@ BUILD_TIMEOUT_S: Final = 900.0
 EXTRA_S: Final = 60.0
 """How much longer than its load a peer may take, mostly until it has a leader."""
 Name = Literal["pysyncobj", "hashicorp", "etcd", "dragonboat", "rqlite"]
-PEERS: Final[tuple[Name, ...]] = ("pysyncobj", "hashicorp", "etcd", "dragonboat", "rqlite")
+PROPOSERS: Final[tuple[Name, ...]] = ("pysyncobj", "hashicorp", "etcd", "dragonboat")
+PEERS: Final[tuple[Name, ...]] = (*PROPOSERS, "rqlite")
+"""rqlite has commands of a state machine only."""
 RQLITED: Final = "github.com/rqlite/rqlite/v8/cmd/rqlited"
 """rqlite's server, which is a program of its own."""
 
@@ -120,12 +122,13 @@ def _etcd(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, lis
             "log-level": "error",
             "quota-backend-bytes": str(8 * 2**30),
         }
-        commands[f"server-{index}"] = [*command, *(f"--{name}={value}" for name, value in options.items())]
+        commands[f"server-{index}"] = [*command, *_words(options)]
     return commands, [*command, "-peers", ",".join(to_clients), *load.options]
 
 
 def _rqlite(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, list[str]], list[str]]:
-    """The commands of the servers, by name, and of their client, whose time counts as that of other callers."""
+    """As `_etcd`."""
+    server = str(_binary("rqlite", RQLITED))
     to_peers, to_clients = ([f"{HOST}:{port}" for port in free_ports(NODES)] for _ in range(2))
     commands = {}
     for index, (to_peer, to_client) in enumerate(zip(to_peers, to_clients, strict=True)):
@@ -136,9 +139,12 @@ def _rqlite(command: list[str], home: Path, load: PeerLoad) -> tuple[dict[str, l
             "bootstrap-expect": str(NODES),
             "join": ",".join(to_peers),
         }
-        words = [word for name, value in options.items() for word in (f"-{name}", value)]
-        commands[f"server-{index}"] = [str(_binary("rqlite", RQLITED)), *words, str(home / f"n{index}")]
+        commands[f"server-{index}"] = [server, *_words(options), str(home / f"n{index}")]
     return commands, [*command, "-peers", ",".join(to_clients), *load.options]
+
+
+def _words(options: Mapping[str, str]) -> list[str]:
+    return [f"--{name}={value}" for name, value in options.items()]
 
 
 def _usage_at(processes: list[Child], speaker: Child, event: str, timeout_s: float) -> Mapping[str, Usage]:
