@@ -34,7 +34,6 @@ from pykraft.cli.version import version
 from pykraft.client.remote.verdict import verdict_on
 from pykraft.protocol.records import Record
 from pykraft.sim.run.campaign import Identity, row_of
-from pykraft.sim.run.totals import Totals
 from pykraft.types import Offset
 from tests.audit.some_report import some_report
 from tests.cli.command_tree import leaves
@@ -157,7 +156,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "quorum upgrade": read(literal, f"{CLI}/quorum/upgrade.py", "upgrade"),
     "sim mutants": read(literal, "tests/sim/mutants/search.py", "replay"),
     "sim replay": sim_keys,
-    "sim report": names(Totals),
+    "sim report": read(literal, "src/pykraft/campaign/words.py", "summary_row"),
     "sim run": sim_keys,
     "storage format": lambda folder: printed(storage, "format", *storage_words(folder), "-t", "A" * 21 + "Q"),
     "storage info": lambda folder: printed(storage, "info", *storage_words(folder)),

@@ -122,6 +122,17 @@ def test_what_is_in_a_file_of_rows_is_not_run_again(tmp_path: Path, asked: list[
     assert sorted(json.loads(line)["seed"] for line in path.read_text().splitlines()) == [11, 12, 13, 14, 15]
 
 
+def test_a_page_of_the_run_has_all_seeds_and_the_pace_of_those_that_ran(tmp_path: Path) -> None:
+    path, page = str(tmp_path / "rows.jsonl"), tmp_path / "page.html"
+    run("--seeds", "10:12", "--out", path)
+    result = run("--seeds", "10:15", "--out", path, "--report", str(page))
+    assert result.exit_code == 1
+    text = page.read_text()
+    assert "<h1>1 of 5 seeds failed</h1>" in text
+    assert "<p>3 seeds ran in 0 s, " in text
+    assert "<code>bin/pykraft sim replay --seed 13</code>" in text
+
+
 def test_rows_of_another_scenario_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     run("--seeds", "2", "--out", str(path))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pykraft.campaign.summary import CampaignSummary
 from pykraft.cli.sim.table import SEEDS_TOLD_MAX, WIDTH, summary_lines
+from pykraft.sim.run.campaign import Identity
 from pykraft.sim.run.totals import Totals
 
 
+def of(totals: Totals, *, failed: int = 0) -> CampaignSummary:
+    return CampaignSummary(identity=Identity(scenario="s", version="1", source="c"), totals=totals, failed=failed)
+
+
 def test_without_faults_there_are_two_lines() -> None:
-    assert list(summary_lines(Totals())) == [
+    assert list(summary_lines(of(Totals()))) == [
         "0 records committed, 0 acknowledged; 0 faults of 0 kinds (--coverage lists them)",
         "PASSED: 0 seeds; 0 s of virtual time",
     ]
@@ -18,8 +24,8 @@ def test_without_faults_there_are_two_lines() -> None:
 def test_names_are_counted_and_listed_only_when_asked_for() -> None:
     totals = Totals(seeds=1, faults=Counter(kill=1), worlds_with=Counter(kill=1))
     short = "0 records committed, 0 acknowledged; 1 fault of 1 kind, watched by 2 oracles"
-    assert next(summary_lines(totals, oracles=["One", "Two"])) == f"{short} (--coverage lists them)"
-    lines = list(summary_lines(totals, oracles=["One", "Two"], with_coverage=True))
+    assert next(summary_lines(of(totals), oracles=["One", "Two"])) == f"{short} (--coverage lists them)"
+    lines = list(summary_lines(of(totals), oracles=["One", "Two"], with_coverage=True))
     assert lines[:3] == ["2 oracles watched each world:", "  One, Two", ""]
     assert lines[-2:] == [short, "PASSED: 1 seed; 0 s of virtual time"]
 
@@ -30,7 +36,7 @@ def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
         worlds_with=Counter(kill=3, split=7),
         states={"kill": Counter(follower=200, leader=1_000)},
     )
-    assert list(summary_lines(totals, with_coverage=True))[:4] == [
+    assert list(summary_lines(of(totals), with_coverage=True))[:4] == [
         "fault  times  worlds  happened to",
         "kill   1,200       3  leader 1,000, follower 200",
         "split      7       7",
@@ -40,21 +46,21 @@ def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
 
 def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
     totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
-    assert list(summary_lines(totals, took_s=2.0))[-1] == (
+    assert list(summary_lines(of(totals), took_s=2.0))[-1] == (
         "PASSED: 1 seed; 600 s of virtual time in 2 s (300.0 times as fast)"
     )
 
 
 def test_a_failure_is_the_verdict_and_names_the_first_seeds() -> None:
     one = Totals(seeds=3, failures=[{"seed": 7}])
-    assert list(summary_lines(one))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
+    assert list(summary_lines(of(one, failed=1)))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
     many = Totals(seeds=30, failures=[{"seed": seed} for seed in range(SEEDS_TOLD_MAX + 1)])
-    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(many))[-1]
+    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(of(many, failed=11)))[-1]
 
 
 def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:
     names = [f"Oracle{number}IsRight" for number in range(20)]
-    lines = list(summary_lines(Totals(), oracles=names, with_coverage=True))
+    lines = list(summary_lines(of(Totals()), oracles=names, with_coverage=True))
     assert lines[0] == "20 oracles watched each world:"
     named = lines[1 : lines.index("")]
     assert "".join(named).replace(" ", "").split(",") == names

@@ -62,14 +62,14 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option(
         "--scenario",
-        "files",
+        "scenario_files",
         multiple=True,
         type=click.Path(path_type=Path),
         help="TOML file that changes the scenario; overrides --faults. May be repeated.",
     )
     @wraps(command)
-    def chosen(*, faults: str | None, files: tuple[Path, ...], **given: object) -> object:
-        return command(choice=choose(faults, files), **given)
+    def chosen(*, faults: str | None, scenario_files: tuple[Path, ...], **given: object) -> object:
+        return command(choice=choose(faults, scenario_files), **given)
 
     return chosen
 

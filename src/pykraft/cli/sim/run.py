@@ -9,17 +9,19 @@ import json
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import click
 
+from pykraft.campaign.summary import CampaignSummary
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.value import NewFile, NewFolder
 from pykraft.cli.printable import print_lines
 from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
+from pykraft.cli.sim.kept_rows import kept_rows, write_report
 from pykraft.cli.sim.options import (
     ORACLES,
     Choice,
@@ -32,10 +34,9 @@ from pykraft.cli.sim.options import (
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
-from pykraft.sim.run.campaign import Identity, Results, Row, row_of
+from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate, simulate_all
-from pykraft.sim.run.totals import Totals
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
@@ -63,6 +64,7 @@ T = TypeVar("T")
     type=NewFolder(),
     help="Shrink the first failures and write their pages to this folder.",
 )
+@click.option("--report", type=NewFile(), help="Write a page with the outcome, failures and coverage to this file.")
 @coverage_option
 def run(  # noqa: PLR0913 - one argument for each option
     *,
@@ -72,6 +74,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     spark: str | None,
     out: Path | None,
     folder: Path | None,
+    report: Path | None,
     trace: bool,
     as_json: bool,
     with_coverage: bool,
@@ -84,29 +87,32 @@ def run(  # noqa: PLR0913 - one argument for each option
     if spark is not None and trace:
         raise UsageError("--trace runs in one process: leave out --spark")
     require_folder(folder)
-    began_s, totals = time.monotonic(), Totals()
+    began_s, ran = time.monotonic(), 0
+    summary = CampaignSummary(identity=Identity.of(choice.scenario))
     say = partial(click.echo, err=as_json)
     with ExitStack() as stack:
-        left, keep = stack.enter_context(_results(out, Identity.of(choice.scenario), seeds, totals))
+        left, keep = stack.enter_context(kept_rows(out, seeds, summary))
         rows = stack.enter_context(
             closing(_rows(left, choice, workers=workers, spark=spark, tell=say if trace else None))
         )
         for row, failure in _watched(rows, len(left), hidden=as_json or trace):
-            totals.add(row)
+            summary.add(row)
             keep(row)
+            ran += 1
             if as_json:
                 click.echo(json.dumps(told_row(row, choice)))
             elif row["failed"]:
-                is_short = trace or len(totals.failures) > STORIES_MAX
+                is_short = trace or summary.failed > STORIES_MAX
                 tell_failure(failure or _again(row, choice), choice.words, is_short=is_short)
-            if row["failed"] and folder is not None and len(totals.failures) <= STORIES_MAX:
+            if row["failed"] and folder is not None and summary.failed <= STORIES_MAX:
                 page = folder / f"seed-{row['seed']}.html"
                 shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)
+    took_s = time.monotonic() - began_s
+    if report is not None:
+        write_report(report, summary, choice.words, ran=ran, took_s=took_s)
     if not as_json:
-        took_s = time.monotonic() - began_s
-        lines = summary_lines(totals, took_s=took_s, oracles=ORACLES, with_coverage=with_coverage)
-        print_lines(lines)
-    if totals.failures:
+        print_lines(summary_lines(summary, took_s=took_s, oracles=ORACLES, with_coverage=with_coverage))
+    if summary.failed:
         raise SystemExit(1)
 
 
@@ -141,29 +147,6 @@ def _again(row: Row, choice: Choice) -> Failure:
             f"seed {row['seed']} failed elsewhere with {row['reason']}, but passes here: is it the same code?"
         )
     return result
-
-
-def _keep_nothing(row: Row) -> None:
-    del row
-
-
-@contextmanager
-def _results(
-    out: Path | None, identity: Identity, seeds: Sequence[int], totals: Totals
-) -> Iterator[tuple[Sequence[int], Callable[[Row], None]]]:
-    """The seeds still to run, and a function that keeps a result; results of earlier runs are counted at once."""
-    if out is None:
-        yield seeds, _keep_nothing
-        return
-    try:
-        opened = Results(out, identity)
-    except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from error
-    with closing(opened) as results:
-        for seed in seeds:
-            if seed in results.rows:
-                totals.add(results.rows[seed])
-        yield results.left_of(seeds), results.add
 
 
 def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:

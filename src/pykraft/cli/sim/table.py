@@ -1,6 +1,6 @@
 """Renders the totals of many worlds as text, the verdict last.
 
-For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
+For `pykraft sim run` and `pykraft sim report`; `pykraft.campaign.summary` counts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from textwrap import wrap
 
 import click
 
+from pykraft.campaign.summary import CampaignSummary
 from pykraft.plural import counted
 from pykraft.sim.run.totals import Totals
 from pykraft.text_table import table_lines, terminal_width
@@ -29,9 +30,10 @@ coverage_option = click.option(
 
 
 def summary_lines(
-    totals: Totals, *, took_s: float | None = None, oracles: Sequence[str] = (), with_coverage: bool = False
+    summary: CampaignSummary, *, took_s: float | None = None, oracles: Sequence[str] = (), with_coverage: bool = False
 ) -> Iterator[str]:
     """Counts, and the verdict as the last line; ``took_s`` is real time."""
+    totals = summary.totals
     if with_coverage:
         yield from _coverage_lines(totals, oracles)
     times = f"{counted(sum(totals.faults.values()), 'fault')} of {counted(len(totals.faults), 'kind')}"
@@ -41,16 +43,17 @@ def summary_lines(
     yield f"{committed} committed, {totals.sums['acknowledged']:,} acknowledged; {times}{watched}{hint}"
     virtual_s = totals.sums["virtual_ms"] / 1_000
     pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
-    yield f"{_verdict(totals)}; {virtual_s:,.0f} s of virtual time{pace}"
+    yield f"{_verdict(summary)}; {virtual_s:,.0f} s of virtual time{pace}"
 
 
-def _verdict(totals: Totals) -> str:
-    if not totals.failures:
-        return f"PASSED: {counted(totals.seeds, 'seed')}"
-    seeds = [str(row["seed"]) for row in totals.failures]
-    more = ", …" if len(seeds) > SEEDS_TOLD_MAX else ""
+def _verdict(summary: CampaignSummary) -> str:
+    count = counted(summary.totals.seeds, "seed")
+    if not summary.failed:
+        return f"PASSED: {count}"
+    seeds = [str(row["seed"]) for row in summary.failures]
+    more = ", …" if summary.failed > SEEDS_TOLD_MAX else ""
     named = f"{', '.join(seeds[:SEEDS_TOLD_MAX])}{more}"
-    return f"FAILED: {len(seeds):,} of {counted(totals.seeds, 'seed')} ({named})"
+    return f"FAILED: {summary.failed:,} of {count} ({named})"
 
 
 def _coverage_lines(totals: Totals, oracles: Sequence[str]) -> Iterator[str]:
