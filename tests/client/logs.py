@@ -23,7 +23,7 @@ from tests.client.scripted import Answer, ScriptedNode, run
 
 VERSION = 18
 PATIENT = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=5)
-HASTY = Patience(timeout_ms=200, request_timeout_ms=100, retry_backoff_ms=5)
+HASTY = Patience(timeout_ms=600, request_timeout_ms=500, retry_backoff_ms=5)
 
 
 class ScriptedLog:

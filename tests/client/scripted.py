@@ -79,6 +79,8 @@ class ScriptedNode:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Not in the task: it may be cancelled before it begins.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -99,8 +101,6 @@ class ScriptedNode:
                     writer.writelines(frame(encode_response(key, header.api_version, correlation_id, answer)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        finally:
-            writer.transport.abort()
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -183,6 +183,25 @@ def test_a_stream_completes_the_answer_piece_by_piece() -> None:
         connection.received(stream * 2)
 
 
+def test_the_rest_of_a_large_answer_may_be_received_in_its_place() -> None:
+    connection = negotiated()
+    connection.ask(vote(), CONTEXT)
+    data = bytes(1_000_000)
+    stream = b"".join(frame([data]))
+    assert connection.room() is None
+    assert connection.received(stream[:500_000]) is None
+    at = 500_000
+    while (room := connection.room()) is not None:
+        size_bytes = min(len(room), len(stream) - at)
+        room[:size_bytes] = stream[at : at + size_bytes]
+        at += size_bytes
+        assert connection.filled(size_bytes) is None
+    assert 500_000 < at < len(stream)
+    found = connection.received(stream[at:])
+    assert found is not None
+    assert bytes(found) == data
+
+
 @pytest.mark.parametrize("is_negotiated", [False, True])
 def test_only_a_node_that_speaks_kafkas_protocol_may_send_large_answers(*, is_negotiated: bool) -> None:
     bound = ANSWER_SIZE_BYTES_MAX if is_negotiated else FIRST_ANSWER_SIZE_BYTES_MAX

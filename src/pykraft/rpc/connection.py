@@ -106,11 +106,24 @@ class DialedConnection:
 
         Errors: ProtocolError for bytes that are not a frame, a frame above the bound, and a second frame.
         """
-        frames = self._frames.feed(data)
+        self._frames.put(data)
+        return self._whole()
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes of the stream belong, as `FrameReader.room`; None if `received` takes them."""
+        return self._frames.room()
+
+    def filled(self, size_bytes: int) -> Buffer | None:
+        """As `received`, for bytes that are in the `room`."""
+        self._frames.filled(size_bytes)
+        return self._whole()
+
+    def _whole(self) -> Buffer | None:
+        found = self._frames.take()
         # One request at a time, so a second frame answers nothing.
-        if len(frames) > 1:
+        if found is not None and self._frames.take() is not None:
             raise ProtocolError("more than one answer to one request")
-        return frames[0] if frames else None
+        return found
 
     def negotiated(self, data: Buffer) -> None:
         """Read the answer to `negotiate`. Errors: as `answered`, and when the other end answers with an error."""

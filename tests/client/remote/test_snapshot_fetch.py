@@ -175,7 +175,7 @@ def _damaged(topic: Body) -> Body:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("silence", "did not answer FetchSnapshot within 0.1 s"),
+        ("silence", "did not answer FetchSnapshot within 0.5 s"),
         ("empty", "it sends 0 bytes at 0 of a snapshot of"),
         ("elsewhere", "from 0 on, it sends 00000000000000000157-0000000003 from position 7 on"),
         ("damaged", "that the leader sends is damaged at position 0"),

@@ -1,6 +1,6 @@
 """A client's connection to one node: it negotiates versions when opened, then sends one request at a time.
 
-This module owns a TCP stream; `DialedConnection` knows what is said on it. Invariant: every
+`AnswerStream` receives, and `DialedConnection` knows what is said on the connection. Invariant: every
 failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError` that names the
 node and says what it did, and closes the connection. The caller's time limits each wait, and each frame has a size
 limit. The caller deals with leaders, retries and the meaning of answers.
@@ -11,13 +11,12 @@ Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from pykraft.client.remote.answer_stream import AnswerStream
 from pykraft.core.messages import Request
 from pykraft.durations import in_seconds
 from pykraft.errors import ProtocolError, UnreachableError
@@ -32,7 +31,6 @@ from pykraft.server.write import write_parts
 from pykraft.types import Buffer, Endpoint
 
 T = TypeVar("T")
-_PIECE_SIZE_BYTES: Final = 256 * 1024
 
 
 def _do_not_tell(endpoint: Endpoint, addresses: Collection[str]) -> None:
@@ -56,13 +54,10 @@ class Caller:
 class Connection:
     """An open connection with negotiated versions. Create it with `connect`."""
 
-    def __init__(
-        self, endpoint: Endpoint, client_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, wire: DialedConnection, stream: AnswerStream) -> None:
         self.endpoint = endpoint
-        self._reader = reader
-        self._writer = writer
-        self._wire = DialedConnection(client_id)
+        self._wire = wire
+        self._stream = stream
         self._is_closed = False
 
     def offers(self, message: Request) -> bool:
@@ -76,7 +71,7 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """False once either end has closed the connection, as far as the loop has noticed."""
-        return not (self._is_closed or self._reader.at_eof() or self._reader.exception() is not None)
+        return not self._is_closed and self._stream.is_open
 
     async def ask(self, message: Request, context: RpcContext, *, timeout_ms: int) -> Answer:
         """Send a request of the quorum's protocol in the newest version that both ends support; returns the answer.
@@ -99,9 +94,7 @@ class Connection:
     async def close(self) -> None:
         """Close the connection at once."""
         self._is_closed = True
-        self._writer.transport.abort()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        await self._stream.close()
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Learn which versions the other end supports; must be the first request. Errors: UnreachableError."""
@@ -128,8 +121,8 @@ class Connection:
         """Send one frame and wait for one. Errors: UnreachableError, after closing the connection."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                write_parts(self._writer.transport, request)
-                return await self._receive()
+                write_parts(self._stream.transport, request)
+                return await self._stream.answer()
         except TimeoutError:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""
             problem = f"it accepts connections, but did not answer {_name(key)} within {in_seconds(timeout_ms)}{doubt}"
@@ -143,15 +136,6 @@ class Connection:
             raise
         await self.close()
         raise UnreachableError(self.endpoint, problem)
-
-    async def _receive(self) -> Buffer:
-        """The next frame. Errors: OSError at the end of the stream, ProtocolError for bytes that are not a frame."""
-        while True:
-            data = await self._reader.read(_PIECE_SIZE_BYTES)
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "end of the stream")
-            if (answer := self._wire.received(data)) is not None:
-                return answer
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
         """Close the connection because of what the other end sent."""
@@ -179,11 +163,12 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
         raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
     caller.resolved(endpoint, addresses)
     problem, cause = "it has no address", None
+    wire = DialedConnection(caller.client_id)
     for at, address in enumerate(addresses):
         share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
         try:
             async with asyncio.timeout(share_s):
-                reader, writer = await asyncio.open_connection(address, endpoint.port)
+                _, stream = await loop.create_connection(partial(AnswerStream, wire, loop), address, endpoint.port)
         except TimeoutError:
             problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
         except OSError as error:
@@ -191,7 +176,7 @@ async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connecti
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
             problem = f"cannot connect ({error})"
         else:
-            return Connection(endpoint, caller.client_id, reader, writer)
+            return Connection(endpoint, wire, stream)
     raise UnreachableError(endpoint, problem) from cause
 
 

@@ -175,11 +175,13 @@ def gather_values(data: Buffer, found: Values, are_found: np.ndarray, others: Se
 
 def _of_one_size(data: Buffer, found: Values, size: int, count: int) -> pa.BinaryArray:
     """The column if all values have one size and lie in blocks."""
-    values = np.empty(count, dtype=f"V{size}")
+    # From Arrow's pool: it keeps the pages of freed columns, which the C library gives back to the system each time.
+    held = pa.allocate_buffer(count * size)
+    values = np.frombuffer(held, dtype=f"V{size}")
     row = 0
     for block in found.blocks:
         end_row = row + block.batches * block.records
         block.copy_values(data, values[row:end_row])
         row = end_row
     edges = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(values.view(np.uint8))])
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), held])

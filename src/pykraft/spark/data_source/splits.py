@@ -32,7 +32,7 @@ from pykraft.types import Buffer, Epoch, Offset
 
 SPLIT_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
-CHUNK_SIZE_BYTES = 2 * 1024 * 1024
+CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
 """
 DELETED = ".deleted"
