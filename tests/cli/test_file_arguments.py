@@ -39,6 +39,7 @@ REFUSED: dict[str, str] = {
     "pipeline metadata directories": ABSENT,
     "pipeline package file": ABSENT,
     "pipeline report journal": f"--tables tables --journal {ABSENT}",
+    "pipeline upkeep root": f"--tables {ABSENT}",
     "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
     "quorum describe command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
     "quorum remove-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT} -i 1 -d {'B' * 22}",

@@ -149,6 +149,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "pipeline report": read(attributes, f"{SPARK}/pipeline/report.py", "PipelineReport"),
     "pipeline run": read(literal, f"{CLI}/pipeline/command.py", "_line"),
     "pipeline status": read(attributes, f"{SPARK}/pipeline/status.py", "PipelineStatus"),
+    "pipeline upkeep": read(attributes, f"{SPARK}/pipeline/upkeep.py", "PipelineUpkeep"),
     "quorum add-controller": read(literal, f"{CLI}/quorum/voters.py", "add_controller"),
     "quorum describe": lambda _: overview_json(verdict_on(QUORUM), QUORUM),
     "quorum remove-controller": read(literal, f"{CLI}/quorum/voters.py", "remove_controller"),

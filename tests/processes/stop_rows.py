@@ -374,6 +374,7 @@ ROWS: tuple[Row, ...] = (
         stage("asks Spark", _tables("report"), _many_nodes(3), leaves_files=True, is_progress=_any_line),
         is_spark=True,
     ),
+    _row("pipeline upkeep", writes(_tables("upkeep"), leaves_files=True), is_spark=True),
     _row("pipeline status", reads(_unread_tables), writes(_tables("status")), is_spark=True),
 )
 

@@ -19,7 +19,7 @@ from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.tables.table import Tables
 from tests.spark.logs import batch, payload, write_segment
-from tests.spark.tables.frames import commit
+from tests.spark.tables.commits import commit
 
 pytestmark = pytest.mark.spark
 

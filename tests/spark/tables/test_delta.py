@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.spark.tables import delta
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
-from tests.spark.tables.frames import commit, frame, ids
+from pykraft.spark.tables.parquet_files import write_parquet_files
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from tests.spark.tables.commits import commit
+from tests.spark.tables.frames import frame, ids
 
 pytestmark = pytest.mark.spark
 

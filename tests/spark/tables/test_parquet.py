@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import parquet
 from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
-from tests.spark.tables.frames import commit, frame, ids
+from pykraft.spark.tables.parquet_files import write_parquet_files
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from tests.spark.tables.commits import commit
+from tests.spark.tables.frames import frame, ids
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +33,7 @@ def test_what_a_killed_writer_left_is_in_no_table(
         raise KeyboardInterrupt(folder)
 
     with monkeypatch.context() as killed:
-        killed.setattr(parquet, "_sync_folder", die)
+        killed.setattr(parquet, "sync_folder", die)
         with pytest.raises(KeyboardInterrupt):
             tables.append("t", frame(spark, 2), commit(1))
     assert ids(spark, tables) == [1]

@@ -17,9 +17,10 @@ from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import parquet_files
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.parquet_files import ParquetFile
+from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
 from pykraft.spark.tables.table import Tables
-from tests.spark.tables.frames import commit, frame, ids
+from tests.spark.tables.commits import commit
+from tests.spark.tables.frames import frame, ids
 
 pytestmark = pytest.mark.spark
 
@@ -143,7 +144,7 @@ def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
     fails: str, tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first attempt of each task leaves a sound file of all its rows."""
-    write_one, is_late = parquet_files._write_one, fails == "when its file is whole"
+    write_one, is_late = write_parquet_file, fails == "when its file is whole"
 
     def write_and_fail(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> ParquetFile | None:
         is_first = cast("TaskContext", TaskContext.get()).attemptNumber() == 0
@@ -158,7 +159,7 @@ def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
             raise RuntimeError("later")
         return part
 
-    monkeypatch.setattr(parquet_files, "_write_one", write_and_fail)
+    monkeypatch.setattr(parquet_files, "write_parquet_file", write_and_fail)
     rows = frame(spark, *range(10)).repartition(2)
     assert tables.append("t", rows, commit(0)) == 10
     assert tables.replace("r", rows) == 10

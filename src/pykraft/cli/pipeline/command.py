@@ -76,6 +76,11 @@ def pipeline() -> None:
     show_default=True,
     help="What to do about damaged bytes: fail, or mark them with a row and continue.",
 )
+@click.option(
+    "--upkeep-interval",
+    type=NumberType(int, 0),
+    help="Micro-batches from one merge of small files to the next, 0 for never; 100 by default with Delta tables.",
+)
 @json_lines_option("per micro-batch")
 @click.option("--master", metavar="URL", help="Spark master: local[CORES], spark://host:port, …")
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
@@ -90,6 +95,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     max_records_per_trigger: int | None,
     max_bytes_per_trigger: int | None,
     corrupt: str,
+    upkeep_interval: int | None,
     as_json: bool,
     master: str | None,
     conf: tuple[str, ...],
@@ -118,7 +124,9 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError("give either --bootstrap-controller or --path")
     with _options_named():
         patterns = parse_options(source).patterns
-    options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
+    options = PipelineOptions(
+        source=source, root=root, table_format=table_format, follow=follow, upkeep_interval=upkeep_interval
+    )
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts

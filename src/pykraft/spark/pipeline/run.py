@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
+from pykraft.spark.pipeline.upkeep import NO_PARQUET, UPKEEP_INTERVAL, keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
@@ -54,11 +55,21 @@ class PipelineOptions:
     table_format: str = "delta"
     follow: bool = False
     """Keep writing new records; otherwise stop at the current end."""
+    upkeep_interval: int | None = None
+    """Micro-batches from one compaction to the next, 0 never; by default `UPKEEP_INTERVAL` for Delta tables."""
+
+    def micro_batches_between_upkeep(self) -> int:
+        """Micro-batches from one compaction to the next; 0 is never."""
+        if self.upkeep_interval is not None:
+            return self.upkeep_interval
+        return UPKEEP_INTERVAL if self.table_format == "delta" else 0
 
     def tables(self) -> Tables:
         """The tables. Errors: UsageError for an unknown format, or another one than the folder has."""
         if self.table_format not in FORMATS:
             raise UsageError(f"tables are {' or '.join(FORMATS)}, not {self.table_format}")
+        if self.upkeep_interval and self.table_format != "delta":
+            raise UsageError(f"an upkeep interval of {self.upkeep_interval}: {NO_PARQUET}")
         others = [name for name, make in FORMATS.items() if name != self.table_format and make(self.root).has(BRONZE)]
         if others:
             raise UsageError(f"{self.root}: the tables there are {others[0]}, not {self.table_format}")
@@ -75,12 +86,17 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     checkpoint = options.root / CHECKPOINT
     check_belongs(tables, checkpoint, options.source)
     source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
+    interval = options.micro_batches_between_upkeep()
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
+        # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
+        keep_stream_tables(options.root, batch_id, interval=interval)
+
     writer = (
         source.writeStream.queryName("pykraft pipeline")
         .option("checkpointLocation", str(checkpoint))
-        .foreachBatch(
-            lambda frame, batch_id: append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
-        )
+        .foreachBatch(write)
     )
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
     return trigger.start()

@@ -2,8 +2,8 @@
 
 Each table is a folder ``<root>/<name>``. Invariant: a commit holds the files of one append, its name (Delta's
 application transaction) and its range of the source (Delta's commit info). So the table itself records which appends it
-holds. Files of an append that was never committed belong to no table; ``DeltaTable.vacuum`` removes them. Any reader of
-Delta can read these tables.
+holds. Each file has statistics, with which readers skip it. Files of an append that was never committed belong to no
+table; ``DeltaTable.vacuum`` removes them. Any reader of Delta can read these tables.
 
 Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
 """
@@ -11,9 +11,8 @@ Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
@@ -22,11 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.parquet_files import ParquetFile, column_types, write_parquet_files
+from pykraft.spark.tables.delta_log import COMMIT, add_action, named_commit, newest_commit
+from pykraft.spark.tables.parquet_files import column_types, write_parquet_files
 from pykraft.spark.tables.table import check_columns, no_table, rows_of
 
-COMMIT: Final = "pykraft.commit"
-"""The key in Delta's commit info."""
+PROPERTIES: Final = {"delta.logRetentionDuration": "interval 7 days"}
+"""Of a new table. A stream makes 170,000 entries of the log a day, and vacuum removes what older versions need."""
 
 
 class DeltaTables:
@@ -54,8 +54,8 @@ class DeltaTables:
         if table is None:
             check_first(folder, commit)
         else:
-            same = _named(table, commit.stream, commit.batch_id)
-            if not is_new(folder, commit, same=same, newest=_newest(table)):
+            same = named_commit(table, commit.stream, commit.batch_id)
+            if not is_new(folder, commit, same=same, newest=newest_commit(table)):
                 return None
             check_columns(folder, _names(table), frame)
         properties = CommitProperties(
@@ -65,7 +65,7 @@ class DeltaTables:
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
-        return _newest(DeltaTable(self.root / name)) if self.has(name) else None
+        return newest_commit(DeltaTable(self.root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`; reads the files of the newest version."""
@@ -74,24 +74,6 @@ class DeltaTables:
         table = DeltaTable(self.root / name)
         columns = json.loads(table.schema().to_json())  # Delta's type names are Spark's
         return rows_of(spark, columns, table.file_uris())
-
-
-def _newest(table: DeltaTable) -> Commit | None:
-    """The newest append. Commits of others may follow it, for example an optimisation of the table."""
-    return next(_commits(table.history(1)), None) or next(_commits(table.history()), None)
-
-
-def _named(table: DeltaTable, stream: str, batch_id: int) -> Commit | None:
-    """The append of this name, if the number of the application transaction says that there was one."""
-    done = table.transaction_version(stream)
-    if done is None or done < batch_id:
-        return None
-    found = _commits(table.history())
-    return next((each for each in found if (each.stream, each.batch_id) == (stream, batch_id)), None)
-
-
-def _commits(versions: Iterable[Mapping[str, Any]]) -> Iterator[Commit]:
-    return (Commit.from_json(version[COMMIT]) for version in versions if COMMIT in version)
 
 
 def _commit(
@@ -104,11 +86,13 @@ def _commit(
 ) -> int:
     """Write the rows, then commit them; ``table`` None creates the table. Returns the number of rows."""
     files = write_parquet_files(frame, folder)
-    actions: list[AddAction] = [_add(file) for file in files]
+    actions: list[AddAction] = [add_action(file) for file in files]
     columns = Schema.from_arrow(column_types(frame.schema))
     try:
         if table is None:
-            create_table_with_add_actions(str(folder), columns, actions, commit_properties=properties)
+            create_table_with_add_actions(
+                str(folder), columns, actions, configuration=PROPERTIES, commit_properties=properties
+            )
         else:
             table.create_write_transaction([*actions], mode, columns, commit_properties=properties)
     except (DeltaError, OSError) as error:
@@ -118,15 +102,3 @@ def _commit(
 
 def _names(table: DeltaTable) -> list[str]:
     return [field.name for field in table.schema().fields]
-
-
-def _add(file: ParquetFile) -> AddAction:
-    stats = json.dumps({"numRecords": file.rows})
-    return AddAction(
-        path=file.name,
-        size=file.size_bytes,
-        partition_values={},
-        modification_time=file.modified_ms,
-        data_change=True,
-        stats=stats,
-    )

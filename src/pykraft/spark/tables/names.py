@@ -16,4 +16,7 @@ THROUGHPUT: Final = "gold_throughput"
 EPOCHS: Final = "gold_epochs"
 COMMIT_LATENCY: Final = "gold_commit_latency"
 REPLICA_LAG: Final = "gold_replica_lag"
+ALL_TABLES: Final = (*TABLES, ACKNOWLEDGED, LOOKS, THROUGHPUT, EPOCHS, COMMIT_LATENCY, REPLICA_LAG)
+COLUMNS: Final = "_columns.json"
+"""The file in a Parquet table that has its columns."""
 CHECKPOINT: Final = "_checkpoint"

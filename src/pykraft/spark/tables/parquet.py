@@ -30,10 +30,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.parquet_files import ParquetFile, write_parquet_files
+from pykraft.spark.tables.names import COLUMNS
+from pykraft.spark.tables.parquet_files import write_parquet_files
+from pykraft.spark.tables.parquet_writer import ParquetFile, sync_folder
 from pykraft.spark.tables.table import check_columns, no_table, rows_of
 
-COLUMNS: Final = "_columns.json"
 COMMIT: Final = "_commit.json"
 STREAM: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -62,7 +63,7 @@ class ParquetTables:
             if folder.is_dir():
                 folder.rename(former)
             fresh.rename(folder)
-            _sync_folder(self.root)
+            sync_folder(self.root)
             shutil.rmtree(former, ignore_errors=True)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
@@ -93,11 +94,11 @@ class ParquetTables:
             _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
             if not self.has(name):
                 _write_synced(folder / COLUMNS, frame.schema.json())
-                _sync_folder(self.root)
+                sync_folder(self.root)
             # 4. A reader sees the whole append or nothing.
-            _sync_folder(whole)
+            sync_folder(whole)
             whole.rename(done)
-            _sync_folder(folder)
+            sync_folder(folder)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
         return sum(file.rows for file in told)
@@ -158,7 +159,7 @@ def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[ParquetFile]:
         (tasks / file.name).rename(whole / file.name)
     # 3. An attempt that still runs now fails instead of writing.
     shutil.rmtree(tasks, ignore_errors=True)
-    _sync_folder(whole)
+    sync_folder(whole)
     return told
 
 
@@ -178,11 +179,3 @@ def _write_synced(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     attempt.rename(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

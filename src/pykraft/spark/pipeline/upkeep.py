@@ -1,0 +1,104 @@
+"""Upkeep of all Delta tables of a pipeline, by command or by the stream itself.
+
+Invariant: Spark is not needed, and a stream may append meanwhile.
+
+Plain Parquet tables have none: a reader of a folder sees each file as soon as it is there, so several folders cannot be
+replaced by one at once.
+
+Source: `pykraft.spark.tables.delta_upkeep`; Delta's ``OPTIMIZE`` and ``VACUUM``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deltalake import DeltaTable
+
+from pykraft.errors import UsageError
+from pykraft.spark.tables import delta_upkeep
+from pykraft.spark.tables.names import ALL_TABLES, BRONZE, COLUMNS, TABLES
+from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
+
+UPKEEP_INTERVAL: Final = 100
+"""Micro-batches of a stream from one compaction to the next, if nothing else is given."""
+VACUUM_INTERVAL: Final = 100
+"""Compactions of a stream from one vacuum to the next, which lists all files."""
+NO_PARQUET: Final = "Parquet tables have no upkeep, because a reader of folders would see rows twice meanwhile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUpkeep:
+    """What was done for one table: its files before and after, the bytes that were rewritten, and deleted files."""
+
+    files_before: int
+    files: int
+    rewritten_bytes: int
+    deleted_files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineUpkeep:
+    """What was done for each table."""
+
+    tables: dict[str, TableUpkeep]
+
+    def as_json(self) -> dict[str, Any]:
+        """As a dict of plain values."""
+        return asdict(self)
+
+
+def keep_tables(
+    root: Path,
+    *,
+    target_size_bytes: int = TARGET_SIZE_BYTES,
+    retention_hours: int = RETENTION_HOURS,
+    on_progress: Callable[[str, int], None] | None = None,
+) -> PipelineUpkeep:
+    """Compact and vacuum all tables in a folder, and write checkpoints of their logs.
+
+    ``on_progress`` gets the table and the bytes that were rewritten so far.
+
+    Errors: UsageError if there are no Delta tables; errors of `pykraft.spark.tables.delta_upkeep`.
+    """
+    if (root / BRONZE / COLUMNS).is_file():
+        raise UsageError(f"{root}: {NO_PARQUET}; write Delta tables to another folder (--format delta)")
+    made = [name for name in ALL_TABLES if DeltaTable.is_deltatable(str(root / name))]
+    if not made:
+        raise UsageError(f"{root}: there are no tables; pykraft pipeline run creates them")
+    done = {}
+    for name in made:
+        folder = root / name
+
+        def tell(size_bytes: int, name: str = name) -> None:
+            if on_progress is not None:
+                on_progress(name, size_bytes)
+
+        tell(0)
+        before = delta_upkeep.files_of(folder)
+        rewritten_bytes = delta_upkeep.compact(folder, target_size_bytes=target_size_bytes, on_merged=tell)
+        deleted_files = delta_upkeep.vacuum(folder, retention_hours=retention_hours)
+        delta_upkeep.shorten_log(folder)
+        done[name] = TableUpkeep(
+            files_before=before,
+            files=delta_upkeep.files_of(folder),
+            rewritten_bytes=rewritten_bytes,
+            deleted_files=deleted_files,
+        )
+    return PipelineUpkeep(tables=done)
+
+
+def keep_stream_tables(root: Path, batch_id: int, *, interval: int) -> None:
+    """The share of a stream's upkeep that is due after this micro-batch; ``interval`` 0 is never.
+
+    Errors: those of `pykraft.spark.tables.delta_upkeep`.
+    """
+    count = batch_id + 1
+    if interval == 0 or count % interval:
+        return
+    for name in TABLES:
+        delta_upkeep.compact(root / name, is_tiered=True)
+        if count % (interval * VACUUM_INTERVAL) == 0:
+            delta_upkeep.vacuum(root / name)

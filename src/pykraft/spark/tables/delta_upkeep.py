@@ -1,0 +1,196 @@
+"""Upkeep of a Delta table: small files become large ones, files that no reader needs are deleted, the log stays short.
+
+A stream may append meanwhile, and a kill at any point loses nothing:
+
+1. The rows of some small files are written into a new file, which no commit names yet.
+2. One commit adds the new file and removes the small ones. It is made only as the version after one that still has all
+   of the small files: `deltalake` itself would let two compactions remove the same files, and double their rows.
+3. Removed files stay on disk for readers of older versions. Vacuum deletes them when they are old enough, and files
+   that no commit ever named, such as those of killed writers.
+
+Invariant: the rows of the table and its appends are the same before and after.
+
+Source: the Delta protocol (``dataChange``, tombstones, checkpoints); Delta's ``OPTIMIZE`` and ``VACUUM``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import RemoveAction
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.tables.compaction import TableFile, merge, plan
+from pykraft.spark.tables.delta_log import add_action, carried
+from pykraft.spark.tables.file_statistics import statistics_json
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
+
+UNNAMED_HOURS_MIN: Final = 24
+"""A file that no commit names may belong to a micro-batch that is under way; after a day it does not."""
+PLACES: Final = ("offset", "base_offset")
+"""The columns that order the tables of a log."""
+ROUNDS_MAX: Final = 3
+"""A merged file is smaller than the sum of its parts, so it may be merged again; but a stream adds files forever."""
+COMMIT_ATTEMPTS_MAX: Final = 20
+"""Each attempt fails if the stream committed within the same few milliseconds."""
+CHECKPOINT_FILE: Final = "_last_checkpoint"
+
+
+def compact(
+    folder: Path,
+    *,
+    target_size_bytes: int = TARGET_SIZE_BYTES,
+    is_tiered: bool = False,
+    on_merged: Callable[[int], None] | None = None,
+) -> int:
+    """Merge small files, see `pykraft.spark.tables.compaction.plan`; returns the bytes that were rewritten.
+
+    ``on_merged`` gets these bytes after each commit. A table without offsets stays as it is. If another program commits
+    again and again at the same moment, some small files stay for the next time.
+
+    Errors: UsageError for a table with features or partitions that are not pykraft's; StorageError.
+    """
+    rewritten_bytes = 0
+    for _ in range(ROUNDS_MAX):
+        table = _open(folder)
+        names = {field.name for field in table.schema().fields}
+        groups = plan(_files(table, folder), target_size_bytes=target_size_bytes, is_tiered=is_tiered)
+        if not names.intersection(PLACES) or not groups:
+            break
+        columns = pa.schema(table.schema().to_arrow())
+        for group in groups:
+            file = merge(folder, [each.name for each in group], columns)  # 1.
+            if not _replace(folder, group, file, columns):  # 2.
+                return rewritten_bytes
+            rewritten_bytes += sum(each.size_bytes for each in group)
+            if on_merged is not None:
+                on_merged(rewritten_bytes)
+    return rewritten_bytes
+
+
+def vacuum(folder: Path, *, retention_hours: int = RETENTION_HOURS) -> int:
+    """Delete files that the table does not have any more, if they are that old; returns their number.
+
+    Files that no commit ever named are deleted only if the retention is at least `UNNAMED_HOURS_MIN`.
+
+    Errors: as `compact`.
+    """
+    table = _open(folder)
+    try:
+        # 3.
+        deleted = table.vacuum(
+            retention_hours,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=retention_hours >= UNNAMED_HOURS_MIN,
+            commit_properties=CommitProperties(custom_metadata=carried(table)),
+        )
+    except (DeltaError, OSError) as error:
+        raise StorageError(folder, f"old files cannot be deleted: {error}") from error
+    return len(set(deleted))
+
+
+def shorten_log(folder: Path) -> None:
+    """Write a checkpoint of the log if there is none of the newest version, and delete what Delta's properties allow.
+
+    Errors: as `compact`.
+    """
+    table = _open(folder)
+    try:
+        if _checkpoint_version(folder) != table.version():
+            table.create_checkpoint()
+        table.cleanup_metadata()
+    except (DeltaError, OSError) as error:
+        raise StorageError(folder, f"the checkpoint cannot be written: {error}") from error
+
+
+def files_of(folder: Path) -> int:
+    """How many files the table has. Errors: as `compact`."""
+    return len(_open(folder).file_uris())
+
+
+def _open(folder: Path) -> DeltaTable:
+    try:
+        table = DeltaTable(folder)
+        features = table.protocol().reader_features or []
+        partitions = table.metadata().partition_columns
+    except (DeltaError, OSError) as error:
+        raise StorageError(folder, f"the table cannot be opened: {error}") from error
+    if features or partitions:
+        found = ", ".join([*features, *(f"partitions by {name}" for name in partitions)])
+        raise UsageError(f"{folder}: another program gave the table {found}; use that program for its upkeep")
+    return table
+
+
+def _files(table: DeltaTable, folder: Path) -> list[TableFile]:
+    """The files of the table; the footers tell the places of those without statistics."""
+    found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    columns = pa.schema(table.schema().to_arrow())
+    return [_file(row, folder, columns) for row in found]
+
+
+def _file(row: dict[str, Any], folder: Path, columns: pa.Schema) -> TableFile:
+    place = next((name for name in PLACES if name in columns.names), None)
+    lowest = {name.removeprefix("min."): cell for name, cell in row.items() if name.startswith("min.")}
+    highest = {name.removeprefix("max."): cell for name, cell in row.items() if name.startswith("max.")}
+    if place is not None and lowest.get(place) is None:
+        told = json.loads(_footer_statistics(folder / row["path"], columns))
+        lowest, highest = told["minValues"], told["maxValues"]
+    return TableFile(
+        name=row["path"],
+        size_bytes=row["size_bytes"],
+        replica=(lowest.get("replica"), highest.get("replica")),
+        first_offset=None if place is None else lowest.get(place),
+    )
+
+
+def _footer_statistics(path: Path, columns: pa.Schema) -> str:
+    try:
+        return statistics_json(pq.read_metadata(path), columns)
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(path, f"the file of the table cannot be read: {error}") from error
+
+
+def _replace(folder: Path, group: Sequence[TableFile], file: ParquetFile | None, columns: pa.Schema) -> bool:
+    """Commit that this file has the rows of the group; False if the table does not have that group any more."""
+    names = {each.name for each in group}
+    for _ in range(COMMIT_ATTEMPTS_MAX):
+        table = _open(folder)
+        here = {Path(uri).name for uri in table.file_uris()}
+        if not names <= here or pa.schema(table.schema().to_arrow()) != columns:
+            break
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(each.name, data_change=False, deletion_timestamp=now_ms, size=each.size_bytes)
+            for each in group
+        ]
+        added = [] if file is None else [add_action(file, data_change=False)]
+        # No retries in the library: it would not look at the files again.
+        properties = CommitProperties(custom_metadata=carried(table), max_commit_retries=0)
+        try:
+            table.create_write_transaction([*added, *removed], "append", table.schema(), commit_properties=properties)
+        except CommitFailedError:
+            continue
+        except (DeltaError, OSError) as error:
+            raise StorageError(folder, f"the merged file cannot be committed: {error}") from error
+        return True
+    if file is not None:
+        (folder / file.name).unlink()
+    return False
+
+
+def _checkpoint_version(folder: Path) -> int | None:
+    try:
+        found = json.loads((folder / "_delta_log" / CHECKPOINT_FILE).read_text())
+        return int(found["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

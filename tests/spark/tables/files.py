@@ -1,0 +1,82 @@
+"""Parquet files of rows like those of the silver tables, and Delta tables of them, written without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.transaction import create_table_with_add_actions
+
+from pykraft.spark.tables.delta_log import COMMIT, add_action
+from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
+from tests.spark.tables.commits import commit
+
+LOG_COLUMNS = pa.schema(
+    [
+        ("replica", pa.string()),
+        ("offset", pa.int64()),
+        ("epoch", pa.int32()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("value", pa.binary()),
+        ("corrupt", pa.string()),
+    ]
+)
+FILES = ((range(10), 1, "n1"), (range(10, 20), 2, "n2"), (range(20, 30), 3, "n1"))
+
+
+def at(offset: int) -> datetime:
+    """When the record with this offset was appended."""
+    return datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=offset)
+
+
+def log_rows(
+    offsets: Sequence[int], *, epoch: int = 1, replica: str | None = "n1", size_bytes: int = 10
+) -> pa.RecordBatch:
+    """A row for each offset; values do not compress."""
+    rows = [
+        {
+            "replica": replica,
+            "offset": offset,
+            "epoch": epoch,
+            "timestamp": at(offset),
+            "value": _noise(offset, size_bytes),
+            "corrupt": None,
+        }
+        for offset in offsets
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=LOG_COLUMNS)
+
+
+def written(folder: Path, *groups: pa.RecordBatch) -> ParquetFile:
+    """A file in this folder, each batch a row group."""
+    file = write_parquet_file(iter(groups), folder, groups[0].schema)
+    assert file is not None
+    return file
+
+
+def make_table(folder: Path, *, appends: int, count: int = 10, size_bytes: int = 10) -> None:
+    """A Delta table of the stream ``s``, whose appends each have so many rows of one replica in one file."""
+    columns = Schema.from_arrow(LOG_COLUMNS)
+    create_table_with_add_actions(str(folder), columns, [])
+    for number in range(appends):
+        append(folder, number, count=count, size_bytes=size_bytes)
+
+
+def append(folder: Path, number: int, *, count: int = 10, size_bytes: int = 10, stream: str = "s") -> None:
+    """The next append, as the pipeline commits it."""
+    rows = log_rows(range(number * count, (number + 1) * count), size_bytes=size_bytes)
+    properties = CommitProperties(
+        app_transactions=[Transaction(stream, number)],
+        custom_metadata={COMMIT: commit(number, stream=stream).as_json()},
+    )
+    DeltaTable(folder).create_write_transaction(
+        [add_action(written(folder, rows))], "append", Schema.from_arrow(LOG_COLUMNS), commit_properties=properties
+    )
+
+
+def _noise(seed: int, size_bytes: int) -> bytes:
+    return Random(seed).randbytes(size_bytes)

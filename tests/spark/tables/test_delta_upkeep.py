@@ -1,0 +1,187 @@
+"""Upkeep keeps rows and appends, beside a stream, beside other upkeep, and when it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.tables import delta_upkeep
+from pykraft.spark.tables.compaction import merge
+from pykraft.spark.tables.delta_log import carried, newest_commit
+from pykraft.spark.tables.delta_upkeep import compact, files_of, shorten_log, vacuum
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from tests.spark.tables.commits import commit
+from tests.spark.tables.files import append, log_rows, make_table, written
+
+pytestmark = pytest.mark.spark
+
+OLD_S = 1_000_000.0
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pykraft.spark.tables import delta_upkeep
+
+step = getattr(delta_upkeep, sys.argv[2])
+
+def die(*given, **named):
+    if sys.argv[3] == "after":
+        step(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(delta_upkeep, sys.argv[2], die)
+delta_upkeep.compact(Path(sys.argv[1]))
+"""
+
+
+def offsets(folder: Path) -> list[int]:
+    found: list[int] = DeltaTable(folder).to_pyarrow_table()["offset"].to_pylist()
+    return sorted(found)
+
+
+def test_small_files_become_one_with_the_same_rows(tmp_path: Path) -> None:
+    make_table(tmp_path, appends=5)
+    before = DeltaTable(tmp_path).to_pyarrow_table().sort_by("offset")
+    told: list[int] = []
+    size_bytes = compact(tmp_path, on_merged=told.append)
+    table = DeltaTable(tmp_path)
+    assert table.to_pyarrow_table() == before
+    assert told == [size_bytes]
+    assert (files_of(tmp_path), newest_commit(table), table.transaction_version("s")) == (1, commit(4), 4)
+    assert compact(tmp_path) == 0
+    assert DeltaTable(tmp_path).version() == table.version()
+
+
+def test_replicas_stay_apart_and_other_offsets_are_still_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(tmp_path, appends=0)
+    monkeypatch.setattr(delta_upkeep, "ROUNDS_MAX", 1)
+    for offset in range(0, 20, 5):
+        for replica in ("n1", "n2"):
+            write_deltalake(tmp_path, pa.table(log_rows(range(offset, offset + 5), replica=replica)), mode="append")
+    size_bytes = next(iter(DeltaTable(tmp_path).get_add_actions()["size_bytes"])).as_py()
+    compact(tmp_path, target_size_bytes=int(size_bytes * 2.1))
+    table = DeltaTable(tmp_path)
+    assert len(table.file_uris()) == 4
+    assert len(table.file_uris(file_pruning_predicate="replica = 'n2' AND offset >= 10")) == 1
+
+
+def test_files_without_statistics_are_merged_in_order_too(tmp_path: Path) -> None:
+    rows = [pa.table(log_rows(range(begin, begin + 5))) for begin in (10, 0, 5)]
+    for each in rows:
+        configuration = {"delta.dataSkippingNumIndexedCols": "0"}
+        write_deltalake(tmp_path, each, mode="append", configuration=configuration)
+    compact(tmp_path)
+    assert DeltaTable(tmp_path).to_pyarrow_table()["offset"].to_pylist() == list(range(15))
+
+
+def test_a_stream_that_commits_meanwhile_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_table(tmp_path, appends=4)
+    numbers = iter(range(4, 100))
+
+    def merge_slowly(folder: Path, names: Sequence[str], columns: pa.Schema) -> ParquetFile | None:
+        append(folder, next(numbers))
+        return merge(folder, names, columns)
+
+    with monkeypatch.context() as beside:
+        beside.setattr(delta_upkeep, "merge", merge_slowly)
+        assert compact(tmp_path) > 0
+    rounds = delta_upkeep.ROUNDS_MAX
+    assert offsets(tmp_path) == list(range(10 * (4 + rounds)))
+    assert (files_of(tmp_path), newest_commit(DeltaTable(tmp_path))) == (2, commit(3 + rounds))
+
+
+def test_two_compactions_at_once_do_not_double_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_table(tmp_path, appends=4)
+
+    def merge_late(folder: Path, names: Sequence[str], columns: pa.Schema) -> ParquetFile | None:
+        late = merge(folder, names, columns)
+        DeltaTable(folder).optimize.compact()
+        return late
+
+    with monkeypatch.context() as beside:
+        beside.setattr(delta_upkeep, "merge", merge_late)
+        assert compact(tmp_path) == 0
+    assert offsets(tmp_path) == list(range(40))
+    assert len(list(tmp_path.glob("*.parquet"))) == 4 + 1, "the late file is deleted"
+
+
+@pytest.mark.parametrize(("appends", "files"), [(3, 2), (delta_upkeep.COMMIT_ATTEMPTS_MAX, 4)])
+def test_a_commit_at_the_same_moment_makes_it_look_again(
+    appends: int, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream commits between the look at the table and the commit, so many times; then it gives up."""
+    make_table(tmp_path, appends=4)
+    numbers = iter(range(4, 4 + appends))
+
+    def carried_late(table: DeltaTable) -> dict[str, str]:
+        told = carried(table)
+        for number in numbers:
+            append(tmp_path, number)
+            break
+        return told
+
+    monkeypatch.setattr(delta_upkeep, "carried", carried_late)
+    monkeypatch.setattr(delta_upkeep, "ROUNDS_MAX", 1)
+    assert (compact(tmp_path) > 0) == (files == 2)
+    assert files_of(tmp_path) == files + appends - (files == 2)
+    assert len(list(tmp_path.glob("*.parquet"))) == 4 + appends + (files == 2)
+    assert offsets(tmp_path) == list(range(10 * (4 + appends)))
+    assert newest_commit(DeltaTable(tmp_path)) == commit(3 + appends)
+
+
+@pytest.mark.parametrize(("step", "when"), [("merge", "before"), ("merge", "after"), ("_replace", "after")])
+def test_a_kill_at_any_step_loses_nothing(step: str, when: str, tmp_path: Path) -> None:
+    make_table(tmp_path, appends=4)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), step, when], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert offsets(tmp_path) == list(range(40))
+    append(tmp_path, 4)
+    compact(tmp_path)
+    assert (offsets(tmp_path), files_of(tmp_path)) == (list(range(50)), 1)
+
+
+def test_vacuum_deletes_what_is_old_and_out_of_use(tmp_path: Path) -> None:
+    make_table(tmp_path, appends=3)
+    compact(tmp_path)
+    fresh, old = (written(tmp_path, log_rows(range(3))) for _ in range(2))
+    os.utime(tmp_path / old.name, (OLD_S, OLD_S))
+    assert vacuum(tmp_path) == 1
+    assert not (tmp_path / old.name).exists()
+    assert vacuum(tmp_path, retention_hours=0) == 3
+    assert (tmp_path / fresh.name).exists(), "a micro-batch may be about to commit it"
+    assert offsets(tmp_path) == list(range(30))
+    assert newest_commit(DeltaTable(tmp_path)) == commit(2)
+
+
+def test_a_checkpoint_shortens_the_log(tmp_path: Path) -> None:
+    make_table(tmp_path, appends=3)
+    shorten_log(tmp_path)
+    log = tmp_path / "_delta_log"
+    assert [path.name[:20] for path in log.glob("*.checkpoint.parquet")] == [f"{3:020d}"]
+    for path in log.glob("*.json"):
+        path.unlink()
+    assert offsets(tmp_path) == list(range(30))
+
+
+def test_tables_of_others_are_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "parts", pa.table({"offset": [1], "day": ["a"]}), partition_by=["day"])
+    with pytest.raises(UsageError, match="another program gave the table partitions by day; use that program"):
+        compact(tmp_path / "parts")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        compact(tmp_path / "absent")
+
+
+def test_a_table_without_offsets_is_not_merged(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_deltalake(tmp_path, pa.table({"epoch": [1]}), mode="append")
+    assert compact(tmp_path) == 0
