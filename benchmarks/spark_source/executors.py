@@ -147,9 +147,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Obey a command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="of each query, after one that is not counted (default: 5)")
-    parser.add_argument("--records", default="2500000,5000000", help="of 100 B in each log")
+    parser.add_argument("--records", default="5000000,20000000", help="of 100 B in each log")
     parser.add_argument("--executors", default="1,2,4")
-    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 1 GB")
+    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 3 GB")
     parser.add_argument("--docs", type=Path, help="put the table between the markers of this document")
     parser.add_argument("--job", metavar="URL", help=argparse.SUPPRESS)  # the driver that this program starts
     parser.add_argument("paths", nargs="*", help=argparse.SUPPRESS)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from benchmarks.spark_source.cases import CONNECTOR, OURS, QUERIES, Data, Query, Way, case_name
 from benchmarks.spark_source.servers import Servers, connector_jars
 from benchmarks.spark_source.usage import ProcessTree
+from benchmarks.suite.busy import busy_cores
 from benchmarks.suite.results import ROOT, Results, SuiteRun
 from pykraft.bench.usage import usage_of
 from pykraft.errors import LocalQuorumError
@@ -94,10 +95,11 @@ def run_all(
         for turn, data, query, way in _all(sets, runs):
             if results.has(case_name(data, query), way.contender, turn):
                 continue
+            busy = round(busy_cores(), 2)
             figures = _one(sessions[way.session], servers, data, way)
-            busy = round(os.getloadavg()[0], 2)
             case = case_name(data, query)
-            results.add(SuiteRun(case=case, contender=way.contender, turn=turn, figures=figures, waiting_before=busy))
+            run = SuiteRun(case=case, contender=way.contender, turn=turn, figures=figures, busy_cores_before=busy)
+            results.add(run)
             tell(f"turn {turn}, {case}, {way.contender}: {_words(figures)}")
         for session in sessions.values():
             session.close()

@@ -33,8 +33,8 @@ def lines(results: Results) -> Iterator[str]:
         f"({machine['processor']}), Python {machine['python']}, Spark and connector {settings['spark']}, "
         f"Kafka {settings['kafka']}; median (least–most) of {turns} turns."
     )
-    loads = sorted(run.waiting_before for run in results.runs)
-    yield f"The load average was {loads[len(loads) // 2]:.1f} in the middle, and {loads[-1]:.1f} at most."
+    busy = sorted(run.busy_cores_before for run in results.runs)
+    yield f"Other work used {busy[len(busy) // 2]:.1f} cores between the runs, and {busy[-1]:.1f} at most."
 
 
 def _rows(case: str, query: Query, runs: Sequence[SuiteRun]) -> Iterator[str]:

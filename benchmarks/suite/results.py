@@ -29,9 +29,8 @@ class SuiteRun:
     turn: int
     figures: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None
-    waiting_before: float = 0.0
-    """Load average of the last minute when it began: how busy the machine was, with other work or with the run before.
-    """
+    busy_cores_before: float = 0.0
+    """Cores that other programs used right before it (`benchmarks.suite.busy`)."""
 
 
 class Results:

@@ -6,7 +6,6 @@ so; a run that fails is a result, and the suite goes on.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from benchmarks.suite.busy import busy_cores
 from benchmarks.suite.cases import Case
 from benchmarks.suite.measures import Figures, Setting
 from benchmarks.suite.peers import PEERS, ready
@@ -73,8 +73,7 @@ def run_suite(cases: Sequence[Case], options: SuiteOptions, results: Results, te
 
 
 def _one(case: Case, name: str, turn: int, setting: Setting) -> SuiteRun:
-    busy = os.getloadavg()[0]
-    run = SuiteRun(case=case.name, contender=name, turn=turn, waiting_before=round(busy, 2))
+    run = SuiteRun(case=case.name, contender=name, turn=turn, busy_cores_before=round(busy_cores(), 2))
     try:
         figures: Figures = case.contenders[name](setting)
     except (LocalQuorumError, UsageError) as error:

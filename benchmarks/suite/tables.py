@@ -20,8 +20,8 @@ from pykraft.text_table import table_lines
 UNKNOWN: Final = "-"
 MARKED: Final = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOT_MEASURED: Final = "Not measured yet."
-BUSY: Final = 3.0
-"""With this load average before most runs, other work was going on."""
+BUSY: Final = 0.4
+"""Cores: with so many in use before most runs, other work was going on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +132,9 @@ def setting(results: Results, runs: Sequence[SuiteRun] | None = None) -> str:
         f"Measured {date}, commit {version}: {where}.",
         f"Up to {counted(turns, 'run')} of {window}, in turn; median (least–most).",
     ]
-    busy = sorted(run.waiting_before for run in runs)
+    busy = sorted(run.busy_cores_before for run in runs)
     if busy and busy[len(busy) // 2] >= BUSY:
-        words.append(f"The machine was busy with other work (load average {busy[len(busy) // 2]:.1f}): a draft.")
+        words.append(f"Other work used {busy[len(busy) // 2]:.1f} cores meanwhile: a draft.")
     return " ".join(words)
 
 

@@ -52,9 +52,9 @@ def test_a_failed_run_is_told_and_has_no_figures(tmp_path: Path) -> None:
 
 
 def test_a_busy_machine_is_told(tmp_path: Path) -> None:
-    run = SuiteRun(case="start", contender="pykraft", turn=1, figures={"start_ms": 300.0}, waiting_before=7.5)
+    run = SuiteRun(case="start", contender="pykraft", turn=1, figures={"start_ms": 300.0}, busy_cores_before=1.5)
     results = sample_results(tmp_path / "results.jsonl", [run])
-    assert "busy with other work (load average 7.5): a draft" in "\n".join(text_tables([], results, width=None))
+    assert "Other work used 1.5 cores meanwhile: a draft" in "\n".join(text_tables([], results, width=None))
 
 
 def test_the_marked_parts_of_a_document_are_filled_again_and_again(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pykraft.types import Epoch, NodeId
 from tests.sim.invariants.fakes import BEFORE, node, view, world
 
 FOLLOWS, CAMPAIGNS = view("follower", leader_id=2), view("prospective")
+OBSERVES = view("observer", leader_id=2)
 NO_REFUSAL = "has refused no connection since it answered"
 NO_ANSWER = "has not answered since the last time"
 
@@ -59,6 +60,9 @@ class Story:
     def follows(self, answers: int, refusals: int, **seen: Any) -> None:
         self.oracle.after_event(made(answers, refusals, process=self.process, **seen), FOLLOWS)
 
+    def observes(self, answers: int, refusals: int, **seen: Any) -> None:
+        self.oracle.after_event(made(answers, refusals, process=self.process, **seen), OBSERVES)
+
     def campaigns(self, answers: int, refusals: int, **seen: Any) -> None:
         self.oracle.changed(made(answers, refusals, process=self.process, **seen), FOLLOWS, CAMPAIGNS)
 
@@ -74,6 +78,16 @@ def test_a_campaign_after_an_answer_and_a_refusal_is_right_once() -> None:
     story.campaigns(3, 2, ms=500)
     story.follows(4, 2)
     story.campaigns(4, 3, ms=300)
+
+
+def test_an_answer_to_the_observer_that_it_was_counts_for_a_voter() -> None:
+    story = Story()
+    story.observes(0, 0)
+    story.follows(1, 0)  # the answer brought the record that makes it a voter
+    story.campaigns(1, 1, ms=100)
+    story.follows(1, 1)
+    with pytest.raises(ViolationError, match=NO_ANSWER):
+        story.campaigns(1, 2, ms=200)
 
 
 def test_a_campaign_without_a_refusal_is_found() -> None:

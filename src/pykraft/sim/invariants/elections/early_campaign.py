@@ -66,7 +66,9 @@ class EarlyCampaignsHaveReason(Invariant):
         """Remember the deadline of a follower, and what its leader did."""
         node_id, process = int(node.node_id), node.process
         raft = process.host.raft if process is not None else None
-        if now.role != "follower" or process is None or raft is None or not isinstance(raft.state, Follower):
+        # An observer may become a voter by the very answer after which the leader refuses connections.
+        is_following = now.role in {"follower", "observer"}
+        if not is_following or process is None or raft is None or not isinstance(raft.state, Follower):
             return
         state, wiretap, seen = raft.state, process.wiretap, self._following.get(node_id)
         dialed = dialed_id(state)
