@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.log.os_fs import OsFs
-from pykraft.spark.data_source import file_plan, strides
+from pykraft.object_storage.files import Files
+from pykraft.spark.data_source import file_plan
 from tests.spark.large_plan import GIB, plan, write_sparse
 
 pytestmark = pytest.mark.spark
@@ -18,11 +19,10 @@ READS_PER_SEGMENT = 45
 
 def test_a_large_log_costs_a_few_reads_for_each_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
-    real = OsFs.open
 
     class Counted:
         def __init__(self, path: Path) -> None:
-            self._file = real(OsFs(), path)
+            self._file = OsFs().open(path)
 
         def pread(self, length: int, position: int) -> bytes:
             reads.append(length)
@@ -34,7 +34,7 @@ def test_a_large_log_costs_a_few_reads_for_each_segment(tmp_path: Path, monkeypa
         def close(self) -> None:
             self._file.close()
 
-    monkeypatch.setattr(strides, "OsFs", lambda: type("Fs", (), {"open": staticmethod(Counted)}))
+    monkeypatch.setattr(Files, "open", lambda fs, path: Counted(path))
     found = {}
     for count in (8, 512):
         write_sparse(tmp_path / f"p-{count}", count)

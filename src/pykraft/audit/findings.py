@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from pykraft.object_storage.uris import restored
 from pykraft.types import Offset
 
 DAMAGE_MAX: Final = 10_000
@@ -134,7 +135,7 @@ class AuditReport:
                 AuditDamage(
                     kind=kind,
                     replica=replica,
-                    path=path,
+                    path=restored(path),
                     position=position,
                     expected=expected,
                     found=found,
@@ -146,7 +147,7 @@ class AuditReport:
         """Keep a note, or only count it once DAMAGE_MAX are kept."""
         self.notes_count += 1
         if len(self.notes) < DAMAGE_MAX:
-            self.notes.append(AuditNote(replica=replica, path=path, text=text))
+            self.notes.append(AuditNote(replica=replica, path=restored(path), text=text))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The logs, what is wrong, the notes, and a last row with the totals."""

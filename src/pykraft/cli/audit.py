@@ -23,7 +23,7 @@ from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files
 from pykraft.plural import counted
 
 MIB = 1024 * 1024
@@ -35,7 +35,7 @@ MIB = 1024 * 1024
     nargs=-1,
     required=True,
     metavar="DIRECTORY...",
-    type=ExistingPath("give a directory of log.dirs, or a partition in it", is_folder=True),
+    type=ExistingPath("give a directory of log.dirs, or a partition in it", is_folder=True, may_be_uri=True),
 )
 @click.option(
     "--journal",
@@ -74,7 +74,8 @@ def audit(
     """Check each DIRECTORY as `verify` does, and compare the replicas byte by byte.
 
     Give one directory of each replica: an entry of log.dirs, or a partition directory in it, of pykraft or Kafka, of
-    stopped nodes or copies. It writes nothing there. Exits with 4 if something is damaged, lost or different.
+    stopped nodes or copies; or its URI in object storage, s3://bucket/n1. It writes nothing there. Exits with 4 if
+    something is damaged, lost or different.
     """
     with imported_for("audit"):
         from pykraft.spark.audit_job import run_on
@@ -85,7 +86,7 @@ def audit(
         raise UsageError(f"--journal {journals[0]}: nothing in it was acknowledged")
     # Report a wrong directory before Spark starts. Executors may have another working directory.
     one = DirectoryAudit(
-        OsFs(),
+        Files(),
         [path.absolute() for path in directories],
         acknowledged=acknowledged,
         part_size_bytes=part_size * MIB,

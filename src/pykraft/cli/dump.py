@@ -23,7 +23,7 @@ from pykraft.cli.printable import printable
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.dump_batches import Fact
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files
 from pykraft.plural import counted
 
 _BATCH: Final = (
@@ -47,7 +47,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
     "files",
     nargs=-1,
     required=True,
-    type=ExistingPath("name files of a partition directory, such as *.log"),
+    type=ExistingPath("name files of a partition directory, such as *.log", may_be_uri=True),
     metavar="FILE...",
 )
 @json_lines_option("for each batch or entry")
@@ -66,7 +66,7 @@ def dump(
     decodes: bool | None,
     skip_record_metadata: bool,
 ) -> None:
-    """Print the content of FILES from a log directory; the node may be running.
+    """Print the content of FILES from a log directory, or at URIs such as s3://bucket/…; the node may be running.
 
     It reads .log, .index, .timeindex, .checkpoint and .snapshot files, leader-epoch-checkpoint, quorum-state,
     quorum-state.check, partition.metadata, meta.properties and recovery-point. For invalid bytes it prints the
@@ -84,7 +84,7 @@ def dump(
         view = _Text(with_data=print_data_log, is_decoded=is_decoded, with_metadata=not skip_record_metadata)
         gathered = _Lines()
         try:
-            for fact in dump_file(OsFs(), path, with_records=with_records):
+            for fact in dump_file(Files(), path, with_records=with_records):
                 found += fact.kind == "problem"
                 lines = _json_lines(path, fact, with_data=print_data_log, is_decoded=is_decoded)
                 for line in lines if as_json else view.lines(path, fact):

@@ -22,7 +22,8 @@ from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import print_lines, printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files
+from pykraft.object_storage.uris import restored
 from pykraft.plural import counted
 
 PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
@@ -30,7 +31,10 @@ PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 
 
 @click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
-@click.argument("directory", type=ExistingPath("give a directory of log.dirs, or a partition in it", is_folder=True))
+@click.argument(
+    "directory",
+    type=ExistingPath("give a directory of log.dirs, or a partition in it", is_folder=True, may_be_uri=True),
+)
 @json_option
 @click.option(
     "--progress",
@@ -46,7 +50,7 @@ def verify(directory: Path, *, as_json: bool, progress: str) -> None:
     quorum-state, recovery-point and the small files, and writes nothing. What a running node has not finished writing,
     and what the next start cleans up after a crash, is reported as a note. Exits with 4 if something is damaged.
     """
-    fs = OsFs()
+    fs = Files()
     with _bar(progress, lambda: total_size_bytes(fs, directory)) as on_progress:
         report = look_at(fs, directory, on_progress=on_progress)
     if as_json:
@@ -114,7 +118,7 @@ def _document(directory: Path, report: VerifyReport) -> dict[str, Any]:
         "damageCount": findings.damage_count,
         "damage": [
             {
-                "file": str(one.path),
+                "file": str(restored(one.path)),
                 "position": one.position,
                 "expected": one.expected,
                 "found": one.found,
@@ -123,7 +127,7 @@ def _document(directory: Path, report: VerifyReport) -> dict[str, Any]:
             for one in findings.damage
         ],
         "notesCount": findings.notes_count,
-        "notes": [{"file": str(one.path), "text": one.text} for one in findings.notes],
+        "notes": [{"file": str(restored(one.path)), "text": one.text} for one in findings.notes],
         "partitions": [
             {
                 "directory": str(one.path),
@@ -141,4 +145,4 @@ def _document(directory: Path, report: VerifyReport) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    return printable(click.format_filename(path))
+    return printable(click.format_filename(restored(path)))

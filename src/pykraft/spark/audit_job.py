@@ -2,7 +2,7 @@
 
 A task of Spark does one or more tasks of the audit, so that each reads about one part's worth of bytes. What comes back
 are digests and findings (`pykraft.audit.part`), whose size does not grow with the data that a task reads. Executors
-must reach the directories under the same paths as the driver.
+must reach the directories under the same paths or URIs as the driver.
 
 Columns in: ``id`` int64, the index of a task. Columns out: ``id`` int64, ``result`` binary, a pickled result.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pykraft.audit.directory_audit import AuditResult, AuditTask, run_task
 from pykraft.errors import PykraftError
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files
 from pykraft.spark.arrow_columns import bytes_column, number_column
 from pykraft.spark.error_text import error_in, reason
 
@@ -55,7 +55,7 @@ def _carrying_out(tasks: Sequence[AuditTask]) -> Callable[[Iterator[Any]], Itera
     """The function of a task of Spark."""
 
     def carry_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fs = OsFs()
+        fs = Files()
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 result = pickle.dumps(run_task(fs, tasks[number]))

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType, WrongValueError
+from pykraft.object_storage.uris import UriPath
 
 OPTION = click.Option(["-o", "--option"])
 ARGUMENT = click.Argument(["file"])
@@ -98,3 +99,22 @@ def test_the_shell_completes_files_and_folders() -> None:
     kinds = [ExistingPath("give it"), NewFile(), ExistingPath("give it", is_folder=True), NewFolder()]
     offered = [item.type for kind in kinds for item in kind.shell_complete(context, OPTION, "a")]
     assert offered == ["file", "file", "dir", "dir"]
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_uri_is_taken_where_it_can_be_read_and_looked_up_later(is_folder: bool) -> None:
+    there = ExistingPath("give it", is_folder=is_folder, may_be_uri=True).convert("s3://bucket/n1", None, None)
+    assert (type(there), str(there)) == (UriPath, "s3://bucket/n1")
+    with pytest.raises(WrongValueError, match="No such file or directory: give it"):
+        ExistingPath("give it", is_folder=is_folder).convert("s3://bucket/n1", None, None)
+
+
+def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
+    kind = ExistingPath("give it", is_folder=True, may_be_uri=True)
+    assert kind.convert(f"file://{tmp_path}", None, None) == tmp_path
+
+
+def test_a_folder_to_write_is_not_a_uri_and_its_key_is_not_repeated() -> None:
+    with pytest.raises(WrongValueError, match="a URI: is written as files and folders") as raised:
+        NewFolder().convert("s3://key:SECRET@bucket/n1", OPTION, None)
+    assert "SECRET" not in raised.value.format_message()

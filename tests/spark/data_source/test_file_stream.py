@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.small_files.meta import MetaProperties, encode_meta
+from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
 from pykraft.types import NodeId
@@ -92,6 +93,21 @@ def test_a_repeated_micro_batch_is_the_same_also_after_a_restart(folder: Path) -
     for made in (first, reader(folder)):
         assert read(made, start, middle) == rows("n1", 0, 1) + rows("n2", 0, 1)
         assert read(made, middle, end) == rows("n1", 2, 3, 4, 5) + rows("n2", 2, 3)
+
+
+def test_a_checkpoint_of_a_version_that_knew_paths_only_goes_on_unchanged(folder: Path) -> None:
+    crc = {name: read_header(batches(1, first=first)).crc for name, first in (("n1", 2), ("n2", 1))}
+    known = {
+        "cluster": None,
+        "replicas": {
+            "n1": {"offset": 6, "began": 0, "epoch": EPOCH, "crc": crc["n1"]},
+            "n2": {"offset": 4, "began": 0, "epoch": EPOCH, "crc": crc["n2"]},
+        },
+    }
+    made = reader(folder)
+    assert json.dumps(made.latestOffset(made.initialOffset(), ReadAllAvailable())) == json.dumps(known)
+    write_segment(folder / "n2" / "p-0", batches(2, first=2), base_offset=4)
+    assert list(run(reader(folder), known)) == [rows("n2", *range(4, 8))]
 
 
 def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Path) -> None:

@@ -26,7 +26,7 @@ BROKEN = BATCHES[1][:-2] + b"!" + BATCHES[1][-1:]
 
 def state_of(segment: Path, evidence: Evidence, *, later: tuple[Path, ...] = ()) -> WalkState:
     expected = Expected(base_offset=base_offset_of(segment), epoch=EPOCH_ZERO)
-    return WalkState(segment=segment, later=later, position=0, expected=expected, evidence=evidence)
+    return WalkState(fs=OsFs(), segment=segment, later=later, position=0, expected=expected, evidence=evidence)
 
 
 def offsets(state: WalkState, *, tolerant: bool = False) -> list[int]:
@@ -121,7 +121,7 @@ def test_the_batches_of_a_span_are_all_of_it_and_no_more(tmp_path: Path) -> None
         first=first.header,
         header=second.header,
     )
-    assert list(batches_within(coarse)) == [first, second]
+    assert list(batches_within(OsFs(), coarse)) == [first, second]
 
 
 def test_a_batch_in_preallocated_space_is_looked_at_again_until_it_is_whole(

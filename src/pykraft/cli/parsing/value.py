@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from pykraft.object_storage.uris import UriPath, is_uri, located
+
 
 class WrongValueError(click.BadParameter):
     """A value of an option or argument that is refused, and the reason or what to give instead."""
@@ -68,14 +70,20 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
 
     name = "path"
 
-    def __init__(self, wanted: str, *, is_folder: bool = False) -> None:
-        """``wanted`` says what to give; it follows the message about a path that is missing or of the other kind."""
+    def __init__(self, wanted: str, *, is_folder: bool = False, may_be_uri: bool = False) -> None:
+        """``wanted`` says what to give; it follows the message about a path that is missing or of the other kind.
+
+        What a URI of object storage names is looked up by the command.
+        """
         self._wanted = wanted
         self._is_folder = is_folder
+        self._may_be_uri = may_be_uri
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
-        path = Path(value)
+        path = located(value) if self._may_be_uri and is_uri(str(value)) else Path(value)
+        if isinstance(path, UriPath):
+            return path
         try:
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
@@ -121,6 +129,10 @@ class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in ne
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
         path = Path(value)
+        if is_uri(str(value)):
+            # The value is not repeated: whoever gives a URI here may have put a key into it.
+            problem = "is written as files and folders that are synced and linked, which object storage has not"
+            raise WrongValueError("a URI", f"{problem}; give a folder", param, ctx)
         if path.exists() and not path.is_dir():
             raise WrongValueError(value, "Not a directory", param, ctx)
         return path

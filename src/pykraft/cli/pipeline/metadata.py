@@ -50,7 +50,7 @@ _LEFT_OUT: Final = ("changed_ms", "features", "directories", "log_dirs", "cordon
 @click.argument(
     "directories",
     nargs=-1,
-    type=ExistingPath("give a directory of log.dirs, or __cluster_metadata-0 in it", is_folder=True),
+    type=ExistingPath("give a directory of log.dirs, or __cluster_metadata-0 in it", is_folder=True, may_be_uri=True),
     metavar="[DIR]...",
 )
 @click.option("--bootstrap-controller", metavar="LIST", help="Read a live quorum instead: host:port,…")

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
 from pykraft.spark.data_source.options import Bound, SourceOptions
@@ -63,7 +62,9 @@ def plan_batch(
             start_offset, cursor = bounds.offset_min, replica.seek(bounds.offset_min)
         spans = spans_from(replica, cursor, options, size_bytes=size_bytes)
         limit = Limit(end_offset=end_offset)
-        made = plan_splits(replica.name, cursor, spans, start_offset=start_offset, limit=limit, size_bytes=size_bytes)
+        made = plan_splits(
+            replica.name, cursor, spans, start_offset=start_offset, limit=limit, size_bytes=size_bytes, fs=replica.fs
+        )
         return replace(made, splits=tuple(split for split in made.splits if bounds.may_hold(split)))
 
     return while_segments_vanish(plan)
@@ -137,15 +138,15 @@ def _since(replica: ReplicaLog, start: Cursor, timestamp_ms: int) -> Offset:
     end = start.offset
     for one in replica.walk(start, tolerant=True):
         if one.header is not None and one.header.max_timestamp >= timestamp_ms:
-            return _first_within(one, timestamp_ms)
+            return _first_within(replica, one, timestamp_ms)
         end = one.end_offset
     return end
 
 
-def _first_within(one: BatchSpan, timestamp_ms: int) -> Offset:
+def _first_within(replica: ReplicaLog, one: BatchSpan, timestamp_ms: int) -> Offset:
     assert one.header is not None
     if one.header.base_timestamp >= timestamp_ms or one.header.is_log_append_time:
         return one.offset
-    with closing(OsFs().open(one.segment)) as file:
+    with closing(replica.fs.open(one.segment)) as file:
         data = file.pread(one.end_position - one.position, one.position)
     return next((Offset(each.offset) for each in decode_records(data) if each.timestamp_ms >= timestamp_ms), one.offset)

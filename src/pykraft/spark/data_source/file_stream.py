@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.format import meta_in
-from pykraft.log.os_fs import OsFs
 from pykraft.spark.data_source.file_plan import (
     check_names,
     end_of,
@@ -69,7 +68,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for replica in found:
             offset, cursor = self._find_start(replica)
             replicas[replica.name] = position_of(cursor, offset, began=offset)
-        return {"cluster": self._cluster_id(), "replicas": replicas}
+        return {"cluster": _cluster_id(found), "replicas": replicas}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
@@ -86,8 +85,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Errors: UsageError for a checkpoint of another quorum, and for a truncated log; CorruptionError.
         """
-        self._check_cluster(start)
         replicas = find_replicas(self._options.patterns)
+        _check_cluster(start, replicas)
         share = max(1, len(replicas))
         found: dict[str, ReplicaPosition] = {}
         for replica in replicas:
@@ -105,9 +104,10 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
-        self._check_cluster(start)
+        replicas = find_replicas(self._options.patterns)
+        _check_cluster(start, replicas)
         splits: list[InputPartition] = []
-        for replica in find_replicas(self._options.patterns):
+        for replica in replicas:
             position = end["replicas"].get(replica.name)
             if position is not None:
                 begin = _begin(self._position(start, replica), position)
@@ -128,7 +128,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`: the log ends."""
         replicas = find_replicas(self._options.patterns)
         positions = {replica.name: {"offset": end_of(replica)} for replica in replicas}
-        return {"cluster": self._cluster_id(), "replicas": positions}
+        return {"cluster": _cluster_id(replicas), "replicas": positions}
 
     def _limit(self, replica: ReplicaLog, limit: ReadLimit, share: int) -> Limit:
         end = find_end(replica, self._options.end, replica.start())
@@ -153,7 +153,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cursor = resumed(replica, position) if known is None else replica.resume(known)
             spans = spans_from(replica, cursor, self._options)
             try:
-                made = plan_splits(replica.name, cursor, spans, start_offset=position["offset"], limit=limit)
+                offset = position["offset"]
+                made = plan_splits(replica.name, cursor, spans, start_offset=offset, limit=limit, fs=replica.fs)
             except CorruptionError:
                 replica.resume(cursor)  # a rewritten log looks damaged from a cursor that it no longer contains
                 raise
@@ -182,20 +183,22 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _find_start(self, replica: ReplicaLog) -> tuple[Offset, Cursor]:
         return find_start(replica, self._options.start, or_log_start=not self._options.fails_on_data_loss)
 
-    def _cluster_id(self) -> str | None:
-        """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
-        found = {_cluster_id_of(replica) for replica in find_replicas(self._options.patterns)} - {None}
-        if len(found) > 1:
-            raise UsageError(f"these are the logs of several clusters: {', '.join(sorted(map(str, found)))}")
-        return found.pop() if found else None
 
-    def _check_cluster(self, start: Mapping[str, Any]) -> None:
-        remembered, found = start["cluster"], self._cluster_id()
-        if remembered is not None and found is not None and remembered != found:
-            raise UsageError(
-                f"the checkpoint is that of a stream of cluster {remembered}, and these are the logs of {found}: "
-                "give the query the logs that it began with, or a new checkpointLocation"
-            )
+def _cluster_id(replicas: Sequence[ReplicaLog]) -> str | None:
+    """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
+    found = {_cluster_id_of(replica) for replica in replicas} - {None}
+    if len(found) > 1:
+        raise UsageError(f"these are the logs of several clusters: {', '.join(sorted(map(str, found)))}")
+    return found.pop() if found else None
+
+
+def _check_cluster(start: Mapping[str, Any], replicas: Sequence[ReplicaLog]) -> None:
+    remembered, found = start["cluster"], _cluster_id(replicas)
+    if remembered is not None and found is not None and remembered != found:
+        raise UsageError(
+            f"the checkpoint is that of a stream of cluster {remembered}, and these are the logs of {found}: "
+            "give the query the logs that it began with, or a new checkpointLocation"
+        )
 
 
 def _records_between(start: Mapping[str, ReplicaPosition], end: Mapping[str, ReplicaPosition]) -> int:
@@ -238,7 +241,7 @@ def _check_end(replica: ReplicaLog, found: Cursor, position: ReplicaPosition) ->
 
 def _cluster_id_of(replica: ReplicaLog) -> str | None:
     try:
-        meta = meta_in(OsFs(), replica.directory.parent)
+        meta = meta_in(replica.fs, replica.directory.parent)
     except StorageError:
         return None
     return None if meta is None else meta.cluster_id

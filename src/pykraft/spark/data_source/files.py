@@ -1,4 +1,4 @@
-"""Finds replicas from partition directories, segment files, and globs of them.
+"""Finds replicas from partition directories, segment files, and globs of them, here and in object storage.
 
 A replica is named by the part of its path that differs from the others. Invariant: this module reads directories only.
 
@@ -8,27 +8,29 @@ Source: KIP-595 (log layout).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from glob import glob
 from pathlib import Path
 
 from pykraft.errors import UsageError
+from pykraft.object_storage.files import Files
 from pykraft.spark.data_source.walk import ReplicaLog, segments_of
 
 
 def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
     """The replicas that these patterns match, each once; if a pattern names segment files, only those are read.
 
-    Errors: UsageError if a pattern matches no segment.
+    What they list of object storage is listed once, for as long as the replicas are used.
+
+    Errors: UsageError if a pattern matches no segment; StorageError.
     """
+    fs = Files()
     whole: set[Path] = set()
     named: dict[Path, set[Path]] = {}
     for pattern in patterns:
-        matches = [pattern] if Path(pattern).exists() else glob(pattern)  # noqa: PTH207 - may be absolute
         found = 0
-        for path in (Path(match).resolve() for match in matches):
-            files = segments_of(path)
+        for path in fs.find(pattern):
+            files = segments_of(fs, path)
             found += len(files)
-            if files and path.is_dir():
+            if files and fs.is_folder(path):
                 whole.add(path)
             for file in files:
                 named.setdefault(file.parent, set()).add(file)
@@ -36,7 +38,7 @@ def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
     names = replica_names(sorted(named))
     return [
-        ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]))
+        ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]), fs)
         for directory in sorted(named)
     ]
 

@@ -27,9 +27,8 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
-from pykraft.log.fs import File
+from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError, Evidence, Verdict
-from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import parse_segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import SECTOR_SIZE_BYTES, Expected, verdict_on, written_end
@@ -73,6 +72,7 @@ class BatchSpan:
 class WalkState:
     """How far a walk is in a segment, the batch that must come next, and what the judge needs to know."""
 
+    fs: Fs
     segment: Path
     later: Sequence[Path]
     """The segments after it in the directory."""
@@ -106,7 +106,7 @@ def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:
     Errors: CorruptionError for damage and for an unproven end, unless ``tolerant``; StorageError.
     """
     believed_at = -1
-    with closing(OsFs().open(state.segment)) as file:
+    with closing(state.fs.open(state.segment)) as file:
         while True:
             try:
                 yield from _batches(state, file)
@@ -114,7 +114,7 @@ def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:
                 if believed_at != state.position:
                     # The node may have begun an epoch or truncated its log since the evidence was read.
                     believed_at = state.position
-                    state.evidence = read_evidence(OsFs(), state.segment.parent)
+                    state.evidence = read_evidence(state.fs, state.segment.parent)
                     continue
                 verdict = _verdict_on(state, problem)
                 if verdict is Verdict.TORN:
@@ -128,10 +128,11 @@ def walk_segment(state: WalkState, *, tolerant: bool) -> Iterator[BatchSpan]:
             return
 
 
-def batches_within(one: BatchSpan) -> Iterator[BatchSpan]:
+def batches_within(fs: Fs, one: BatchSpan) -> Iterator[BatchSpan]:
     """The batches of a valid span. Errors: CorruptionError, StorageError."""
     assert one.first is not None
     state = WalkState(
+        fs=fs,
         segment=one.segment,
         later=(),
         position=one.position,
@@ -181,7 +182,7 @@ def _batches(state: WalkState, file: File) -> Iterator[BatchSpan]:
 
 def _verdict_on(state: WalkState, problem: CorruptionError) -> Verdict:
     later = [segment for segment in state.later if segment != Path(problem.path)]
-    return verdict_on(problem, state.expected, state.evidence, fs=OsFs(), later=later)
+    return verdict_on(problem, state.expected, state.evidence, fs=state.fs, later=later)
 
 
 def told(problem: CorruptionError, verdict: Verdict) -> CorruptionError:

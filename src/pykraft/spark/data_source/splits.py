@@ -22,9 +22,11 @@ from pathlib import Path
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.evidence import read_evidence
-from pykraft.log.fs import File
+from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError
-from pykraft.log.os_fs import OsFs
+from pykraft.object_storage.files import Files
+from pykraft.object_storage.remote_file import expect_reads
+from pykraft.object_storage.uris import located
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
@@ -111,10 +113,11 @@ def plan_splits(
     start_offset: Offset,
     limit: Limit,
     size_bytes: int = SPLIT_SIZE_BYTES,
+    fs: Fs | None = None,
 ) -> SplitPlan:
     """Cut the result of a walk from ``start`` on into splits of about this many bytes; rows start at ``start_offset``.
 
-    If the limit falls into a span of many batches, its headers are read one by one.
+    If the limit falls into a span of many batches, their headers are read one by one, through ``fs``.
 
     Errors: those of the walk.
     """
@@ -123,7 +126,7 @@ def plan_splits(
         if cut.has_room(one):
             cut.take(one)
             continue
-        for batch in batches_within(one) if one.is_coarse else (one,):
+        for batch in batches_within(fs or Files(), one) if one.is_coarse else (one,):
             if not cut.has_room(batch):
                 break
             cut.take(batch)
@@ -202,7 +205,8 @@ def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator
 
 
 def _read_chunks(split: Split, least: int) -> Iterator[SplitChunk]:
-    with closing(_open(Path(split.path))) as file:
+    with closing(_open(Files(), located(split.path))) as file:
+        expect_reads(file, split.position, split.end_position)
         position, wanted = split.position, least
         follow = _Follow(split, split.first) if split.first is not None else None
         while position < split.end_position:
@@ -228,7 +232,7 @@ class _Follow:
     def __init__(self, split: Split, first: BatchIdentity) -> None:
         self._split = split
         self._first = first
-        self._segment = Path(split.path)
+        self._segment = located(split.path)
         self._chain: Chain | None = None
 
     def take(self, position: int, batches: Batches) -> None:
@@ -252,7 +256,7 @@ class _Follow:
             raise _rewritten(self._split, position, last, self._split.last)
 
     def _new_chain(self, offset: Offset, epoch: Epoch) -> Chain:
-        evidence = read_evidence(OsFs(), self._segment.parent)
+        evidence = read_evidence(Files(), self._segment.parent)
         return Chain(evidence, offset, epoch, segment_offset=base_offset_of(self._segment))
 
 
@@ -260,7 +264,7 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     """The error for a batch that only its reader found bad, with what the judge says. Errors: StorageError."""
     if split.first is None:
         return problem
-    evidence = read_evidence(OsFs(), Path(split.path).parent)
+    evidence = read_evidence(Files(), located(split.path).parent)
     # The plan walked over this batch: what a crash leaves after the last batch is not in any split.
     return told(problem, evidence.verdict_on(problem, split.first.base_offset, is_like_a_crash=lambda: False))
 
@@ -273,15 +277,15 @@ def _rewritten(split: Split, position: int, found: BatchIdentity, planned: Batch
     )
 
 
-def _open(segment: Path) -> File:
+def _open(fs: Files, segment: Path) -> File:
     """Open a segment, under its .deleted name if its node has just deleted it. Errors: StorageError."""
     try:
-        return OsFs().open(segment)
+        return fs.open(segment)
     except StorageError:
         deleted = segment.with_name(segment.name + DELETED)
-        if not deleted.exists():
+        if not fs.exists(deleted):
             raise
-    return OsFs().open(deleted)
+    return fs.open(deleted)
 
 
 def _whole_batches(data: bytes) -> Batches:

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError
-from pykraft.log.fs import File
+from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY
-from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import OFFSET_INDEX
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import Expected
@@ -62,7 +61,7 @@ def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
     if end_offset is None:
         # The walk reads every header of what is left of the newest segment after the last stride.
         size_bytes = min(size_bytes, STRIDE_SIZE_BYTES)
-    with closing(_open_index(segment)) as index, closing(OsFs().open(segment)) as file:
+    with closing(_open_index(state.fs, segment)) as index, closing(state.fs.open(segment)) as file:
         look = _Look(segment, file, _Entries(index, base_offset_of(segment)))
         segment_end = file.size()
         first = look.header(state.position) if state.position < segment_end else None
@@ -111,9 +110,9 @@ def _check(state: WalkState, ends: Sequence[tuple[int, BatchHeader]]) -> None:
         raise _Unusable from error
 
 
-def _open_index(segment: Path) -> File:
+def _open_index(fs: Fs, segment: Path) -> File:
     try:
-        return OsFs().open(segment.with_suffix(OFFSET_INDEX))
+        return fs.open(segment.with_suffix(OFFSET_INDEX))
     except StorageError as error:
         raise _Unusable from error
 

@@ -21,10 +21,10 @@ from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageEr
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.judge import Evidence, end_of_cleaning, refuse_impossible
-from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.tail import Expected
+from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_offset_of, walk_segment
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
@@ -53,8 +53,11 @@ class Cursor:
 class ReplicaLog:
     """The log of one replica: all segments of a directory, or only the named ones."""
 
-    def __init__(self, name: str, directory: Path, named: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self, name: str, directory: Path, named: Sequence[Path] | None = None, fs: Files | None = None
+    ) -> None:
         self.name = name
+        self.fs = fs or Files()
         self.directory = directory
         self._named = frozenset(named) if named is not None else None
 
@@ -65,18 +68,15 @@ class ReplicaLog:
 
     def _everything(self) -> list[Path]:
         """All segments that count, oldest first. Errors: StorageError."""
-        found = segments_of(self.directory)
-        names = OsFs().listdir(self.directory)
+        found = segments_of(self.fs, self.directory)
+        names = self.fs.listdir(self.directory)
         if len(found) > 1 and any(name.endswith(LOG + DELETED) for name in names):
-            found = _after_cleaning(names, found)
+            found = _after_cleaning(self.fs, names, found)
         return found
 
     def size_bytes(self) -> int:
         """The size of its segments now. Errors: StorageError, also if one vanished."""
-        try:
-            return sum(segment.stat().st_size for segment in self.segments())
-        except OSError as error:
-            raise StorageError(self.directory, f"cannot be read: {error.strerror}") from error
+        return sum(map(self.fs.size_bytes, self.segments()))
 
     def start(self) -> Cursor:
         """The current first batch. Errors: StorageError if there is no segment."""
@@ -162,6 +162,7 @@ class ReplicaLog:
                 epoch = expected.epoch if walked[index - 1] == at - 1 else EPOCH_ZERO
                 position, expected = 0, Expected(base_offset=base_offset_of(everything[at]), epoch=epoch)
             state = WalkState(
+                fs=self.fs,
                 segment=everything[at],
                 later=everything[at + 1 :],
                 position=position,
@@ -175,7 +176,7 @@ class ReplicaLog:
 
     def evidence(self) -> Evidence:
         """What the other files of the directory say about the log now. Errors: StorageError."""
-        return read_evidence(OsFs(), self.directory)
+        return read_evidence(self.fs, self.directory)
 
     def refuse_impossible(self) -> None:
         """Refuse a directory that cannot hold a whole log: no node would start with it.
@@ -183,7 +184,7 @@ class ReplicaLog:
         If the user named single segments, other segments may be missing. Errors: StorageError.
         """
         if self._named is None:
-            names = OsFs().listdir(self.directory)
+            names = self.fs.listdir(self.directory)
             base_offsets = [base_offset_of(one) for one in self.segments()]
             repair = f"read what is left with startingOffsets={min(base_offsets, default=0)}, or by naming segments"
             refuse_impossible(self.directory, names, base_offsets, repair=repair)
@@ -202,11 +203,11 @@ class ReplicaLog:
 
     def _is_there(self, cursor: Cursor) -> bool:
         """Whether a cursor that knows its segment can be used unchanged; False says nothing about the log."""
-        if cursor.segment is None or not cursor.segment.exists():
+        if cursor.segment is None or not self.fs.exists(cursor.segment):
             return False
         if cursor.crc is None:
             return True
-        header = _header_at(cursor.before_segment, cursor.before_position)
+        header = _header_at(self.fs, cursor.before_segment, cursor.before_position)
         known = (cursor.offset, cursor.epoch, cursor.crc)
         return header is not None and (header.end_offset, header.epoch, header.crc) == known
 
@@ -219,8 +220,8 @@ class ReplicaLog:
             offset = max(min(offset, point), base_offset_of(segments[0]))
         segment = [one for one in segments if base_offset_of(one) <= offset][-1]
         base_offset = base_offset_of(segment)
-        with closing(OsFs().open(segment)) as file:
-            for entry_offset, position in _index_entries_before(segment, offset):
+        with closing(self.fs.open(segment)) as file:
+            for entry_offset, position in _index_entries_before(self.fs, segment, offset):
                 try:
                     _, header = next(scan_headers(segment, file, position, file.size()))
                 except (CorruptionError, StopIteration):
@@ -230,12 +231,9 @@ class ReplicaLog:
         return Cursor(offset=base_offset, segment=segment)
 
 
-def segments_of(path: Path) -> list[Path]:
+def segments_of(fs: Files, path: Path) -> list[Path]:
     """Segment files, oldest first: those of a directory, or the named one. Errors: StorageError."""
-    try:
-        candidates = sorted(path.iterdir()) if path.is_dir() else [path]
-    except OSError as error:
-        raise StorageError(path, f"cannot be read: {error.strerror}") from error
+    candidates = [path / name for name in fs.listdir(path)] if fs.is_folder(path) else [path]
     return [file for file in candidates if (parsed := parse_segment_file(file.name)) and parsed[1] == LOG]
 
 
@@ -253,12 +251,12 @@ def after(one: BatchSpan, before: Cursor) -> Cursor:
     )
 
 
-def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
+def _header_at(fs: Files, segment: Path | None, position: int) -> BatchHeader | None:
     """The header of a batch that starts there; None if none does, or if the file is gone."""
     if segment is None:
         return None
     try:
-        file = OsFs().open(segment)
+        file = fs.open(segment)
     except StorageError:
         return None
     try:
@@ -269,13 +267,15 @@ def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
         file.close()
 
 
-def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
+def _index_entries_before(fs: Files, segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
     """The offset index's last entry at or before an offset; nothing if there is none, or no readable index."""
     path = segment.with_suffix(OFFSET_INDEX)
     base_offset = base_offset_of(segment)
     try:
-        content = path.read_bytes() if path.stat().st_size <= INDEX_SIZE_BYTES_MAX else b""
-    except OSError:
+        with closing(fs.open(path)) as file:
+            size_bytes = file.size()
+            content = file.pread(size_bytes, 0) if size_bytes <= INDEX_SIZE_BYTES_MAX else b""
+    except StorageError:
         return
     whole = len(content) - len(content) % OFFSET_ENTRY.size
     best: tuple[Offset, int] | None = None
@@ -289,20 +289,20 @@ def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offse
         yield best
 
 
-def _after_cleaning(names: Sequence[str], segments: list[Path]) -> list[Path]:
+def _after_cleaning(fs: Files, names: Sequence[str], segments: list[Path]) -> list[Path]:
     """Without the segments before a gap that a power loss left in a cleaning; snapshots hold their records."""
     for at in range(len(segments) - 1, 0, -1):
-        gap = (_end_of(segments[at - 1]), base_offset_of(segments[at]))
+        gap = (_end_of(fs, segments[at - 1]), base_offset_of(segments[at]))
         if end_of_cleaning(names, [gap]):
             return segments[at:]
     return segments
 
 
-def _end_of(segment: Path) -> Offset:
+def _end_of(fs: Files, segment: Path) -> Offset:
     """Where the sound part of a segment ends. Errors: StorageError."""
     base_offset = base_offset_of(segment)
     expected = Expected(base_offset=base_offset, epoch=EPOCH_ZERO)
-    state = WalkState(segment=segment, later=(), position=0, expected=expected, evidence=ALL_SYNCED)
+    state = WalkState(fs=fs, segment=segment, later=(), position=0, expected=expected, evidence=ALL_SYNCED)
     with suppress(CorruptionError):
         for _ in walk_segment(state, tolerant=False):
             pass

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
+from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.data_source.file_plan import end_of, plan_batch
@@ -33,7 +34,8 @@ def furthest(directories: Sequence[Path]) -> Path:
     Errors: UsageError if one has no log; StorageError.
     """
     inner = [each / f"{METADATA_TOPIC_NAME}-0" for each in directories]
-    found = [str(inside if inside.is_dir() else each) for each, inside in zip(directories, inner, strict=True)]
+    fs = Files()
+    found = [str(inside if fs.is_folder(inside) else each) for each, inside in zip(directories, inner, strict=True)]
     return max(find_replicas(found), key=end_of).directory
 
 
@@ -45,7 +47,9 @@ def records_until(directory: Path, moment: Moment, *, is_history: bool = False) 
     """
     (replica,) = find_replicas([str(directory)])
     log_start = replica.start().offset
-    snapshot_id = oldest_from(directory, log_start) if is_history else newest_within(directory, moment)
+    snapshot_id = (
+        oldest_from(replica.fs, directory, log_start) if is_history else newest_within(replica.fs, directory, moment)
+    )
     start = Offset(0) if snapshot_id is None else snapshot_id.offset
     if log_start > start:
         raise UsageError(
@@ -54,7 +58,7 @@ def records_until(directory: Path, moment: Moment, *, is_history: bool = False) 
     if moment.end_offset is not None and moment.end_offset > max(end_of(replica), start):
         raise UsageError(f"{directory}: the log ends at offset {end_of(replica)}, before offset {moment.end_offset}")
     if snapshot_id is not None:
-        yield from snapshot_records(directory, snapshot_id)
+        yield from snapshot_records(replica.fs, directory, snapshot_id)
     yield from log_records(replica, start, moment)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from pykraft.log.os_fs import OsFs
+from pykraft.log.fs import Fs
 from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import read_head
@@ -28,13 +28,13 @@ class _Serde:
         return read_metadata_record(data)
 
 
-def newest_within(directory: Path, moment: Moment) -> OffsetAndEpoch | None:
+def newest_within(fs: Fs, directory: Path, moment: Moment) -> OffsetAndEpoch | None:
     """The newest snapshot of the cluster at this moment or before. Errors: CorruptionError; StorageError."""
-    for snapshot_id in reversed(list_snapshots(OsFs(), directory)):
+    for snapshot_id in reversed(list_snapshots(fs, directory)):
         if snapshot_id == BOOTSTRAP_ID:  # the first leader wrote its records into the log
             return None
         if moment.end_offset is None:
-            _, head = read_head(OsFs(), directory, snapshot_id)
+            _, head = read_head(fs, directory, snapshot_id)
             if moment.wall_ms is None or head.last_contained_log_timestamp <= moment.wall_ms:
                 return snapshot_id
         elif snapshot_id.offset <= moment.end_offset:
@@ -42,16 +42,16 @@ def newest_within(directory: Path, moment: Moment) -> OffsetAndEpoch | None:
     return None
 
 
-def oldest_from(directory: Path, log_start: Offset) -> OffsetAndEpoch | None:
+def oldest_from(fs: Fs, directory: Path, log_start: Offset) -> OffsetAndEpoch | None:
     """The oldest snapshot from which the log goes on; None if the log is whole. Errors: StorageError."""
     if log_start == 0:
         return None
-    return next((one for one in list_snapshots(OsFs(), directory) if one.offset >= log_start), None)
+    return next((one for one in list_snapshots(fs, directory) if one.offset >= log_start), None)
 
 
-def snapshot_records(directory: Path, snapshot_id: OffsetAndEpoch) -> Iterator[LoggedRecord]:
+def snapshot_records(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> Iterator[LoggedRecord]:
     """The records of a snapshot. Errors: CorruptionError; DeserializeError; StorageError."""
-    reader = SnapshotReader.of(OsFs(), directory, snapshot_id, _Serde())
+    reader = SnapshotReader.of(fs, directory, snapshot_id, _Serde())
     end_offset, timestamp_ms = snapshot_id.offset, reader.last_contained_log_timestamp
     with closing(reader):
         for batch in reader:

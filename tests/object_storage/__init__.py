@@ -1,0 +1,1 @@
+"""Tests of reading logs from object storage."""

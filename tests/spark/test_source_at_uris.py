@@ -1,0 +1,177 @@
+"""Spark reads logs from object storage as from directories: batch queries, streams, and what goes wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pykraft.errors import CorruptionError, StorageError, UsageError
+from pykraft.object_storage import stores
+from pykraft.object_storage.files import Files
+from pykraft.object_storage.uris import located
+from pykraft.spark.data_source.file_plan import plan_batch
+from pykraft.spark.data_source.file_stream import FilesStreamReader
+from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.data_source.splits import Split, read_chunks
+from pykraft.spark.metadata.directory import furthest, records_until
+from pykraft.spark.metadata.moment import NOW, Moment
+from pykraft.spark.source import register
+from pykraft.types import Offset
+from tests.log.data_directory import GOLDEN, make_node
+from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, running
+from tests.spark.data_source.test_file_stream import read, run
+from tests.spark.logs import batch
+
+PARTITION = "__raft_performance_test-0"
+SEGMENT = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def storage() -> Iterator[Storage]:
+    """The server."""
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def proxy(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What this process and Spark's ask."""
+    made = Proxy(storage.port)
+    for name, value in environment(made.endpoint).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stores, "ATTEMPTS_MAX", 2)
+    stores.forget_stores()
+    yield made
+    stores.forget_stores()
+    made.close()
+
+
+@pytest.fixture
+def there(spark: SparkSession, proxy: Proxy) -> Iterator[SparkSession]:
+    """The session, whose Python processes have the credentials in their environment."""
+    before = dict(spark.sparkContext.environment)
+    spark.sparkContext.environment.update(environment(proxy.endpoint))
+    register(spark)
+    yield spark
+    spark.sparkContext.environment.clear()
+    spark.sparkContext.environment.update(before)
+    register(spark)
+
+
+def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in frame.select("replica", "segment", "position", "offset", "value").collect())
+
+
+def test_spark_reads_objects_as_it_reads_files(there: SparkSession, storage: Storage, tmp_path: Path) -> None:
+    for name in ("n1", "n2"):
+        make_node(tmp_path / name)
+        storage.upload(tmp_path / name, f"s3://source/{name}")
+    expected = rows_of(there.read.format("pykraft").load(f"{tmp_path}/n*/{PARTITION}"))
+    assert len(expected) > 50
+    query = there.read.format("pykraft")
+    listed = [f"s3://source/n1/{PARTITION}", f"s3://source/n2/{PARTITION}/*.log"]
+    assert rows_of(query.load(f"s3a://source/n*/{PARTITION}")) == expected
+    assert rows_of(query.load(listed)) == expected
+
+    stream = there.readStream.format("pykraft").load(f"s3://source/n*/{PARTITION}")
+    checkpoint = tmp_path / "checkpoint"
+    counts = []
+    for _ in range(2):
+        writer = stream.writeStream.format("noop").outputMode("append")
+        started = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        assert started.awaitTermination(100)
+        counts.append(sum(each["numInputRows"] for each in started.recentProgress))
+        end = find_replicas([f"s3://source/n2/{PARTITION}"])[0].end()
+        later = batch([b"later", b"still later"], base_offset=end, epoch=2)
+        storage.put(f"s3://source/n2/{PARTITION}/{end:020d}.log", later)
+    assert counts == [len(expected), 2]
+    kept = "".join(path.read_text() for path in checkpoint.rglob("*") if path.is_file() and path.suffix != ".crc")
+    assert SECRET not in kept
+
+    storage.put(f"s3://source/n3/{PARTITION}/{SEGMENT}", b"")
+    with pytest.raises(PySparkException) as raised:
+        query.load(f"s3://a:{SECRET}@source/n1").count()
+    assert "give no key and no setting in a URI" in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def planned(uri: str, size_bytes: int = 10_000) -> list[Split]:
+    (replica,) = find_replicas([uri])
+    return list(plan_batch(replica, parse_options({"path": uri}), size_bytes=size_bytes).splits)
+
+
+@pytest.fixture
+def uri(proxy: Proxy, storage: Storage, tmp_path: Path) -> str:
+    """A partition directory of three segments, in the bucket and in tmp_path."""
+    del proxy
+    make_node(tmp_path)
+    storage.upload(tmp_path, f"s3://{tmp_path.name.replace('_', '-')}/n1")
+    return f"s3://{tmp_path.name.replace('_', '-')}/n1/{PARTITION}"
+
+
+def test_a_plan_is_that_of_the_files_and_asks_little(uri: str, proxy: Proxy, tmp_path: Path) -> None:
+    proxy.requests.clear()
+    found = planned(uri)
+    targets = [target for _, target, _ in proxy.requests]
+    assert sum("list-type" in target for target in targets) == 1
+    per_segment = [sum(target.endswith(f"{Path(each.path).name}") for target in targets) for each in found]
+    assert max(per_segment) <= 4
+    here = planned(str(tmp_path / PARTITION))
+    assert [(each.position, each.end_position, each.first, each.last) for each in found] == [
+        (each.position, each.end_position, each.first, each.last) for each in here
+    ]
+    content = [b"".join(bytes(chunk.data) for chunk in read_chunks(split)) for split in found]
+    assert content == [b"".join(bytes(chunk.data) for chunk in read_chunks(split)) for split in here]
+
+
+def test_an_object_that_changes_between_plan_and_task(uri: str, storage: Storage, proxy: Proxy) -> None:
+    split = planned(uri)[0]
+    content = Files().read(located(split.path))
+    storage.put(split.path, content[: len(content) // 2])
+    with pytest.raises(CorruptionError, match=f"{split.path}: at position .*: expected a whole batch"):
+        list(read_chunks(split))
+    storage.put(split.path, batch([b"another"], base_offset=0, epoch=8) + content)
+    with pytest.raises(UsageError, match=f"{split.path}: near position 0 stands .* was cut back and rewritten"):
+        list(read_chunks(split))
+    storage.remove(split.path)
+    with pytest.raises(StorageError, match=f"{split.path}: cannot open: there is no such object"):
+        list(read_chunks(split))
+    proxy.answer(403, times=99)
+    with pytest.raises(StorageError, match=f"{uri}: cannot list: access is denied"):
+        planned(uri)
+
+
+def test_a_bucket_without_segments(uri: str, storage: Storage) -> None:
+    bucket = uri.split("/")[2]
+    storage.put(f"s3://{bucket}/empty/readme.txt", b"nothing")
+    for pattern in (f"s3://{bucket}/empty", f"s3://{bucket}/empty/*.log", f"s3://{bucket}/n1/absent"):
+        with pytest.raises(UsageError, match="no segment files; give partition directories"):
+            find_replicas([pattern])
+
+
+def test_a_stream_lists_again_for_each_micro_batch(uri: str, storage: Storage) -> None:
+    made = FilesStreamReader(parse_options({"path": uri}))
+    start = made.initialOffset()
+    first = [row for rows in run(made, start) for row in rows]
+    (replica,) = find_replicas([uri])
+    end = replica.end()
+    storage.put(f"{uri}/{end:020d}.log", batch([b"later"], base_offset=end, epoch=2))
+    then = made.latestOffset(start, made.getDefaultReadLimit())
+    assert [offset for _, offset in read(made, start, then)] == [*(offset for _, offset in first), end]
+
+
+def test_the_metadata_of_a_cluster_is_read_from_snapshots_and_logs_there(storage: Storage, proxy: Proxy) -> None:
+    del proxy
+    node = GOLDEN / "dynamic" / "disk" / "n1" / "data"
+    storage.upload(node, "s3://metadata/n1")
+    there = furthest([located("s3://metadata/n1")])
+    assert str(there) == "s3://metadata/n1/__cluster_metadata-0"
+    for moment in (NOW, Moment(end_offset=Offset(30))):
+        expected = list(records_until(node / there.name, moment))
+        assert expected
+        assert list(records_until(there, moment)) == expected
