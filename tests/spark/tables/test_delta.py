@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 
+from pykraft.errors import StorageError
 from pykraft.spark.tables import delta
 from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.delta_log import add_action
 from pykraft.spark.tables.parquet_files import write_parquet_files
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from tests.spark.tables.commits import commit
@@ -58,3 +61,27 @@ def test_commits_of_other_writers_in_between_are_passed_over(tmp_path: Path, spa
     assert tables.append("t", frame(spark, 1), commit(1)) is None
     assert tables.append("t", frame(spark, 2), commit(2)) == 1
     assert ids(spark, tables) == [0, 1, 2]
+
+
+def test_an_append_is_tried_again_when_others_change_the_table(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program adds a property while the tasks write, once and then each time."""
+    tables = DeltaTables(tmp_path)
+    tables.append("t", frame(spark, 1), commit(0))
+    changes = 1
+
+    def add_late(file: ParquetFile) -> AddAction:
+        nonlocal changes
+        if changes:
+            changes -= 1
+            DeltaTable(tmp_path / "t").alter.set_table_properties({"delta.checkpointInterval": str(100 + changes)})
+        return add_action(file)
+
+    monkeypatch.setattr(delta, "add_action", add_late)
+    assert tables.append("t", frame(spark, 2).coalesce(1), commit(1)) == 1
+    assert ids(spark, tables) == [1, 2]
+    changes = delta.COMMIT_ATTEMPTS_MAX
+    with pytest.raises(StorageError, match="other programs change the table all the time"):
+        tables.append("t", frame(spark, 3).coalesce(1), commit(2))
+    assert ids(spark, tables) == [1, 2]

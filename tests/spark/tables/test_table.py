@@ -14,11 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.spark.data_source.schema import columns_of
 from pykraft.spark.tables import parquet_files
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
-from pykraft.spark.tables.table import Tables
+from pykraft.spark.tables.table import Tables, added_columns
 from tests.spark.tables.commits import commit
 from tests.spark.tables.frames import frame, ids
 
@@ -116,16 +117,41 @@ def test_a_table_that_is_made_anew_has_the_new_rows_alone(tables: Tables, spark:
     assert tables.replace("t", frame(spark, 1, 2)) == 2
     assert tables.replace("t", frame(spark, 3)) == 1
     assertDataFrameEqual(tables.read(spark, "t"), frame(spark, 3))
-    with pytest.raises(UsageError, match="the table has the columns"):
+    with pytest.raises(UsageError, match="the table has columns that this version of pykraft does not write, at, name"):
         tables.replace("t", frame(spark, 1).select("id"))
     assert tables.replace("t", frame(spark)) == 0
     assert ids(spark, tables) == []
 
 
-def test_other_columns_are_refused(tables: Tables, spark: SparkSession) -> None:
+def test_columns_that_only_newer_rows_have_are_null_in_older_ones(tables: Tables, spark: SparkSession) -> None:
+    older = frame(spark, 1).drop("name", "is_even")
+    tables.append("t", older, commit(0))
+    tables.append("t", frame(spark, 2), commit(1))
+    assert tables.append("t", older, commit(0)) is None
+    assert tables.append("t", frame(spark, 3), commit(2)) == 1
+    read = tables.read(spark, "t")
+    assert read.columns == ["id", "at", "content", "name", "is_even"]
+    null = F.lit(None)
+    wanted = older.withColumns({"name": null.cast("string"), "is_even": null.cast("boolean")})
+    assertDataFrameEqual(read, wanted.unionByName(frame(spark, 2, 3)))
+    tables.replace("r", older)
+    tables.replace("r", frame(spark, 2))
+    assertDataFrameEqual(tables.read(spark, "r").select(frame(spark).columns), frame(spark, 2))
+
+
+def test_an_added_column_is_nullable_even_if_its_rows_are_not() -> None:
+    table, rows = columns_of("id bigint not null"), columns_of("crc bigint not null, id bigint not null")
+    assert added_columns(Path("t"), table, rows) == columns_of("crc bigint")
+
+
+def test_columns_that_the_rows_lack_or_that_have_another_type_are_refused(tables: Tables, spark: SparkSession) -> None:
     tables.append("t", frame(spark, 1), commit(0))
-    with pytest.raises(UsageError, match="the table has the columns id, at, name, content, is_even, the rows have id"):
-        tables.append("t", frame(spark, 1).select("id"), commit(1))
+    told = r"t: the table has columns .* does not write, name, is_even: a newer version .* added them. Use that version"
+    with pytest.raises(UsageError, match=told):
+        tables.append("t", frame(spark, 2).drop("name", "is_even"), commit(1))
+    with pytest.raises(UsageError, match="the column id is bigint in the table and string in the rows: write to anoth"):
+        tables.append("t", frame(spark, 2).withColumn("id", F.col("id").cast("string")), commit(1))
+    assert ids(spark, tables) == [1]
 
 
 def test_a_table_that_is_not_there_is_told(tables: Tables, spark: SparkSession) -> None:

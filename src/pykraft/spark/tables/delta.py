@@ -11,20 +11,25 @@ Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.delta_log import COMMIT, add_action, named_commit, newest_commit
+from pykraft.spark.tables.delta_log import COMMIT, add_action, carried, named_commit, newest_commit
 from pykraft.spark.tables.parquet_files import column_types, write_parquet_files
-from pykraft.spark.tables.table import check_columns, no_table, rows_of
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from pykraft.spark.tables.table import added_columns, no_table, rows_of
 
+COMMIT_ATTEMPTS_MAX: Final = 5
+"""An attempt fails only if another program changed columns or properties since the table was opened."""
 PROPERTIES: Final = {"delta.logRetentionDuration": "interval 7 days"}
 """Of a new table. A stream makes 170,000 entries of the log a day, and vacuum removes what older versions need."""
 
@@ -44,8 +49,11 @@ class DeltaTables:
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
-            check_columns(folder, _names(table), frame)
-        return _commit(folder, table, frame, mode="overwrite", properties=CommitProperties())
+            table = _with_columns(folder, table, frame.schema)
+        files = write_parquet_files(frame, folder)
+        if not _commit(folder, table, frame.schema, files, mode="overwrite", properties=CommitProperties()):
+            raise StorageError(folder, "the rows cannot be committed: another program changed the table")
+        return sum(file.rows for file in files)
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
@@ -53,15 +61,23 @@ class DeltaTables:
         table = DeltaTable(folder) if self.has(name) else None
         if table is None:
             check_first(folder, commit)
+        elif not _is_new(folder, table, commit):
+            return None
         else:
-            same = named_commit(table, commit.stream, commit.batch_id)
-            if not is_new(folder, commit, same=same, newest=newest_commit(table)):
-                return None
-            check_columns(folder, _names(table), frame)
+            table = _with_columns(folder, table, frame.schema)
+        files = write_parquet_files(frame, folder)
         properties = CommitProperties(
             app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
         )
-        return _commit(folder, table, frame, mode="append", properties=properties)
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            if _commit(folder, table, frame.schema, files, mode="append", properties=properties):
+                return sum(file.rows for file in files)
+            # Another program changed the table's properties or columns meanwhile.
+            table = DeltaTable(folder)
+            if not _is_new(folder, table, commit):
+                return None
+            table = _with_columns(folder, table, frame.schema)
+        raise StorageError(folder, "the rows cannot be committed: other programs change the table all the time")
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
@@ -72,33 +88,53 @@ class DeltaTables:
         if not self.has(name):
             raise no_table(self.root, name)
         table = DeltaTable(self.root / name)
-        columns = json.loads(table.schema().to_json())  # Delta's type names are Spark's
-        return rows_of(spark, columns, table.file_uris())
+        return rows_of(spark, _columns(table), table.file_uris())
+
+
+def _is_new(folder: Path, table: DeltaTable, commit: Commit) -> bool:
+    same = named_commit(table, commit.stream, commit.batch_id)
+    return is_new(folder, commit, same=same, newest=newest_commit(table))
+
+
+def _columns(table: DeltaTable) -> StructType:
+    """Delta's type names are Spark's."""
+    return StructType.fromJson(json.loads(table.schema().to_json()))
+
+
+def _with_columns(folder: Path, table: DeltaTable, rows: StructType) -> DeltaTable:
+    """The table with all columns of these rows. Errors: as `added_columns`; StorageError."""
+    added = added_columns(folder, _columns(table), rows)
+    if not added.fields:
+        return table
+    fields = Schema.from_arrow(column_types(added)).fields
+    try:
+        table.alter.add_columns(fields, commit_properties=CommitProperties(custom_metadata=carried(table)))
+    except (DeltaError, OSError) as error:
+        raise StorageError(folder, f"columns cannot be added: {error}") from error
+    return DeltaTable(folder)
 
 
 def _commit(
     folder: Path,
     table: DeltaTable | None,
-    frame: DataFrame,
+    rows: StructType,
+    files: Sequence[ParquetFile],
     *,
     mode: Literal["append", "overwrite"],
     properties: CommitProperties,
-) -> int:
-    """Write the rows, then commit them; ``table`` None creates the table. Returns the number of rows."""
-    files = write_parquet_files(frame, folder)
+) -> bool:
+    """Commit these files; ``table`` None creates the table. False if a commit of others is in the way."""
     actions: list[AddAction] = [add_action(file) for file in files]
-    columns = Schema.from_arrow(column_types(frame.schema))
     try:
         if table is None:
+            columns = Schema.from_arrow(column_types(rows))
             create_table_with_add_actions(
                 str(folder), columns, actions, configuration=PROPERTIES, commit_properties=properties
             )
         else:
-            table.create_write_transaction([*actions], mode, columns, commit_properties=properties)
+            table.create_write_transaction([*actions], mode, table.schema(), commit_properties=properties)
+    except CommitFailedError:
+        return False
     except (DeltaError, OSError) as error:
         raise StorageError(folder, f"the rows cannot be committed: {error}") from error
-    return sum(file.rows for file in files)
-
-
-def _names(table: DeltaTable) -> list[str]:
-    return [field.name for field in table.schema().fields]
+    return True

@@ -24,16 +24,17 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.names import COLUMNS
 from pykraft.spark.tables.parquet_files import write_parquet_files
 from pykraft.spark.tables.parquet_writer import ParquetFile, sync_folder
-from pykraft.spark.tables.table import check_columns, no_table, rows_of
+from pykraft.spark.tables.table import added_columns, no_table, rows_of
 
 COMMIT: Final = "_commit.json"
 STREAM: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -52,14 +53,13 @@ class ParquetTables:
     def replace(self, name: str, frame: DataFrame) -> int:
         """See `Tables`; between the two renames a reader finds no table, but never half of one."""
         folder = self.root / name
-        if self.has(name):
-            check_columns(folder, _names(folder), frame)
+        columns = _all_columns(folder, frame.schema) if self.has(name) else frame.schema
         fresh, former, tasks = (self.root / f".{name}-{what}" for what in ("fresh", "former", "tasks"))
         try:
             for left in (fresh, former, tasks):
                 shutil.rmtree(left, ignore_errors=True)
             told = _write(frame, tasks=tasks, whole=fresh / "whole")
-            _write_synced(fresh / COLUMNS, frame.schema.json())
+            _write_synced(fresh / COLUMNS, columns.json())
             if folder.is_dir():
                 folder.rename(former)
             fresh.rename(folder)
@@ -74,7 +74,7 @@ class ParquetTables:
         assert STREAM.fullmatch(commit.stream), f"{commit.stream} names a folder"
         folder = self.root / name
         done = folder / f"{commit.stream}-{commit.batch_id:010d}"
-        number = 0
+        number, columns = 0, frame.schema
         if made := _appends(folder):
             newest = _newest(made)
             same = _read_commit(done)
@@ -82,7 +82,7 @@ class ParquetTables:
                 return None
             assert newest is not None, "is_new refuses a table that does not know its newest append"
             number = newest.number + 1
-            check_columns(folder, _names(folder), frame)
+            columns = _all_columns(folder, frame.schema)
         else:
             check_first(folder, commit)
         whole, tasks = folder / f".{done.name}", folder / f".{done.name}-tasks"
@@ -92,8 +92,8 @@ class ParquetTables:
             # Steps 1 to 3, and the commit of step 2.
             told = _write(frame, tasks=tasks, whole=whole)
             _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
-            if not self.has(name):
-                _write_synced(folder / COLUMNS, frame.schema.json())
+            if not self.has(name) or columns != _columns(folder):
+                _write_synced(folder / COLUMNS, columns.json())
                 sync_folder(self.root)
             # 4. A reader sees the whole append or nothing.
             sync_folder(whole)
@@ -163,13 +163,14 @@ def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[ParquetFile]:
     return told
 
 
-def _columns(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / COLUMNS).read_text())
-    return found
+def _columns(folder: Path) -> StructType:
+    return StructType.fromJson(json.loads((folder / COLUMNS).read_text()))
 
 
-def _names(folder: Path) -> list[str]:
-    return [column["name"] for column in _columns(folder)["fields"]]
+def _all_columns(folder: Path, rows: StructType) -> StructType:
+    """The columns of the table with those that these rows add. Errors: as `added_columns`."""
+    have = _columns(folder)
+    return StructType([*have, *added_columns(folder, have, rows)])
 
 
 def _write_synced(path: Path, text: str) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import UsageError
 from pykraft.spark.tables.commit import Commit
@@ -31,8 +31,10 @@ class Tables(Protocol):
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """Append these rows, creating the table if needed; returns their number, or None if they are already there.
 
-        Errors: UsageError if the table has other columns, or if the commit does not follow its last one; StorageError
-        if it cannot be written.
+        Columns that the table lacks are added to it.
+
+        Errors: UsageError if the rows lack a column of the table, or if the commit does not follow its last one;
+        StorageError if it cannot be written.
         """
 
     def newest(self, name: str) -> Commit | None:
@@ -56,15 +58,27 @@ def no_table(root: Path, name: str) -> UsageError:
     return UsageError(f"{root}: there is no table {name}; pykraft pipeline run creates it")
 
 
-def check_columns(folder: Path, have: Sequence[str], frame: DataFrame) -> None:
-    """Reject rows with other columns than the table in this folder has. Errors: UsageError."""
-    if list(have) != frame.columns:
+def added_columns(folder: Path, table: StructType, rows: StructType) -> StructType:
+    """The columns of these rows that the table in this folder lacks, nullable: its older rows have null in them.
+
+    Errors: UsageError if the rows lack a column, or a column has another type.
+    """
+    have = {field.name: field.dataType.simpleString() for field in table}
+    given = {field.name: field.dataType.simpleString() for field in rows}
+    if unknown := [name for name in have if name not in given]:
         raise UsageError(
-            f"{folder}: the table has the columns {', '.join(have)}, the rows have {', '.join(frame.columns)}"
+            f"{folder}: the table has columns that this version of pykraft does not write, {', '.join(unknown)}: a "
+            "newer version or another program added them. Use that version, or write to another folder"
         )
+    for name, kind in have.items():
+        if given[name] != kind:
+            raise UsageError(
+                f"{folder}: the column {name} is {kind} in the table and {given[name]} in the rows: write to another "
+                "folder"
+            )
+    return StructType([StructField(field.name, field.dataType) for field in rows if field.name not in have])
 
 
-def rows_of(spark: SparkSession, columns: dict[str, Any], files: Sequence[str]) -> DataFrame:
-    """The rows in these Parquet files of a table with these columns, as Spark has them in JSON."""
-    schema = StructType.fromJson(columns)
-    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+def rows_of(spark: SparkSession, columns: StructType, files: Sequence[str]) -> DataFrame:
+    """The rows in these Parquet files of a table with these columns."""
+    return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
