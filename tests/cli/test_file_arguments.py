@@ -39,6 +39,8 @@ REFUSED: dict[str, str] = {
     "pipeline metadata directories": ABSENT,
     "pipeline package file": ABSENT,
     "pipeline report journal": f"--tables tables --journal {ABSENT}",
+    "pipeline report page": f"--tables tables --html {ABSENT}",
+    "pipeline report beside": f"--tables tables --beside {ABSENT}",
     "pipeline upkeep root": f"--tables {ABSENT}",
     "quorum add-controller command_config": f"{BOOTSTRAP} --command-config {ABSENT}",
     "quorum describe command_config": f"{BOOTSTRAP} --command-config {ABSENT}",

@@ -32,6 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "pykraft.errors": (),  # all of its exceptions
     "pykraft.spark.source": ("register", "PykraftDataSource"),
     "pykraft.spark.pipeline.run": ("start_pipeline", "PipelineOptions"),
+    "pykraft.spark.pipeline.figures": ("read_run", "report_figures", "PipelineRun"),
     "pykraft.spark.metadata.frames": ("table_frame", "records_of_type"),
 }
 

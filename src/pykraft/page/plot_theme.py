@@ -1,7 +1,8 @@
 """The look of plots on our pages: SVG whose colors are CSS variables of the page.
 
 So the same drawing fits a light and a dark screen. Invariant: matplotlib draws with stand-in colors, `to_svg` replaces
-them with the page's variables, and no identifier of one drawing occurs in another.
+them with the page's variables, and no identifier of one drawing occurs in another. A figure that is no part of a page,
+as in a notebook, gets the colors themselves, for the scheme that the caller names.
 
 Source: CSS custom properties; matplotlib's SVG backend, which can write text as text.
 """
@@ -10,13 +11,19 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+PlotScheme = Literal["light", "dark"]
+STYLE: Final = Path(__file__).with_name("common.css")
+PAPER: Final = "paper"
 WIDE_INCHES = 9.4
 NARROW_INCHES = 4.3
 NODES_MAX = 9
@@ -29,26 +36,56 @@ STAND_INS = {name: f"#0000{number:02x}" for number, name in enumerate(NAMES, sta
 _NAME_OF = {"#000000": "ink"} | {color: name for name, color in STAND_INS.items()}
 """Black, matplotlib's default, is ink."""
 _STAND_IN = re.compile(r"#0000[0-9a-f]{2}\b")
+_VARIABLE = re.compile(r"--([a-z0-9-]+): (#[0-9a-f]{6});")
+_BLOCK = re.compile(r":root \{(.*?)\}", re.DOTALL)
 _PROLOGUE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
 _SIZE = re.compile(r' (?:width|height)="[\d.]+pt"')
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
+_palette: ContextVar[Mapping[str, str]] = ContextVar("palette", default=STAND_INS)
+
+
 def color(name: str) -> str:
-    """The stand-in color for matplotlib, for a color of the page."""
-    return STAND_INS[name]
+    """The color for matplotlib of a color of the page: its stand-in, or within `drawing` for a scheme itself."""
+    return _palette.get()[name]
 
 
 def node_color(node_id: int) -> str:
     """The color of a node, the same in all plots."""
-    return STAND_INS[f"node-{(node_id - 1) % NODES_MAX}"]
+    return color(f"node-{(node_id - 1) % NODES_MAX}")
+
+
+def scheme_colors(scheme: PlotScheme) -> dict[str, str]:
+    """The colors of our pages on a light or a dark screen, by name."""
+    light, dark = _BLOCK.findall(STYLE.read_text(encoding="utf-8"))
+    return dict(_VARIABLE.findall(light if scheme == "light" else dark))
 
 
 @contextmanager
-def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Figure]:
-    """A figure in our style; ``name`` distinguishes it from all others on the page."""
+def drawing(
+    name: str, *, height_inches: float, is_narrow: bool = False, scheme: PlotScheme | None = None
+) -> Iterator[Figure]:
+    """A figure in our style; ``name`` distinguishes it from all others on the page.
+
+    With a ``scheme`` it is no part of a page, and has the colors of this scheme.
+    """
+    token = _palette.set(STAND_INS if scheme is None else scheme_colors(scheme))
+    try:
+        with mpl.rc_context(_settings(name, None if scheme is None else color(PAPER))):
+            if is_narrow:  # The legend has more rows there.
+                yield Figure(figsize=(NARROW_INCHES, 1.15 * height_inches), layout="constrained")
+            else:
+                yield Figure(figsize=(WIDE_INCHES, height_inches), layout="constrained")
+    finally:
+        _palette.reset(token)
+
+
+def _settings(name: str, paper: str | None) -> dict[str, Any]:
     ink, soft, grid = color("ink"), color("soft"), color("grid")
-    settings = {
+    papers = {} if paper is None else dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), paper)
+    return {
+        **papers,
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.size": 10.0,
@@ -71,11 +108,6 @@ def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Fig
         "legend.handlelength": 1.3,
         "legend.columnspacing": 1.2,
     }
-    with mpl.rc_context(settings):
-        if is_narrow:  # The legend has more rows there.
-            yield Figure(figsize=(NARROW_INCHES, 1.15 * height_inches), layout="constrained")
-        else:
-            yield Figure(figsize=(WIDE_INCHES, height_inches), layout="constrained")
 
 
 def to_svg(figure: Figure, *, label: str) -> str:

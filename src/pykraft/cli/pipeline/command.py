@@ -19,9 +19,7 @@ from rich.console import Console
 from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType
-from pykraft.cli.tables import print_table
-from pykraft.durations import ms_number
+from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.plural import counted
@@ -29,7 +27,6 @@ from pykraft.text_table import table_lines, terminal_width
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.keep import KeptQuery
-    from pykraft.spark.pipeline.report import PipelineReport
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
@@ -37,7 +34,8 @@ _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller"
 """Options of the data source, and of the command."""
 COMMAND = "the pipeline"
 
-_tables_option = click.option("--tables", "root", required=True, type=NewFolder(), help="Folder of the tables.")
+tables_option = click.option("--tables", "root", required=True, type=NewFolder(), help="Folder of the tables.")
+"""An option of each command that reads or writes tables."""
 
 
 @click.group(cls=Group, short_help="Write a quorum's log into tables with Spark.")
@@ -46,7 +44,7 @@ def pipeline() -> None:
 
 
 @pipeline.command()
-@_tables_option
+@tables_option
 @click.option(
     "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
 )
@@ -144,7 +142,7 @@ def package(*, file: Path) -> None:
 
 
 @pipeline.command()
-@_tables_option
+@tables_option
 @json_option
 def status(*, root: Path, as_json: bool) -> None:
     """Show how far the tables have got; a pipeline may be running."""
@@ -152,84 +150,6 @@ def status(*, root: Path, as_json: bool) -> None:
         from pykraft.spark.pipeline.status import pipeline_status
     found = pipeline_status(root)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else _told(found))
-
-
-@pipeline.command()
-@_tables_option
-@click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
-@click.option(
-    "--journal",
-    type=ExistingPath("give the file journal.jsonl that `pykraft demo --data` keeps"),
-    help="Journal of acknowledgements; its rows are kept in a table.",
-)
-@click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
-@json_option
-def report(*, root: Path, replica: str | None, journal: Path | None, is_written: bool, as_json: bool) -> None:
-    """Summarize the tables: totals, leaders, throughput, commit latency and replica lag.
-
-    Commit latency needs the acknowledgements: give the nodes' --journal once; a table keeps it.
-    """
-    with imported_for(COMMAND):
-        from pykraft.spark.pipeline.report import make_report
-        from pykraft.spark.pipeline.run import FORMATS
-        from pykraft.spark.pipeline.status import pipeline_status
-        from pykraft.spark.pipeline.watched import acknowledgements, read_journal
-        from pykraft.spark.session.master import session_at, settings_at
-        from pykraft.spark.tables.names import ACKNOWLEDGED
-    said = None if journal is None else read_journal(journal)
-    tables = FORMATS[pipeline_status(root).table_format](root)
-    settings = settings_at("pykraft pipeline report")
-    with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
-        if said is not None:
-            tables.replace(ACKNOWLEDGED, acknowledgements(spark, said))
-        found = make_report(spark, tables, replica=replica, is_written=is_written)
-    if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2))
-    else:
-        _print_report(found)
-
-
-def _print_report(found: PipelineReport) -> None:
-    seconds = len(found.throughput)
-    name = "what the log holds" if found.replica is None else f"what the log of {found.replica} holds"
-    totals = {
-        "records": f"{found.records:,}",
-        "control records": f"{found.control_records:,}",
-        "bytes of values": f"{found.size_bytes:,}",
-        "offsets": f"{found.first_offset} to {found.last_offset}",
-        "damaged places": f"{found.corrupt:,}",
-        "seconds with records": f"{seconds:,}",
-        "records per second with records": f"{found.records / max(1, seconds):,.0f}",
-    }
-    print_table(name, ("what", "value"), list(totals.items()))
-    heads = ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms")
-    print_table("leaders", heads, [_leader(row) for row in found.epochs])
-    if found.commit_latency:
-        _print_latency(found.commit_latency)
-    if found.replica_lag:
-        _print_lag(found.replica_lag)
-
-
-def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
-    begun = row["begun"].isoformat(" ", "milliseconds")
-    gap = "" if row["gap_ms"] is None else str(row["gap_ms"])
-    cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun, f"{row['records']:,}", gap)
-    return tuple(map(str, cells))
-
-
-def _print_latency(rows: list[dict[str, Any]]) -> None:
-    ordered = sorted(rows, key=lambda row: row["p50_ms"])
-    chosen = {"fastest": ordered[0], "median": ordered[len(rows) // 2], "slowest": ordered[-1]}
-    cells = [(name, *(ms_number(row[key]) for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
-    print_table("append to commit, in ms", ("second", "p50", "p99", "slowest"), cells)
-
-
-def _print_lag(rows: list[dict[str, Any]]) -> None:
-    cells = []
-    for node_id in sorted({row["node"] for row in rows}):
-        own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
-        cells.append((str(node_id), f"{max(own, default=0):,}", f"{len(own):,}"))
-    print_table("lag of the replicas", ("node", "records behind, max", "samples"), cells)
 
 
 @contextmanager
