@@ -6,7 +6,7 @@ Defines the options and the output. `pykraft.spark.pipeline` computes the report
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
+    from pykraft.spark.pipeline.figures import PipelineRun
     from pykraft.spark.pipeline.report import PipelineReport
 
 
@@ -66,9 +67,7 @@ def report(
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
         from pykraft.spark.tables.names import ACKNOWLEDGED
-    if page is not None:
-        with imported_for("--html"):
-            from pykraft.spark.pipeline.page import pipeline_page
+    write_page = None if page is None else _page_writer(page)
     said = None if journal is None else read_journal(journal)
     status = pipeline_status(root)
     if beside is not None:
@@ -82,12 +81,23 @@ def report(
         runs = [PipelineRun(name=str(root), report=found, tables=status.tables)]
         if beside is not None:
             runs.append(read_run(spark, beside))
-    if page is not None:
-        page.write_text(pipeline_page(runs), encoding="utf-8")
+    if write_page is not None:
+        write_page(runs)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
         _print_report(found)
+
+
+def _page_writer(page: Path) -> Callable[[Sequence[PipelineRun]], None]:
+    """A function that writes the page. Errors: UsageError, before any work, if what draws it is not installed."""
+    with imported_for("--html"):
+        from pykraft.spark.pipeline.page import pipeline_page
+
+    def write(runs: Sequence[PipelineRun]) -> None:
+        page.write_text(pipeline_page(runs), encoding="utf-8")
+
+    return write
 
 
 def _print_report(found: PipelineReport) -> None:
