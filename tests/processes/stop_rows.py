@@ -228,6 +228,7 @@ def _demo(command: str) -> Row:
 ONE_OF_THEIR_OWN = {
     "bin/pykraft": "it has become `pykraft version` by then; before that it has a stage as a script",
     "completion": "it prints a text that it has when it is loaded",
+    "pipeline upkeep": "what it merges takes seconds; `tests/spark/tables/test_delta_upkeep.py` kills it in between",
     "storage random-uuid": "it prints 22 characters",
     "version": "it prints what it has when it is loaded",
 }
