@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.object_storage import stores
-from tests.object_storage.s3_server import Proxy, Storage, environment, running
+from tests.object_storage.s3_server import Proxy, Storage, proxied, running
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +22,5 @@ def storage() -> Iterator[Storage]:
 @pytest.fixture
 def proxy(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What this process's clients speak to; they repeat a request once."""
-    made = Proxy(storage.port)
-    for name, value in environment(made.endpoint).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stores, "ATTEMPTS_MAX", 2)
-    stores.forget_stores()
-    yield made
-    stores.forget_stores()
-    made.close()
+    with proxied(storage, monkeypatch) as made:
+        yield made

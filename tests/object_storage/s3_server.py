@@ -18,7 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from pykraft.local.ports import HOST, free_ports
+from pykraft.object_storage import stores
 
 SECRET: Final = "SECRETsecretSECRET"  # noqa: S105 - it opens nothing; no message may have it
 ENDS_WITHIN_S: Final = 30
@@ -203,3 +206,16 @@ def environment(endpoint: str) -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }
+
+
+@contextmanager
+def proxied(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """What this process's clients speak to; they repeat a request once."""
+    made = Proxy(storage.port)
+    for name, value in environment(made.endpoint).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(stores, "ATTEMPTS_MAX", 2)
+    stores.forget_stores()
+    yield made
+    stores.forget_stores()
+    made.close()

@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
-from pykraft.object_storage import stores
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.uris import located
 from pykraft.spark.data_source.file_plan import plan_batch
@@ -23,7 +22,7 @@ from pykraft.spark.metadata.moment import NOW, Moment
 from pykraft.spark.source import register
 from pykraft.types import Offset
 from tests.log.data_directory import GOLDEN, make_node
-from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, running
+from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, proxied, running
 from tests.spark.data_source.test_file_stream import read, run
 from tests.spark.logs import batch
 
@@ -41,14 +40,8 @@ def storage() -> Iterator[Storage]:
 @pytest.fixture
 def proxy(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """What this process and Spark's ask."""
-    made = Proxy(storage.port)
-    for name, value in environment(made.endpoint).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stores, "ATTEMPTS_MAX", 2)
-    stores.forget_stores()
-    yield made
-    stores.forget_stores()
-    made.close()
+    with proxied(storage, monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

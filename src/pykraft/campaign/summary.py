@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.totals import COUNTED, Totals
+from pykraft.sim.run.totals import Totals
 
 FAILURES_KEPT_MAX: Final = 1_000
 RULES_MAX: Final = 1_000
@@ -32,21 +32,7 @@ class CampaignSummary:
 
     def add(self, row: Row) -> None:
         """Add one seed; a failed one counts with what it did before it failed."""
-        totals, sums, faults = self.totals, self.totals.sums, row["faults"]
-        totals.seeds += 1
-        sums["virtual_ms"] += row["at_us"] // 1_000 if row["failed"] else row["virtual_ms"]
-        for name in COUNTED:
-            sums[name] += row.get(name, 0)
-        # Plain loops: Counter.update takes twice as long for a few keys, and a file may have a million rows.
-        for kind, count in faults.items():
-            totals.faults[kind] += count
-            totals.worlds_with[kind] += 1
-        for kind, roles in row.get("states", {}).items():
-            known = totals.states.get(kind)
-            if known is None:
-                known = totals.states[kind] = Counter()
-            for role, count in roles.items():
-                known[role] += count
+        self.totals.count(row)
         if row["failed"]:
             self._fail(row)
 

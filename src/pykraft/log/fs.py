@@ -165,3 +165,13 @@ def write_atomically(fs: Fs, path: Path, content: bytes) -> None:
     fs.rename(temporary, path)
     # 3. Until this sync a power loss may undo the rename.
     fs.sync_dir(path.parent)
+
+
+def read_small(file: File, path: Path) -> bytes:
+    """The whole content of an open file, for `Fs.read`. Errors: as there."""
+    data = file.pread(SMALL_FILE_SIZE_BYTES_MAX + 1, 0)
+    if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
+        raise StorageError(
+            path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, which is too large for a file of this name"
+        )
+    return data

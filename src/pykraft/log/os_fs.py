@@ -26,7 +26,7 @@ from struct import Struct
 from typing import Final
 
 from pykraft.errors import ReadError, StorageError
-from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Lock
+from pykraft.log.fs import Lock, read_small
 from pykraft.types import Buffer
 
 PARTS_MAX = 1024
@@ -350,12 +350,7 @@ class OsFs:
     def read(self, path: Path) -> bytes:
         """See `Fs.read`."""
         with closing(self.open(path)) as file:
-            data = file.pread(SMALL_FILE_SIZE_BYTES_MAX + 1, 0)
-        if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
-            raise StorageError(
-                path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, which is too large for a file of this name"
-            )
-        return data
+            return read_small(file, path)
 
     def lock(self, path: Path) -> Lock:
         """See `Fs.lock`."""

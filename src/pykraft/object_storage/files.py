@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pykraft.errors import StorageError
-from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File
+from pykraft.log.fs import File, read_small
 from pykraft.log.os_fs import OsFs
 from pykraft.object_storage.remote_file import RemoteFile, refusal
 from pykraft.object_storage.stores import ObjectReader, StoredEntry, store_of
@@ -92,12 +92,7 @@ class Files:
         if _remote(path) is None:
             return self._here.read(path)
         with closing(self.open(path)) as file:
-            data = file.pread(SMALL_FILE_SIZE_BYTES_MAX + 1, 0)
-        if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
-            raise StorageError(
-                path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, which is too large for a file of this name"
-            )
-        return data
+            return read_small(file, path)
 
     def _is_there(self, path: UriPath) -> bool:
         return self.exists(path) if path.parent in self._listings else self.is_folder(path) or self.exists(path)
