@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pykraft.campaign.report import summarize
 from pykraft.campaign.row_file import RowFile
 from pykraft.errors import UsageError
-from pykraft.sim.run.campaign import Row
+from pykraft.sim.run.campaign import Identity, Row
 from tests.campaign.campaign_rows import IDENTITY, OTHER, failed, passed, write
 
 
@@ -83,3 +85,41 @@ def test_what_is_no_row_is_refused_and_stays(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 1: this is no result"), opened(path):
         pass
     assert path.read_text() == "my diary\n"
+
+
+def test_a_seed_that_stands_twice_counts_once_if_both_agree(tmp_path: Path) -> None:
+    one = write(tmp_path / "a", passed(1), failed(2))
+    two = write(tmp_path / "b", failed(2), passed(3))
+    other = write(tmp_path / "c", passed(1, committed=11))
+    [summary] = summarize([one, two])
+    assert (summary.totals.seeds, summary.failed) == (3, 1)
+    with pytest.raises(UsageError, match="seed 1 has another row"):
+        summarize([one, other])
+
+
+@pytest.mark.parametrize("line", ["", "x", "[]", "{}", '{"seed": "1"}', '{"seed": 1, "failed": false}', '{"seed": 1}'])
+def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "rows", passed(1))
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UsageError, match="line 2: this is no result"):
+        summarize([path])
+    with pytest.raises(UsageError, match="line 2: this is no result"), opened(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(IDENTITY, scenario="t"), replace(IDENTITY, version="2"), replace(IDENTITY, source="d")],
+    ids=["scenario", "version", "source"],
+)
+def test_rows_of_another_scenario_version_or_source_are_refused(tmp_path: Path, other: Identity) -> None:
+    path = write(tmp_path / "rows", passed(1, other))
+    with pytest.raises(UsageError, match="not mixed"), opened(path):
+        pass
+
+
+def test_a_row_of_another_campaign_is_not_added(tmp_path: Path) -> None:
+    with opened(tmp_path / "rows") as rows, pytest.raises(UsageError, match="not mixed"):
+        rows.add(passed(1, replace(IDENTITY, source="d")))
+    assert (tmp_path / "rows").read_bytes() == b""

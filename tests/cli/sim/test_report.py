@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from pykraft.campaign.row_file import RowFile
 from pykraft.cli.sim.command import sim
 from pykraft.errors import UsageError
-from pykraft.sim.run.campaign import Identity, Results, row_of
+from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.scenario.file import load
@@ -20,10 +22,9 @@ IDENTITY = Identity(scenario="s", version="1", source="c")
 
 
 def write(path: Path, *results: Outcome | Failure, identity: Identity = IDENTITY) -> Path:
-    rows = Results(path, identity)
-    for result in results:
-        rows.add(row_of(result, identity))
-    rows.close()
+    with closing(RowFile(path, identity, tell=lambda _: None)) as rows:
+        for result in results:
+            rows.add(row_of(result, identity))
     return path
 
 

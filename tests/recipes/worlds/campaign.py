@@ -11,15 +11,17 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from pykraft.campaign.row_file import RowFile
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
-from pykraft.sim.run.campaign import PACKAGE, Identity, Results, Row, row_of
+from pykraft.sim.run.campaign import PACKAGE, Identity, Row, row_of
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.workers import call_in_workers
@@ -76,13 +78,15 @@ def main() -> int:
     options = parser.parse_args()
     begin, end = map(int, options.seeds.split(":"))
     known, started_s = identity(), time.monotonic()
-    results = Results(options.out, known)
-    left = results.left_of(range(begin, end))
-    for result in call_in_workers(play, left, workers=options.workers):
-        results.add(row_of(result, known))
-        if isinstance(result, Failure):
-            print(f"seed {result.seed} failed: {result.reason}", flush=True)
-    results.close()
-    print(told(results.rows.values()))
+    rows: list[Row] = []
+    with closing(RowFile(options.out, known, tell=rows.append)) as file:
+        left = file.left_of(range(begin, end))
+        for result in call_in_workers(play, left, workers=options.workers):
+            row = row_of(result, known)
+            file.add(row)
+            rows.append(row)
+            if isinstance(result, Failure):
+                print(f"seed {result.seed} failed: {result.reason}", flush=True)
+    print(told(rows))
     print(f"played {len(left)} in {time.monotonic() - started_s:.0f} s")
-    return int(any(row["failed"] for row in results.rows.values()))
+    return int(any(row["failed"] for row in rows))
