@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from pykraft.spark.data_source.bounds import Bounds
 from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, read_chunks
+from pykraft.spark.data_source.splits import read_chunks
+from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
 from pykraft.types import Epoch, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
@@ -139,7 +141,10 @@ def test_a_file_that_cannot_be_read_is_an_error(log: Path, monkeypatch: pytest.M
 def test_tasks_follow_the_bytes_and_the_wish(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed, replicas = asked(log)
     total_bytes = sum(segment.stat().st_size for segment in log.glob("*.log"))
-    assert split_size_bytes(replicas, parsed) == SPLIT_SIZE_BYTES
+    assert split_size_bytes(replicas, parsed) == STRIDE_SIZE_BYTES, "one task for all of it"
+    monkeypatch.setattr(file_plan, "STRIDE_SIZE_BYTES", 1)
+    monkeypatch.setattr(file_plan, "SPLIT_SIZE_BYTES", total_bytes - 1)
+    assert split_size_bytes(replicas, parsed) == ceil(total_bytes / 2), "two halves, not a crumb for the second task"
     monkeypatch.setattr(file_plan, "SPLIT_SIZE_BYTES", total_bytes // 8)
     monkeypatch.setattr(file_plan, "TASKS", 4)
     assert split_size_bytes(replicas, parsed) == total_bytes // 4, "a large log has larger splits, not more"

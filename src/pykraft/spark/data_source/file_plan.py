@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from math import ceil
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
@@ -39,6 +40,9 @@ def split_size_bytes(replicas: Sequence[ReplicaLog], options: SourceOptions) -> 
     """
     total_bytes = sum(while_segments_vanish(replica.size_bytes) for replica in replicas)
     size_bytes = max(SPLIT_SIZE_BYTES, total_bytes // TASKS)
+    # As many splits of about one size: a small last one would leave all other cores without work.
+    strides = ceil(total_bytes / max(1, ceil(total_bytes / size_bytes)) / STRIDE_SIZE_BYTES)
+    size_bytes = min(size_bytes, max(1, strides) * STRIDE_SIZE_BYTES)
     return size_bytes if options.tasks_min is None else divided(total_bytes, options.tasks_min, size_bytes)
 
 

@@ -32,8 +32,9 @@ from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, ba
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
 
-SPLIT_SIZE_BYTES = 64 * 1024 * 1024
-"""About how much of a segment one task reads."""
+SPLIT_SIZE_BYTES = 128 * 1024 * 1024
+"""About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
+time before its first row."""
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
 """
@@ -288,7 +289,7 @@ def _open(fs: Files, segment: Path) -> File:
     return fs.open(deleted)
 
 
-def _whole_batches(data: bytes) -> Batches:
+def _whole_batches(data: Buffer) -> Batches:
     """Position and header of the whole batches at the beginning, up to the first that is cut or has no valid header."""
     batches: list[tuple[int, BatchHeader]] = []
     # A bad header is reported once it is the first: the batches before it still count.
@@ -297,7 +298,7 @@ def _whole_batches(data: bytes) -> Batches:
     return batches
 
 
-def _size_of_next(data: bytes) -> int:
+def _size_of_next(data: Buffer) -> int:
     """The size of the batch of which only the beginning is here; 0 when it has no valid header."""
     try:
         return read_header(data).size_bytes
