@@ -114,12 +114,16 @@ class UsageError(PykraftError):
 
 
 class ConfigError(UsageError):
-    """A property is missing or has an invalid value; ``origin`` says where the value comes from, if that is known."""
+    """A property is missing or has an invalid value; ``origin`` says where the value comes from, if that is known.
+
+    An option that stands for a property, such as an address, is named as it is.
+    """
 
     def __init__(self, key: str, value: object, allowed: str, *, origin: str = "") -> None:
         where = f"{origin}: " if origin else ""
         given = "" if allowed.startswith("is required") else f" = {value!r}:"
-        super().__init__(f"{where}property {key}{given} {allowed}")
+        what = key if key.startswith("--") else f"property {key}"
+        super().__init__(f"{where}{what}{given} {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed

@@ -105,7 +105,7 @@ USAGE: list[tuple[str, str]] = [
     ("kv lock a", "COMMAND is missing"),
     ("kv lock a --ttl 0.5 -- true", "--ttl 0.5: give a number from 1 to 86400"),
     ("kv lock a -- no-such-command", "no-such-command: there is no such command"),
-    ("kv serve --http 80", "--http '80': a node is host:port"),
+    ("kv serve --http 80", "--http '80': give one host:port"),
     ("kv serve --config absent", "--config absent: No such file"),
     ("kv serve --config empty", "empty: property listeners is required"),
     ("kv serve --nodes 3 --config empty", "--nodes and --config: give"),

@@ -16,7 +16,13 @@ from pykraft.host.metrics import STATES, MetricKind, Metrics
 from pykraft.server import prometheus
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.metrics import METRICS
-from pykraft.server.prometheus import CONNECTIONS_MAX, REQUEST_SIZE_BYTES_MAX, PrometheusEndpoint, render
+from pykraft.server.prometheus import (
+    CONNECTIONS_MAX,
+    REQUEST_SIZE_BYTES_MAX,
+    PrometheusEndpoint,
+    render,
+    require_package,
+)
 from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport
 
@@ -55,14 +61,14 @@ class Station:
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.told = 0
-        self.endpoint = PrometheusEndpoint(asyncio.get_running_loop(), self._tell)
+        self.endpoint = PrometheusEndpoint(asyncio.get_running_loop(), self._render)
         self._sockets = listening_sockets(Endpoint(host, 0))
         self._host = host
         self.port = port_of(self._sockets)
 
-    def _tell(self) -> Metrics:
+    def _render(self) -> bytes:
         self.told += 1
-        return SOME
+        return render(SOME)
 
     async def open(self) -> None:
         """Serve."""
@@ -252,11 +258,8 @@ def test_who_was_being_accepted_when_all_was_closed_is_closed_too(runner: asynci
     on_station(runner, test)
 
 
-def test_without_the_client_library_the_extra_is_named(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_client_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_package("--here")
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-
-    async def main() -> None:
-        with pytest.raises(UsageError, match=r"pykraft\.prometheus\.listener.*pip install 'pykraft\[metrics\]'"):
-            PrometheusEndpoint(asyncio.get_running_loop(), dict)
-
-    runner.run(main())
+    with pytest.raises(UsageError, match=r"--here needs prometheus-client, .*: pip install 'pykraft\[metrics\]'"):
+        require_package("--here")

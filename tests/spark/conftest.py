@@ -28,6 +28,7 @@ WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
         ("files", "java", "live", "master", "options", "package", "quiet", "strides", "walk"),
+        ("metrics_thread", "stream_metrics"),
         ("commit_rows", "manifest", "rows", "sink_options", "staged"),
         ("difference", "directory", "history", "image", "logged", "moment", "quorum", "tables"),
     )

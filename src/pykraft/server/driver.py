@@ -34,13 +34,14 @@ from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
-from pykraft.server.prometheus import PrometheusEndpoint
+from pykraft.server.prometheus import PrometheusEndpoint, render, require_package
 from pykraft.server.reports import Reports
 from pykraft.types import Buffer, Endpoint, Io, ReportKind
 
 T = TypeVar("T")
 LAG_PERIOD_S: Final = 0.1
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
+PROMETHEUS_LISTENER: Final = "pykraft.prometheus.listener"
 LANE_STOP_TIMEOUT_S: Final = 5.0
 
 OF_A_SOCKET: Final = frozenset({"socket", "transport", "protocol"})
@@ -243,11 +244,12 @@ class Driver:
             await self._listen_to_prometheus(self._config.prometheus_listener)
 
     async def _listen_to_prometheus(self, endpoint: Endpoint) -> None:
-        self._prometheus = PrometheusEndpoint(self._loop, self.metrics)
+        require_package(f"property {PROMETHEUS_LISTENER}:")
+        self._prometheus = PrometheusEndpoint(self._loop, lambda: render(self.metrics()))
         try:
             sockets = listening_sockets(endpoint)
         except OSError as error:
-            raise not_bound("pykraft.prometheus.listener", str(endpoint), error) from error
+            raise not_bound(PROMETHEUS_LISTENER, str(endpoint), error) from error
         told = Endpoint(endpoint.host or "localhost", port_of(sockets))
         await self._prometheus.listen(sockets)
         self.report(f"metrics are at http://{told}/metrics")

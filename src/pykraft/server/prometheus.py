@@ -1,9 +1,10 @@
-"""The metrics of a node over HTTP, for Prometheus.
+"""Metrics over HTTP, for Prometheus, and those of a node in its text format.
 
 This module owns the listening sockets and one short connection for each scrape. Invariant: it answers a scrape in one
-piece on the loop's thread, between two steps of the host, so the values belong together and need no lock. Connections
-at a time, bytes of a request, and the time from connecting until the answer is read are all bounded; each answer ends
-its connection. It only reads metrics. It has no password and no encryption, so anybody who can connect can read them.
+piece on the loop's thread; for a node that is between two steps of the host, so the values belong together and need no
+lock. Connections at a time, bytes of a request, and the time from connecting until the answer is read are all bounded;
+each answer ends its connection. It only reads metrics. It has no password and no encryption, so anybody who can connect
+can read them.
 
     GET or HEAD /metrics    200
     another method there    405
@@ -44,9 +45,9 @@ _REQUEST_END: Final = re.compile(rb"\r?\n\r?\n")
 _PATH: Final = b"/metrics"
 
 
-def require_package() -> None:
-    """Check that the client library is installed. Errors: UsageError when it is not."""
-    with imported_for("property pykraft.prometheus.listener:"):
+def require_package(wanted_by: str) -> None:
+    """Check that the client library is installed, for this property or option. Errors: UsageError when it is not."""
+    with imported_for(wanted_by):
         import prometheus_client  # noqa: F401 - only whether it is there
 
 
@@ -60,11 +61,10 @@ def render(metrics: Metrics) -> bytes:
 class PrometheusEndpoint:
     """Answers scrapes from its creation until `close`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[], Metrics]) -> None:
-        """``tell`` is called on the loop, once for each scrape. Errors: UsageError without the client library."""
-        require_package()
+    def __init__(self, loop: asyncio.AbstractEventLoop, render: Callable[[], bytes]) -> None:
+        """``render`` gives the metrics in the text format; it is called on the loop, once for each scrape."""
         self.loop = loop
-        self._tell = tell
+        self._render = render
         self._servers: list[asyncio.Server] = []
         self._exchanges: set[_Exchange] = set()
         self._is_closed = False
@@ -104,8 +104,7 @@ class PrometheusEndpoint:
             return _response(HTTPStatus.NOT_FOUND)
         if method not in (b"GET", b"HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, extra="Allow: GET, HEAD\r\n")
-        body = render(self._tell())
-        return _response(HTTPStatus.OK, body, content_type=CONTENT_TYPE, is_head=method == b"HEAD")
+        return _response(HTTPStatus.OK, self._render(), content_type=CONTENT_TYPE, is_head=method == b"HEAD")
 
 
 class _Exchange(asyncio.Protocol):

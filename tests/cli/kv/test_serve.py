@@ -42,7 +42,7 @@ def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--http", "80"), "--http '80': a node is host:port"),
+        (("--http", "80"), "--http '80': give one host:port"),
         (("--http", "a:1,b:2"), "give one host:port"),
         (("--override", "a=b"), "--override and --cluster-id need --config"),
         (("--cluster-id", "a"), "--override and --cluster-id need --config"),

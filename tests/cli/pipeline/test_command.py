@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 from zipfile import ZipFile
 
 import pytest
 
 from pykraft.cli.main import main
+from pykraft.cli.pipeline.command import _watch
+from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 from tests.spark.logs import three_batches, write_segment
+
+if TYPE_CHECKING:  # it needs Spark, and this module does not
+    from pykraft.spark.pipeline.keep import KeptQuery
 
 TIMEOUT_S = 280
 
@@ -42,6 +49,7 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p", "--conf", "a=b"], "--conf a=b: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p"], "p: no segment files; give partition directories"),
+        (["run", "--tables", "t", "--path", "p", "--metrics-port", "a:b"], "--metrics-port 'a:b': give a port, or one"),
         (["run", "--path", "p"], "--tables is missing; see pykraft pipeline run --help"),
         (["run", "--tables", "t", "--path", "p", "--format", "csv"], "--format csv: give one of delta, parquet"),
         (["status", "--tables", "t"], "no pipeline has written there"),
@@ -69,6 +77,49 @@ def test_the_package_travels_as_one_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert "pykraft/spark/source.py" in ZipFile(tmp_path / "pykraft.zip").namelist()
     (tmp_path / "file").touch()
     assert run(monkeypatch, "package", str(tmp_path / "file" / "pykraft.zip")) == 2
+
+
+class EndingQuery:
+    """A query that was restarted, wrote two micro-batches, and ends when it is waited for the second time."""
+
+    restarts = 1
+    newest: Mapping[str, Any] | None = None
+
+    def __init__(self) -> None:
+        self._waits = 0
+
+    def wait(self, timeout_s: float) -> bool:
+        del timeout_s
+        self._waits += 1
+        return self._waits == 2
+
+    def progress(self) -> list[Mapping[str, Any]]:
+        told = [self._report(2 * self._waits + number) for number in (0, 1)]
+        self.newest = {**self._report(2 * self._waits + 2), "numInputRows": 0}
+        return told
+
+    def _report(self, number: int) -> Mapping[str, Any]:
+        end = json.dumps({"cluster": "c", "offset": 10 * number})
+        return {
+            "batchId": number,
+            "timestamp": str(number),
+            "numInputRows": 3,
+            "durationMs": {"triggerExecution": 7},
+            "sources": [{"endOffset": end, "latestOffset": json.dumps({"offset": 60})}],
+        }
+
+
+def test_what_is_told_is_also_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = StreamMetrics("q")
+    _watch(cast("KeptQuery", EndingQuery()), metrics, as_json=True)
+    said = capsys.readouterr()
+    assert [json.loads(line)["batch_id"] for line in said.out.splitlines()] == [2, 3, 4, 5]
+    assert "written: 12 batches in 6 micro-batches" in said.err
+    assert said.err.count("the query was restarted") == 1
+    measured = metrics.render().decode()
+    assert 'pykraft_stream_batch_id{query="q"} 5.0\n' in measured
+    assert 'pykraft_stream_reached_offset{query="q",replica=""} 60.0\n' in measured, "the idle report is newer"
+    assert 'pykraft_stream_restarts_total{query="q"} 1.0\n' in measured
 
 
 @pytest.mark.spark

@@ -51,7 +51,10 @@ def test_what_died_goes_on_and_each_micro_batch_is_told_once() -> None:
 def test_micro_batches_without_rows_are_not_told() -> None:
     idle = Query([0])
     idle.recentProgress[0]["numInputRows"] = 0
-    assert ids(kept(idle)) == []
+    query = kept(idle)
+    assert query.newest is None
+    assert ids(query) == []
+    assert query.newest == {"batchId": 0, "numInputRows": 0}
 
 
 def test_one_that_dies_again_and_again_ends() -> None:

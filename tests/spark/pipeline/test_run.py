@@ -6,22 +6,30 @@ import dataclasses
 import re
 import shutil
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from pykraft.cli.pipeline.metrics import served_metrics
 from pykraft.errors import UsageError
 from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
+from pykraft.spark.pipeline.keep import KeptQuery
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
+from pykraft.spark.pipeline.stream_metrics import PREFIX
 from pykraft.spark.tables.commit import Commit
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS, TABLES
 from pykraft.spark.tables.table import Tables
+from pykraft.types import Endpoint
 from tests.spark.logs import batch, payload, write_segment
 from tests.spark.tables.commits import commit
 
 pytestmark = pytest.mark.spark
+
+TIMEOUT_S = 10.0
 
 
 def batches(first: int, count: int) -> bytes:
@@ -196,3 +204,39 @@ def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Pa
         assert offsets(spark, given, RECORDS) == list(range(6))
     finally:
         query.stop()
+
+
+def test_a_scrape_tells_how_far_behind_a_running_stream_is(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = dataclasses.replace(options(tmp_path), follow=True)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 5))
+    with served_metrics(Endpoint("localhost", 0)) as metrics:
+        url = capsys.readouterr().err.removeprefix("metrics are at ").strip()
+        query = start_pipeline(spark, given)
+        try:
+            kept = KeptQuery(lambda: query)
+            query.processAllAvailable()
+            told = []
+            for progress in kept.progress():
+                metrics.note(progress)
+                told.append(scraped(url))
+        finally:
+            query.stop()
+    assert [values["batch_id"] for values in told] == [0, 1, 2]
+    assert [values["reached_offset"] for values in told] == [4, 8, 10]
+    assert [values["latest_offset"] for values in told] == [10] * 3
+    assert [values["lag_records"] for values in told] == [6, 2, 0]
+    for values in told:
+        assert values["batch_duration_ms"] > 0
+        assert values["processed_rows_per_second"] > 0
+        assert values["progress_age_seconds"] >= 0
+
+
+def scraped(url: str) -> dict[str, float]:
+    """The values by name, without the prefix; of one replica and query."""
+    with urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - it is what was told
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    assert {sample.labels["query"] for sample in samples} == {QUERY}
+    return {sample.name.removeprefix(PREFIX): sample.value for sample in samples}

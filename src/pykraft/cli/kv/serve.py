@@ -15,9 +15,9 @@ from pykraft.cli.config_file import checked_config, override, read_properties, t
 from pykraft.cli.identity import with_cluster_id
 from pykraft.cli.kv.options import HTTP
 from pykraft.cli.parsing.choice import OneOf
+from pykraft.cli.parsing.listen_address import listen_address
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.server import LEVELS
-from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.properties_format import with_origins
@@ -68,7 +68,7 @@ def serve(
     from pykraft.kv.service import require_package
 
     require_package()
-    at = _endpoint(http)
+    at = listen_address("--http", http)
     if config_path is None:
         if overrides or cluster_id is not None:
             raise UsageError("--override and --cluster-id need --config: without it the nodes are configured for you")
@@ -121,13 +121,3 @@ def _examples(first: Endpoint, option: str) -> list[str]:
         f"  pykraft kv lock{option} backup -- sleep 5",
         f'  curl http://{first}/v1/get -d \'{{"key": "color"}}\'',
     ]
-
-
-def _endpoint(text: str) -> Endpoint:
-    """Errors: UsageError."""
-    host, _, port = text.rpartition(":")
-    # Port 0 is any free one.
-    found = parse_bootstrap("--http", f"{host}:1" if port == "0" else text)
-    if len(found) != 1:
-        raise UsageError(f"--http {text!r}: give one host:port")
-    return Endpoint(found[0].host, 0) if port == "0" else found[0]

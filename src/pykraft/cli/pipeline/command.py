@@ -20,14 +20,17 @@ from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType
+from pykraft.cli.pipeline.metrics import metrics_option, served_metrics
 from pykraft.errors import UsageError
 from pykraft.extras import imported_for
 from pykraft.plural import counted
 from pykraft.text_table import table_lines, terminal_width
+from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.keep import KeptQuery
     from pykraft.spark.pipeline.status import PipelineStatus
+    from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 
 POLL_S = 0.5
 _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller", "startingOffsets": "--from"}
@@ -79,6 +82,7 @@ def pipeline() -> None:
     type=NumberType(int, 0),
     help="Micro-batches from one merge of small files to the next, 0 for never; 100 by default with Delta tables.",
 )
+@metrics_option
 @json_lines_option("per micro-batch")
 @click.option("--master", metavar="URL", help="Spark master: local[CORES], spark://host:port, …")
 @click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
@@ -94,6 +98,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     max_bytes_per_trigger: int | None,
     corrupt: str,
     upkeep_interval: int | None,
+    metrics_at: Endpoint | None,
     as_json: bool,
     master: str | None,
     conf: tuple[str, ...],
@@ -128,8 +133,8 @@ def run(  # noqa: PLR0913 - one argument for each option
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
-    with session_at(settings) as spark:
-        _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
+    with served_metrics(metrics_at) as metrics, session_at(settings) as spark:
+        _watch(KeptQuery(lambda: start_pipeline(spark, options)), metrics, as_json=as_json)
 
 
 @pipeline.command()
@@ -175,7 +180,7 @@ def _told(found: PipelineStatus) -> str:
     return "\n".join(lines)
 
 
-def _watch(query: KeptQuery, *, as_json: bool) -> None:
+def _watch(query: KeptQuery, metrics: StreamMetrics, *, as_json: bool) -> None:
     """Report each micro-batch until the query ends. Errors: PykraftError with the reason if the query failed."""
     console = Console(stderr=True, highlight=False)
     rows, restarts, last_id = 0, 0, -1
@@ -185,11 +190,15 @@ def _watch(query: KeptQuery, *, as_json: bool) -> None:
         if query.restarts > restarts:
             restarts = query.restarts
             console.print("a Spark process died; the query was restarted")
+            metrics.note_restarts(restarts)
         for progress in query.progress():
+            metrics.note(progress)
             last_id = progress["batchId"]
             rows += progress["numInputRows"]
             if as_json:
                 click.echo(json.dumps(_line(progress)))
+        if query.newest is not None:
+            metrics.note(query.newest)
 
     with console.status("waiting for batches") as line:
         while not query.wait(POLL_S):

@@ -33,6 +33,8 @@ class KeptQuery:
         self._last_id = -1
         self._told: list[Mapping[str, Any]] = []
         self.restarts = 0
+        self.newest: Mapping[str, Any] | None = None
+        """Spark's newest report, with rows or not, as `progress` has found it."""
 
     def wait(self, timeout_s: float) -> bool:
         """Wait; True if the query has ended and everything is written. Errors: PykraftError with the reason."""
@@ -56,6 +58,7 @@ class KeptQuery:
 
     def _look(self) -> None:
         for progress in self._query.recentProgress:
+            self.newest = progress
             if progress["batchId"] > self._last_id and progress["numInputRows"]:
                 self._last_id = progress["batchId"]
                 self._told.append(progress)

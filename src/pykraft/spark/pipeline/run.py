@@ -31,7 +31,7 @@ from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
 from pykraft.spark.pipeline.upkeep import NO_PARQUET, UPKEEP_INTERVAL, keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.table import Tables
 
@@ -93,11 +93,7 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
         # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
         keep_stream_tables(options.root, batch_id, interval=interval)
 
-    writer = (
-        source.writeStream.queryName("pykraft pipeline")
-        .option("checkpointLocation", str(checkpoint))
-        .foreachBatch(write)
-    )
+    writer = source.writeStream.queryName(QUERY).option("checkpointLocation", str(checkpoint)).foreachBatch(write)
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
     return trigger.start()
 

@@ -1,4 +1,4 @@
-"""The names of the pipeline's tables and of its checkpoint in their folder."""
+"""The names of the pipeline's tables and of its checkpoint in their folder, and of its query."""
 
 from __future__ import annotations
 
@@ -20,3 +20,5 @@ ALL_TABLES: Final = (*TABLES, ACKNOWLEDGED, LOOKS, THROUGHPUT, EPOCHS, COMMIT_LA
 COLUMNS: Final = "_columns.json"
 """The file in a Parquet table that has its columns."""
 CHECKPOINT: Final = "_checkpoint"
+QUERY: Final = "pykraft pipeline"
+"""The name of the streaming query in Spark's reports and in metrics."""

@@ -1,0 +1,151 @@
+"""Metrics of a streaming query: how far it is behind the log, how fast it is, and whether it gets on.
+
+The thread that waits for the query notes Spark's reports of its progress; another thread renders them for Prometheus. A
+scrape asks neither Spark nor the quorum, so it is answered at once, however busy they are. Invariant: the values of a
+scrape were noted together.
+
+Spark reports each micro-batch when it is done, and every ten seconds that there is nothing to read. A value that no
+report had yet is absent.
+
+Source: Spark's ``StreamingQueryProgress``; PySpark's ``reportLatestOffset``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pykraft.host.metrics import Metric, MetricKind, ours
+
+if TYPE_CHECKING:  # an extra: imported when a scrape is answered
+    from prometheus_client import Metric as Family
+
+PREFIX: Final = "pykraft_stream_"
+BATCH_ID: Final = ours("batch_id", MetricKind.GAUGE, "", "number of the newest micro-batch with rows")
+LATEST_OFFSET: Final = ours("latest_offset", MetricKind.GAUGE, "offset", "end of the source's log at the newest report")
+REACHED_OFFSET: Final = ours("reached_offset", MetricKind.GAUGE, "offset", "everything below it is read")
+LAG: Final = ours("lag_records", MetricKind.GAUGE, "records", "how far the stream is behind: the difference of the two")
+INPUT_RATE: Final = ours(
+    "input_rows_per_second", MetricKind.GAUGE, "rows/s", "rows that arrived, since the micro-batch before began"
+)
+PROCESSED_RATE: Final = ours(
+    "processed_rows_per_second", MetricKind.GAUGE, "rows/s", "rows that were processed, while a micro-batch ran"
+)
+DURATION: Final = ours("batch_duration_ms", MetricKind.GAUGE, "ms", "time that the newest micro-batch with rows took")
+AGE: Final = ours(
+    "progress_age_seconds",
+    MetricKind.GAUGE,
+    "s",
+    "time since Spark's newest report, or since the start before the first",
+)
+RESTARTS: Final = ours(
+    "restarts_total", MetricKind.COUNTER, "restarts", "how often the query was restarted because a Spark process died"
+)
+STREAM_METRICS: Final = (
+    BATCH_ID,
+    LATEST_OFFSET,
+    REACHED_OFFSET,
+    LAG,
+    INPUT_RATE,
+    PROCESSED_RATE,
+    DURATION,
+    AGE,
+    RESTARTS,
+)
+"""All of them, in the order of the documentation."""
+OF_REPLICA: Final = frozenset({LATEST_OFFSET.name, REACHED_OFFSET.name, LAG.name})
+"""These have a series for each replica; a live quorum is the replica without a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Noted:
+    """What is known at one time: the newest report, values of reports by metric and replica, and when it came."""
+
+    at_s: float
+    report: tuple[object, ...] | None = None
+    values: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    restarts: int = 0
+
+
+class StreamMetrics:
+    """The metrics of the query with this name."""
+
+    def __init__(self, query: str, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._query = query
+        self._clock_s = clock_s
+        # Replaced as a whole, so that a scrape in another thread needs no lock.
+        self._noted = _Noted(at_s=clock_s())
+
+    def note(self, progress: Mapping[str, Any]) -> None:
+        """Note a report of Spark's; the same one again changes nothing."""
+        report = (progress.get("runId"), progress.get("batchId"), progress.get("timestamp"))
+        if report != self._noted.report:
+            values = {**self._noted.values, **_values(progress)}
+            self._noted = replace(self._noted, at_s=self._clock_s(), report=report, values=values)
+
+    def note_restarts(self, restarts: int) -> None:
+        """Note how often the query was restarted so far."""
+        self._noted = replace(self._noted, restarts=restarts)
+
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self)
+
+    def collect(self) -> Iterator[Family]:
+        """One family for each metric that is present, as the client library asks for them."""
+        noted = self._noted
+        values = {
+            **noted.values,
+            (AGE.name, ""): max(0.0, self._clock_s() - noted.at_s),
+            (RESTARTS.name, ""): float(noted.restarts),
+        }
+        for metric in STREAM_METRICS:
+            series = {replica: value for (name, replica), value in values.items() if name == metric.name}
+            if series:
+                yield self._family(metric, series)
+
+    def _family(self, metric: Metric, series: Mapping[str, float]) -> Family:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        text = f"{metric.meaning} ({metric.unit})" if metric.unit else metric.meaning
+        labels = ["query", "replica"] if metric.name in OF_REPLICA else ["query"]
+        kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+        family = kind(PREFIX + metric.name, text, labels=labels)
+        for replica, value in sorted(series.items()):
+            family.add_metric([self._query, replica][: len(labels)], value)
+        return family
+
+
+def _values(progress: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """The values that a report has, by metric and replica."""
+    found: dict[str, object] = {
+        INPUT_RATE.name: progress.get("inputRowsPerSecond"),
+        PROCESSED_RATE.name: progress.get("processedRowsPerSecond"),
+    }
+    if progress.get("numInputRows"):
+        # An idle report has the number of the next micro-batch, and the time that it took to find nothing.
+        found[BATCH_ID.name] = progress.get("batchId")
+        found[DURATION.name] = progress.get("durationMs", {}).get("triggerExecution")
+    values = {(name, ""): float(value) for name, value in found.items() if isinstance(value, int | float)}
+    for source in progress.get("sources", ()):
+        latest, reached = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
+        values |= {(LATEST_OFFSET.name, replica): float(offset) for replica, offset in latest.items()}
+        values |= {(REACHED_OFFSET.name, replica): float(offset) for replica, offset in reached.items()}
+        lag = {replica: max(0, latest[replica] - reached[replica]) for replica in latest.keys() & reached.keys()}
+        values |= {(LAG.name, replica): float(records) for replica, records in lag.items()}
+    return values
+
+
+def _offsets(text: str | None) -> dict[str, int]:
+    """The offsets of the source's replicas, from its offset in JSON; none if it has another form."""
+    try:
+        told = json.loads(text or "null")
+        positions = told.get("replicas", {"": told})
+        return {name: int(position["offset"]) for name, position in positions.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
