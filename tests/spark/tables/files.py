@@ -78,5 +78,14 @@ def append(folder: Path, number: int, *, count: int = 10, size_bytes: int = 10, 
     )
 
 
+def forget_log(folder: Path) -> None:
+    """Delete old entries of the log, as Delta does: the newest stays, behind a checkpoint."""
+    table = DeltaTable(folder)
+    table.create_checkpoint()
+    for path in (folder / "_delta_log").glob("*.json"):
+        if int(path.stem) < table.version():
+            path.unlink()
+
+
 def _noise(seed: int, size_bytes: int) -> bytes:
     return Random(seed).randbytes(size_bytes)

@@ -10,7 +10,7 @@ from deltalake.transaction import CommitProperties
 
 from pykraft.spark.tables.delta_log import VERSIONS_FIRST, add_action, carried, named_commit, newest_commit
 from tests.spark.tables.commits import commit
-from tests.spark.tables.files import append, log_rows, make_table, written
+from tests.spark.tables.files import append, forget_log, log_rows, make_table, written
 
 pytestmark = pytest.mark.spark
 
@@ -19,15 +19,6 @@ def maintain(table: DeltaTable) -> None:
     """A commit of ours that is no append, from what this table object knows."""
     properties = CommitProperties(custom_metadata=carried(table))
     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
-
-
-def forget_log(folder: Path) -> None:
-    """As Delta does with old entries: the newest stays, behind a checkpoint."""
-    table = DeltaTable(folder)
-    table.create_checkpoint()
-    for path in (folder / "_delta_log").glob("*.json"):
-        if int(path.stem) < table.version():
-            path.unlink()
 
 
 def test_an_action_has_what_the_file_has(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pykraft.spark.tables.delta_log import carried, newest_commit
 from pykraft.spark.tables.delta_upkeep import compact, files_of, shorten_log, vacuum
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from tests.spark.tables.commits import commit
-from tests.spark.tables.files import append, log_rows, make_table, written
+from tests.spark.tables.files import append, forget_log, log_rows, make_table, written
 
 pytestmark = pytest.mark.spark
 
@@ -113,6 +113,30 @@ def test_two_compactions_at_once_do_not_double_a_row(tmp_path: Path, monkeypatch
         assert compact(tmp_path) == 0
     assert offsets(tmp_path) == list(range(40))
     assert len(list(tmp_path.glob("*.parquet"))) == 4 + 1, "the late file is deleted"
+
+
+def test_a_compaction_that_commits_at_the_same_moment_does_not_double_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits when the other one has looked at the files for the last time."""
+    make_table(tmp_path, appends=4)
+
+    def carried_late(table: DeltaTable) -> dict[str, str]:
+        DeltaTable(tmp_path).optimize.compact()
+        return carried(table)
+
+    with monkeypatch.context() as beside:
+        beside.setattr(delta_upkeep, "carried", carried_late)
+        assert compact(tmp_path) == 0
+    assert offsets(tmp_path) == list(range(40))
+    assert len(list(tmp_path.glob("*.parquet"))) == 4 + 1, "the late file is deleted"
+
+
+def test_a_merge_remembers_the_newest_append_when_the_log_has_forgotten_it(tmp_path: Path) -> None:
+    make_table(tmp_path, appends=4)
+    assert compact(tmp_path) > 0
+    forget_log(tmp_path)
+    assert newest_commit(DeltaTable(tmp_path)) == commit(3)
 
 
 @pytest.mark.parametrize(("appends", "files"), [(3, 2), (delta_upkeep.COMMIT_ATTEMPTS_MAX, 4)])
