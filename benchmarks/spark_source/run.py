@@ -23,7 +23,8 @@ from pykraft.bench.usage import usage_of
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.progress import ReportProgress
-from tests.spark.oldest_pyspark import environment, install
+from tests.spark.beside import environment, install
+from tests.spark.oldest_pyspark import REQUIREMENTS
 
 CONTROL_RECORDS_MAX: Final = 10
 """Records that the quorum itself wrote, which some queries count."""
@@ -37,7 +38,7 @@ class Session:
         command = [sys.executable, "-m", "benchmarks.spark_source.session", "--cores", str(cores)]
         command += ["--jars", ",".join(map(str, jars))] if jars else []
         self._log = folder.open("w")
-        own = environment()
+        own = environment(install(REQUIREMENTS))
         own["PYTHONPATH"] = os.pathsep.join([own["PYTHONPATH"], str(ROOT), str(ROOT / "src")])
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
@@ -75,7 +76,7 @@ def run_all(
     """Run what the file does not have. Errors: LocalQuorumError, UsageError."""
     if all(results.has(case_name(data, query), way.contender, turn) for turn, data, query, way in _all(sets, runs)):
         return
-    install()
+    install(REQUIREMENTS)
     jars = connector_jars()
     with Children() as children:
         tell("writing logs, starting nodes and a broker", is_passing=True)

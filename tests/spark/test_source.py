@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -54,6 +56,21 @@ def test_logs_without_a_record_have_no_row(spark: SparkSession, tmp_path: Path) 
     frame = spark.read.format("pykraft").load(str(tmp_path))
     assertSchemaEqual(frame.schema, RECORDS)
     assert frame.collect() == []
+
+
+def test_an_engine_may_name_the_columns_in_arrow_s_types(tmp_path: Path) -> None:
+    path = write_segment(tmp_path / "n1" / "p-0", b"".join(three_batches())).parent
+    columns = pa.schema([("value", pa.binary()), ("timestamp", pa.timestamp("us", tz="UTC")), ("offset", pa.int64())])
+    reader = PykraftDataSource({"path": str(path)}).reader(columns)
+    (part,) = reader.partitions()
+    (rows,) = cast("Iterator[pa.RecordBatch]", reader.read(part))
+    assert rows.schema.types == columns.types
+    assert rows.column("value").to_pylist() == [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
+    with pytest.raises(UsageError, match="has no column size"):
+        PykraftDataSource({"path": str(path)}).reader(pa.schema([("size", pa.int64())]))
+    frame = pa.schema([("value", pa.string()), ("id", pa.int64())])
+    with pytest.raises(UsageError, match="leave out id"):
+        PykraftDataSource({"bootstrap.controllers": "localhost:9093"}).writer(frame, overwrite=False)
 
 
 @pytest.mark.parametrize("options", [{}, {"path": " , "}, {"paths": "[]"}, {"paths": '[""]'}])

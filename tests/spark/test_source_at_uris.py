@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pykraft.audit.directory_audit import DirectoryAudit, run_audits
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.uris import located
+from pykraft.spark.audit_job import run_on
 from pykraft.spark.data_source.file_plan import plan_batch
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.files import find_replicas
@@ -21,7 +24,8 @@ from pykraft.spark.metadata.directory import furthest, records_until
 from pykraft.spark.metadata.moment import NOW, Moment
 from pykraft.spark.source import register
 from pykraft.types import Offset
-from tests.log.data_directory import GOLDEN, make_node
+from tests.audit.replicas import PART_SIZE_BYTES, audited, our_replicas
+from tests.log.data_directory import GOLDEN, flip, make_node, segments
 from tests.object_storage.s3_server import SECRET, Proxy, Storage, environment, proxied, running
 from tests.spark.data_source.test_file_stream import read, run
 from tests.spark.logs import batch
@@ -91,6 +95,21 @@ def test_spark_reads_objects_as_it_reads_files(there: SparkSession, storage: Sto
         query.load(f"s3://a:{SECRET}@source/n1").count()
     assert "give no key and no setting in a URI" in str(raised.value)
     assert SECRET not in str(raised.value)
+
+
+def test_executors_audit_replicas_there_as_those_of_directories(
+    there: SparkSession, storage: Storage, tmp_path: Path
+) -> None:
+    replicas = our_replicas(tmp_path)
+    flip(segments(next(replicas[1].glob("__*")))[0], 100)
+    for replica in replicas:
+        storage.upload(replica, f"s3://audit/{replica.name}")
+    names = [located(f"s3://audit/{replica.name}") for replica in replicas]
+    audit = DirectoryAudit(Files(), names, part_size_bytes=PART_SIZE_BYTES)
+    (report,) = run_audits([audit], lambda tasks: run_on(there, tasks))
+    expected = json.dumps(list(audited(replicas).rows())).replace(str(tmp_path), "s3://audit")
+    assert list(report.rows()) == json.loads(expected)
+    assert report.damage_count == 2
 
 
 def planned(uri: str, size_bytes: int = 10_000) -> list[Split]:

@@ -33,7 +33,7 @@ from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.read_split import SplitPartition, read_split
-from pykraft.spark.data_source.schema import columns_for
+from pykraft.spark.data_source.schema import columns_for, spark_columns
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 
@@ -87,15 +87,16 @@ class PykraftDataSource(DataSource):
         return columns_for(parse_options(self.options))
 
     @without_traceback
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType | pa.Schema) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options, and for columns that the source does not have."""
         options = parse_options(self.options)
+        columns = spark_columns(schema)
         if options.controllers:
             # Its imports, the whole client, take longer than all others: a worker that reads directories does without.
             from pykraft.spark.data_source.live_source import FilteringLiveReader, LiveReader
 
-            return (FilteringLiveReader if options.pushes_filters else LiveReader)(options, schema)
-        return (FilteringFilesReader if options.pushes_filters else FilesReader)(options, schema)
+            return (FilteringLiveReader if options.pushes_filters else LiveReader)(options, columns)
+        return (FilteringFilesReader if options.pushes_filters else FilesReader)(options, columns)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -108,12 +109,12 @@ class PykraftDataSource(DataSource):
         return FilesStreamReader(options, schema)
 
     @without_traceback
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType | pa.Schema, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """See `DataSource`. Errors: UsageError for wrong options or columns, and for other modes than append."""
         # Neither the sink nor its imports are of use to whoever reads.
         from pykraft.spark.sink.writers import batch_writer
 
-        return batch_writer(self.options, schema, is_overwrite=overwrite)
+        return batch_writer(self.options, spark_columns(schema), is_overwrite=overwrite)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.schema import BATCHES, METADATA, RECORDS, arrow_schema
+from pykraft.spark.data_source.schema import BATCHES, METADATA, RECORDS, arrow_schema, spark_columns
 from tests.tidy.repository import ROOT
 
 pytestmark = pytest.mark.spark
@@ -16,7 +15,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(("rows", "columns"), [("records", RECORDS), ("batches", BATCHES)])
 def test_arrow_s_columns_are_spark_s(rows: str, columns: StructType) -> None:
-    assert from_arrow_schema(arrow_schema(rows), prefer_timestamp_ntz=False) == columns
+    assert spark_columns(arrow_schema(rows)) == columns
+    assert spark_columns(columns) is columns
     times = {str(field.type) for field in arrow_schema(rows) if "timestamp" in field.name}
     assert times == {"timestamp[us, tz=UTC]"}
 

@@ -66,7 +66,7 @@ from __future__ import annotations
 from functools import cache
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -125,6 +125,11 @@ _OF_RECORDS = {"pykraft": RECORDS, "kafka": KAFKA, "metadata": METADATA}
 def columns_for(options: SourceOptions) -> StructType:
     """The columns of a query that names none."""
     return BATCHES if options.rows == "batches" else _OF_RECORDS[options.columns]
+
+
+def spark_columns(given: StructType | pa.Schema) -> StructType:
+    """Columns in Spark's types. Spark hands a source its own types; other engines hand it Arrow's."""
+    return given if isinstance(given, StructType) else from_arrow_schema(given, prefer_timestamp_ntz=False)
 
 
 def check_columns(wanted: StructType, options: SourceOptions) -> None:
