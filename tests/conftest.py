@@ -60,13 +60,19 @@ def _signal_handling() -> tuple[list[object], set[int]]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle.
 
+    Of the long ones those of a group come first, since one worker runs them all.
+
     And follow lines for coverage only where tests/covered.py counts them: it makes all others twice as slow. So a
     package must be reached by its own tests and those of the packages below the server.
     """
     for item in items:
         if not FOLLOWED.intersection(item.path.relative_to(TESTS).parts[:1]):
             item.add_marker(pytest.mark.no_cover)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[bool, bool]:
+    return item.get_closest_marker("long") is None, item.get_closest_marker("xdist_group") is None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

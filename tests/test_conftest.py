@@ -60,6 +60,18 @@ def test_long_tests_start_first_and_the_others_keep_their_order(request: pytest.
     assert items == [third, second, first]
 
 
+def test_of_the_long_tests_those_of_a_group_start_first(request: pytest.FixtureRequest) -> None:
+    name = request.node.name
+    alone, grouped, short = (pytest.Function.from_parent(request.node.parent, name=name) for _ in range(3))
+    alone.add_marker(pytest.mark.long)
+    grouped.add_marker(pytest.mark.long)
+    for each in (grouped, short):
+        each.add_marker(pytest.mark.xdist_group("one worker"))
+    items: list[pytest.Item] = [short, alone, grouped]
+    pytest_collection_modifyitems(items)
+    assert items == [grouped, alone, short]
+
+
 def test_lines_are_followed_where_they_count(request: pytest.FixtureRequest) -> None:
     here = request.node
     core = pytest.Function.from_parent(here.parent, name=here.name)

@@ -46,13 +46,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what the other stages do not collect, or no stage would run it.
 
-    Tests of the session are one group, so that only one worker of xdist opens it.
+    Tests of the session are one group, so that only one worker of xdist opens it. Together they take longer than any
+    other test, so they are long ones, and begin first.
     """
     for item in items:
         if Path(__file__).parent in item.path.parents and _needs_pyspark(item.path):
             item.add_marker("spark")
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("the Spark session"))
+            item.add_marker("long")
 
 
 def _needs_pyspark(path: Path) -> bool:

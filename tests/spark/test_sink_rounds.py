@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_round(tmp_path: Path) -> None:
-    assert run(tmp_path, rounds=1, throughput=200, seed=2) == []
+    assert run(tmp_path, rounds=1, throughput=100, seed=2) == []
 
 
 @pytest.mark.parametrize(

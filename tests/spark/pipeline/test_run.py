@@ -24,6 +24,7 @@ from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS, TABLES
 from pykraft.spark.tables.table import Tables
 from pykraft.types import Endpoint
+from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
 from tests.spark.tables.commits import commit
 
@@ -50,6 +51,16 @@ def run(spark: SparkSession, given: PipelineOptions) -> None:
 def offsets(spark: SparkSession, given: PipelineOptions, table: str) -> list[int]:
     column = "base_offset" if table == BRONZE else "offset"
     return sorted(row[0] for row in given.tables().read(spark, table).select(column).collect())
+
+
+def test_the_tables_of_a_known_log_are_those_that_a_cluster_makes(spark: SparkSession, tmp_path: Path) -> None:
+    source = {"path": write_log(tmp_path / "log"), "maxRecordsPerTrigger": str(RECORDS_PER_TRIGGER)}
+    given = PipelineOptions(source=source, root=tmp_path / "tables")
+    query = start_pipeline(spark, given)
+    query.awaitTermination()
+    assert len([each for each in query.recentProgress if each["numInputRows"]]) > 1
+    assert counts_of(given.root) == COUNTS
+    assert digests_of(given.root) == DIGESTS
 
 
 @pytest.mark.parametrize("table_format", list(FORMATS))
