@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.spark.arrow_columns import array_column, bytes_column, list_column, number_column, text_column
+from pykraft.spark.arrow_columns import (
+    array_column,
+    byte_cells,
+    bytes_column,
+    even_text_column,
+    filled_cells,
+    list_column,
+    number_column,
+    text_column,
+    true_cells,
+)
 from tests.tidy.repository import ROOT
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1)
@@ -56,19 +66,54 @@ def test_arrays(count: int) -> None:
     assert array_column(numbers % 3 == 0, pa.bool_()).equals(pa.array(numbers % 3 == 0))
 
 
+@given(values=st.lists(st.none() | st.booleans(), max_size=30), begin=st.integers(0, 30), count=st.integers(0, 30))
+def test_booleans_are_read_from_a_slice(values: list[bool | None], begin: int, count: int) -> None:
+    column, wanted = pa.array(values, pa.bool_()).slice(begin, count), values[begin : begin + count]
+    assert true_cells(column).tolist() == [value is True for value in wanted]
+    assert filled_cells(column).tolist() == [value is not None for value in wanted]
+
+
+@given(values=cells(st.binary(max_size=5)), begin=st.integers(0, 20), count=st.integers(0, 20))
+def test_bytes_are_read_from_a_slice(values: list[bytes | None], begin: int, count: int) -> None:
+    column, wanted = pa.array(values, pa.binary()).slice(begin, count), values[begin : begin + count]
+    data, begins, ends = byte_cells(column)
+    assert filled_cells(column).tolist() == [value is not None for value in wanted]
+    found = [data[first:end].tobytes() for first, end in zip(begins, ends, strict=True)]
+    assert [cell if is_filled else None for cell, is_filled in zip(found, filled_cells(column), strict=True)] == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.binary(), pa.string()])
+def test_a_column_of_nulls_has_no_cell(kind: pa.DataType) -> None:
+    assert filled_cells(pa.nulls(3, kind)).tolist() == [False] * 3
+    assert not true_cells(pa.nulls(3, pa.bool_())).any()
+    assert [len(part) for part in byte_cells(pa.nulls(3, pa.binary()))[1:]] == [3, 3]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_texts_of_one_length(count: int) -> None:
+    texts = [f"{number:04x}" for number in range(count)]
+    cells_of_texts = np.frombuffer("".join(texts).encode(), dtype=np.uint8).reshape(count, 4)
+    made = even_text_column(cells_of_texts)
+    made.validate(full=True)
+    assert made.equals(pa.array(texts, pa.string()))
+
+
 def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(OverflowError):
         number_column([2**31], pa.int32())
 
 
 PROGRAM = """
-import sys
+import sys, tempfile
+from pathlib import Path
 from pykraft.spark.data_source import batches, decode
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, METADATA, columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.pipeline import silver
+from pykraft.spark.tables.parquet_files import column_types
+from pykraft.spark.tables.parquet_writer import ParquetOutput
 from tests.spark.logs import three_batches, batch
 
 data = b"".join([*three_batches(), batch([b"a" * (1 + i % 3) for i in range(100)], base_offset=6)])
@@ -78,7 +123,15 @@ for columns in (columns_for(options), KAFKA, METADATA):
     rows = list(decode.records_of(split, data, selection=select(columns, options)))
     assert sum(map(len, rows)) == 106
 groups = list(batches.batches_of(split, data))
-assert sum(len(rows) for rows in silver._decode(iter(groups))) == 106
+records = list(silver._decode(iter(groups)))
+assert sum(map(len, records)) == 106
+tables = ((records, silver.RECORDS), (map(silver.control_in, records), silver.CONTROL))
+with tempfile.TemporaryDirectory() as folder:
+    for rows, columns in (*tables, (map(silver.payloads_in, records), silver.PAYLOADS)):
+        with ParquetOutput(Path(folder), column_types(columns)) as output:
+            for group in rows:
+                output.write(group)
+            output.finish()
 list(decode.records_of(split, data[:-1], tolerant=True))
 assert "pyarrow" in sys.modules
 print("pandas" in sys.modules)

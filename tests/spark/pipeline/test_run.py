@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from pykraft.cli.pipeline.metrics import served_metrics
 from pykraft.errors import UsageError
@@ -22,7 +24,8 @@ from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, sta
 from pykraft.spark.pipeline.stream_metrics import PREFIX
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS, TABLES
-from pykraft.spark.tables.table import Tables
+from pykraft.spark.tables.parquet_writer import ParquetFile
+from pykraft.spark.tables.table import TableAppend, Tables
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
@@ -99,17 +102,25 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
     bronze = spark.read.format("pykraft").options(**given.source, rows="batches").load()
     tables = given.tables()
 
+    class Dying:
+        """An append whose driver is killed when all files are written."""
+
+        def __init__(self, append: TableAppend) -> None:
+            self.folder = append.folder
+
+        def finish(self, files: Sequence[ParquetFile]) -> int | None:
+            raise KeyboardInterrupt(files)
+
     class Killed:
-        """The same tables, until the named one is to be written."""
+        """The same tables, until the named one is to be committed."""
 
         root, has, read, replace = tables.root, tables.has, tables.read, tables.replace
 
         newest = tables.newest
 
-        def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
-            if name == fails_at:
-                raise KeyboardInterrupt
-            return tables.append(name, frame, commit)
+        def begin(self, name: str, columns: StructType, commit: Commit) -> TableAppend | None:
+            append = tables.begin(name, columns, commit)
+            return append if append is None or name != fails_at else Dying(append)
 
     with pytest.raises(KeyboardInterrupt):
         append_all(Killed(), bronze, commit(0))

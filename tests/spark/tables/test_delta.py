@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pykraft.errors import StorageError
 from pykraft.spark.tables import delta
@@ -16,14 +16,14 @@ from pykraft.spark.tables.delta_log import add_action
 from pykraft.spark.tables.parquet_files import write_parquet_files
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from tests.spark.tables.commits import commit
-from tests.spark.tables.frames import frame, ids
+from tests.spark.tables.frames import append, frame, ids
 
 pytestmark = pytest.mark.spark
 
 
 def test_other_readers_see_the_same_delta_table(tmp_path: Path, spark: SparkSession) -> None:
     tables = DeltaTables(tmp_path)
-    tables.append("t", frame(spark, 1, 2), commit(0))
+    append(tables, "t", frame(spark, 1, 2), commit(0))
     read = DeltaTable(tmp_path / "t")
     assert read.count() == 2
     assert read.transaction_version("s") == 0
@@ -32,34 +32,41 @@ def test_other_readers_see_the_same_delta_table(tmp_path: Path, spark: SparkSess
 
 @pytest.mark.parametrize("before", [0, 1], ids=["the first", "a later one"])
 def test_files_of_an_append_that_was_killed_before_its_commit_are_in_no_table(
-    before: int, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    before: int, tmp_path: Path, spark: SparkSession
 ) -> None:
     tables = DeltaTables(tmp_path)
     for number in range(before):
-        tables.append("t", frame(spark, number), commit(number))
-
-    def die(rows: DataFrame, folder: Path) -> list[ParquetFile]:
-        assert write_parquet_files(rows, folder)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as killed:
-        killed.setattr(delta, "write_parquet_files", die)
-        with pytest.raises(KeyboardInterrupt):
-            tables.append("t", frame(spark, 7, 8), commit(before))
+        append(tables, "t", frame(spark, number), commit(number))
+    rows = frame(spark, 7, 8)
+    killed = tables.begin("t", rows.schema, commit(before))
+    assert killed is not None
+    assert write_parquet_files(rows, killed.folder)
     assert tables.has("t") == (before > 0)
-    assert tables.append("t", frame(spark, 7, 8), commit(before)) == 2
+    assert append(tables, "t", rows, commit(before)) == 2
     assert ids(spark, tables) == [*range(before), 7, 8]
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(DeltaTable(tmp_path / "t").file_uris())
+
+
+def test_an_append_that_another_program_made_meanwhile_is_not_made_again(tmp_path: Path, spark: SparkSession) -> None:
+    """Two drivers of one checkpoint write the same micro-batch, and the slower one commits what the other one has."""
+    tables, rows = DeltaTables(tmp_path), frame(spark, 2, 3)
+    append(tables, "t", frame(spark, 1), commit(0))
+    slow = tables.begin("t", rows.schema, commit(1))
+    assert slow is not None
+    files = write_parquet_files(rows, slow.folder)
+    assert append(tables, "t", rows, commit(1)) == 2
+    assert slow.finish(files) is None
+    assert ids(spark, tables) == [1, 2, 3]
 
 
 def test_commits_of_other_writers_in_between_are_passed_over(tmp_path: Path, spark: SparkSession) -> None:
     tables = DeltaTables(tmp_path)
     for number in range(2):
-        tables.append("t", frame(spark, number), commit(number))
+        append(tables, "t", frame(spark, number), commit(number))
     DeltaTable(tmp_path / "t").optimize.compact()
     assert tables.newest("t") == commit(1)
-    assert tables.append("t", frame(spark, 1), commit(1)) is None
-    assert tables.append("t", frame(spark, 2), commit(2)) == 1
+    assert append(tables, "t", frame(spark, 1), commit(1)) is None
+    assert append(tables, "t", frame(spark, 2), commit(2)) == 1
     assert ids(spark, tables) == [0, 1, 2]
 
 
@@ -68,7 +75,7 @@ def test_an_append_is_tried_again_when_others_change_the_table(
 ) -> None:
     """Another program adds a property while the tasks write, once and then each time."""
     tables = DeltaTables(tmp_path)
-    tables.append("t", frame(spark, 1), commit(0))
+    append(tables, "t", frame(spark, 1), commit(0))
     changes = 1
 
     def add_late(file: ParquetFile) -> AddAction:
@@ -79,9 +86,9 @@ def test_an_append_is_tried_again_when_others_change_the_table(
         return add_action(file)
 
     monkeypatch.setattr(delta, "add_action", add_late)
-    assert tables.append("t", frame(spark, 2).coalesce(1), commit(1)) == 1
+    assert append(tables, "t", frame(spark, 2).coalesce(1), commit(1)) == 1
     assert ids(spark, tables) == [1, 2]
     changes = delta.COMMIT_ATTEMPTS_MAX
     with pytest.raises(StorageError, match="other programs change the table all the time"):
-        tables.append("t", frame(spark, 3).coalesce(1), commit(2))
+        append(tables, "t", frame(spark, 3).coalesce(1), commit(2))
     assert ids(spark, tables) == [1, 2]

@@ -1,11 +1,8 @@
 """The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
-A micro-batch is appended to four tables in this order:
-
-1. bronze ``batches``
-2. silver ``records``
-3. silver ``control``
-4. silver ``payloads``
+The tasks of a micro-batch write the files of all four tables in one pass (`pykraft.spark.pipeline.micro_batch`). Then
+the driver commits them, one table after the other: bronze ``batches``, silver ``records``, ``control`` and
+``payloads``.
 
 Each append has the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The
 checkpoint beside the tables belongs to them; each append also stores the source's offsets, so an append that does not
@@ -26,12 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.errors import UsageError
-from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
+from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
 from pykraft.spark.pipeline.upkeep import NO_PARQUET, UPKEEP_INTERVAL, keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, QUERY
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.table import Tables
 
@@ -103,20 +100,15 @@ def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
 
     Errors: UsageError if it does not follow what they hold; StorageError; errors of the tasks, as Spark raises them.
     """
-    bronze = bronze.persist()
-    records = silver.records(bronze).persist()
-    try:
-        # After a kill in between, Spark repeats the batch, and `append` skips the tables that have it.
-        for name, frame in (
-            (BRONZE, bronze),  # 1.
-            (RECORDS, records),  # 2.
-            (CONTROL, silver.control(records)),  # 3.
-            (PAYLOADS, silver.payloads(records)),  # 4.
-        ):
-            tables.append(name, frame, commit)
-    finally:
-        records.unpersist()
-        bronze.unpersist()
+    appends = {}
+    for name, columns in TABLE_COLUMNS.items():
+        # After a kill in between, Spark repeats the batch; some tables have it already.
+        if (append := tables.begin(name, columns, commit)) is not None:
+            appends[name] = append
+    if appends:
+        files = write_files(bronze, {name: append.folder for name, append in appends.items()})
+        for name, append in appends.items():
+            append.finish(files[name])
 
 
 def _stream_of(frame: DataFrame) -> str:

@@ -4,7 +4,9 @@
 |---|---|---|
 | records | every record | those of the source's ``records`` (`pykraft.spark.data_source.schema`) |
 | control | what the quorum wrote itself | see `CONTROL` |
-| payloads | the workload's records | see `payloads` |
+| payloads | the workload's records | see `PAYLOADS` |
+
+Each table is a function from DataFrame to DataFrame, and one from Arrow rows to Arrow rows that tasks call.
 
 Invariant: a record is there once for each bronze row of its batch, with the batch's place. Decoding is the source's
 own, in bulk.
@@ -17,14 +19,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
+from numpy.lib.stride_tricks import sliding_window_view
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
+from pykraft.client.journal import RUN_SIZE_BYTES
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
-from pykraft.spark.arrow_columns import list_column, number_column, text_column
-from pykraft.spark.audit import payload_columns
+from pykraft.spark.arrow_columns import (
+    array_column,
+    byte_cells,
+    even_text_column,
+    filled_cells,
+    list_column,
+    number_column,
+    text_column,
+    true_cells,
+)
+from pykraft.spark.audit import HEAD_SIZE_BYTES
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
 from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
@@ -36,6 +49,15 @@ CONTROL = columns_of(
     "voters array<int>, granting_voters array<int>, body string"
 )
 """Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
+CONTROL_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "control_type", "key", "value"]
+PAYLOADS = columns_of(
+    "replica string, offset bigint not null, epoch int, timestamp timestamp, run string, claim_epoch int, "
+    "sequence bigint, size_bytes int"
+)
+"""``run`` in hex; ``size_bytes`` of the value."""
+PAYLOADS_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "value"]
+HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+NO_HEADS = np.empty((0, HEAD_SIZE_BYTES), dtype=np.uint8)
 PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")
 SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """About how many bytes of batches are decoded at a time."""
@@ -51,8 +73,13 @@ def records(bronze: DataFrame) -> DataFrame:
 
 def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for group in groups:
-        for rows in _runs(group):
-            yield from _decode_run(group.slice(rows.start, len(rows)))
+        yield from records_in(group)
+
+
+def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """As `records`, within a task."""
+    for rows in _runs(batches):
+        yield from _decode_run(batches.slice(rows.start, len(rows)))
 
 
 def _runs(group: pa.RecordBatch) -> Iterator[range]:
@@ -97,21 +124,25 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def control(silver_records: DataFrame) -> DataFrame:
     """The quorum's own records. In: `records`. Out: `CONTROL`."""
-    wanted = ("replica", "offset", "epoch", "timestamp", "control_type", "key", "value")
-    return silver_records.where("is_control").select(*wanted).mapInArrow(_tell_control, CONTROL)
+    return silver_records.where("is_control").select(*CONTROL_FROM).mapInArrow(_tell_control, CONTROL)
 
 
 def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for group in groups:
-        bodies = [_body(row["key"], row["value"]) for row in group.select(["key", "value"]).to_pylist()]
-        kept = [group.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]
-        told = [
-            number_column([_leader_id(body) for body in bodies], pa.int32()),
-            list_column([_voter_ids(body, "voters") for body in bodies]),
-            list_column([_voter_ids(body, "granting_voters") for body in bodies]),
-            text_column([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
-        ]
-        yield pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
+    yield from map(control_in, groups)
+
+
+def control_in(records: pa.RecordBatch) -> pa.RecordBatch:
+    """As `control`, within a task."""
+    found = records.select(CONTROL_FROM).filter(array_column(true_cells(records.column("is_control")), pa.bool_()))
+    bodies = [_body(row["key"], row["value"]) for row in found.select(["key", "value"]).to_pylist()]
+    kept = [found.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]
+    told = [
+        number_column([_leader_id(body) for body in bodies], pa.int32()),
+        list_column([_voter_ids(body, "voters") for body in bodies]),
+        list_column([_voter_ids(body, "granting_voters") for body in bodies]),
+        text_column([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
+    ]
+    return pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
 
 
 def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
@@ -137,18 +168,36 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
 
 
 def payloads(silver_records: DataFrame) -> DataFrame:
-    """The workload's records. In: `records`.
+    """The workload's records. In: `records`. Out: `PAYLOADS`."""
+    return silver_records.select(*PAYLOADS_FROM).mapInArrow(_unpack, PAYLOADS)
 
-    Out: ``replica`` string, ``offset`` bigint, ``epoch`` int, ``timestamp`` timestamp, ``run`` string (hex),
-    ``claim_epoch`` int, ``sequence`` bigint, ``size_bytes`` int (of the value).
-    """
-    return payload_columns(silver_records).select(
-        "replica",
-        "offset",
-        "epoch",
-        "timestamp",
-        "run",
-        "claim_epoch",
-        "sequence",
-        F.length("value").alias("size_bytes"),
-    )
+
+def _unpack(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from map(payloads_in, groups)
+
+
+def payloads_in(records: pa.RecordBatch) -> pa.RecordBatch:
+    """As `payloads`, within a task. `pykraft.spark.audit.payload_columns` says which records these are."""
+    is_control, values = records.column("is_control"), records.column("value")
+    data, begins, ends = byte_cells(values)
+    is_data = filled_cells(is_control) & ~true_cells(is_control) & filled_cells(values)
+    rows = np.flatnonzero(is_data & (ends - begins >= HEAD_SIZE_BYTES))
+    heads = sliding_window_view(data, HEAD_SIZE_BYTES)[begins[rows]] if len(rows) else NO_HEADS
+    claim_epochs, sequences = _unsigned(heads[:, 8:12]), _unsigned(heads[:, 12:])
+    is_own = heads[:, :RUN_SIZE_BYTES].any(axis=1) & (claim_epochs < 1 << 31) & (sequences < 1 << 63)
+    rows, runs = rows[is_own], heads[is_own, :RUN_SIZE_BYTES]
+    is_kept = np.zeros(records.num_rows, dtype=bool)
+    is_kept[rows] = True
+    kept = records.select(["replica", "offset", "epoch", "timestamp"]).filter(array_column(is_kept, pa.bool_()))
+    told = [
+        even_text_column(HEX[np.stack([runs >> 4, runs & 15], axis=2)].reshape(len(rows), 2 * RUN_SIZE_BYTES)),
+        array_column(claim_epochs[is_own].astype(np.int32), pa.int32()),
+        array_column(sequences[is_own].astype(np.int64), pa.int64()),
+        array_column((ends - begins)[rows].astype(np.int32), pa.int32()),
+    ]
+    return pa.RecordBatch.from_arrays([*kept.columns, *told], PAYLOADS.names)
+
+
+def _unsigned(cells: np.ndarray) -> np.ndarray:
+    """Numbers, big-endian, of a row of bytes each."""
+    return np.ascontiguousarray(cells).view(f">u{cells.shape[1]}")[:, 0].astype(np.uint64)

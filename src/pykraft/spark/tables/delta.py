@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -25,13 +26,39 @@ from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.delta_log import COMMIT, add_action, carried, named_commit, newest_commit
 from pykraft.spark.tables.parquet_files import column_types, write_parquet_files
-from pykraft.spark.tables.parquet_writer import ParquetFile
+from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder
 from pykraft.spark.tables.table import added_columns, no_table, rows_of
 
 COMMIT_ATTEMPTS_MAX: Final = 5
 """An attempt fails only if another program changed columns or properties since the table was opened."""
 PROPERTIES: Final = {"delta.logRetentionDuration": "interval 7 days"}
 """Of a new table. A stream makes 170,000 entries of the log a day, and vacuum removes what older versions need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaAppend:
+    """See `pykraft.spark.tables.table.TableAppend`; ``table`` None is one that is created."""
+
+    folder: Path
+    table: DeltaTable | None
+    columns: StructType
+    commit: Commit
+
+    def finish(self, files: Sequence[ParquetFile]) -> int | None:
+        """See `TableAppend`."""
+        folder, table, commit = self.folder, self.table, self.commit
+        properties = CommitProperties(
+            app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
+        )
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            if _commit(folder, table, self.columns, files, mode="append", properties=properties):
+                return sum(file.rows for file in files)
+            # Another program changed the table's properties or columns meanwhile.
+            table = DeltaTable(folder)
+            if not _is_new(folder, table, commit):
+                return None
+            table = _with_columns(folder, table, self.columns)
+        raise StorageError(folder, "the rows cannot be committed: other programs change the table all the time")
 
 
 class DeltaTables:
@@ -55,8 +82,8 @@ class DeltaTables:
             raise StorageError(folder, "the rows cannot be committed: another program changed the table")
         return sum(file.rows for file in files)
 
-    def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
-        """See `Tables`."""
+    def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
+        """See `Tables`; tasks write into the table's own folder, where no commit names their files yet."""
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is None:
@@ -64,20 +91,9 @@ class DeltaTables:
         elif not _is_new(folder, table, commit):
             return None
         else:
-            table = _with_columns(folder, table, frame.schema)
-        files = write_parquet_files(frame, folder)
-        properties = CommitProperties(
-            app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
-        )
-        for _ in range(COMMIT_ATTEMPTS_MAX):
-            if _commit(folder, table, frame.schema, files, mode="append", properties=properties):
-                return sum(file.rows for file in files)
-            # Another program changed the table's properties or columns meanwhile.
-            table = DeltaTable(folder)
-            if not _is_new(folder, table, commit):
-                return None
-            table = _with_columns(folder, table, frame.schema)
-        raise StorageError(folder, "the rows cannot be committed: other programs change the table all the time")
+            table = _with_columns(folder, table, columns)
+        make_folder(folder)
+        return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""

@@ -21,7 +21,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,11 +33,49 @@ from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.names import COLUMNS
 from pykraft.spark.tables.parquet_files import write_parquet_files
-from pykraft.spark.tables.parquet_writer import ParquetFile, sync_folder
+from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder, sync_folder
 from pykraft.spark.tables.table import added_columns, no_table, rows_of
 
 COMMIT: Final = "_commit.json"
 STREAM: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The content of an append's commit file; ``number`` counts the appends of all streams."""
+
+    number: int
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetAppend:
+    """See `pykraft.spark.tables.table.TableAppend`; ``done`` is the folder of the append when it is finished."""
+
+    folder: Path
+    done: Path
+    columns: StructType
+    content: _Kept
+
+    def finish(self, files: Sequence[ParquetFile]) -> int:
+        """See `TableAppend`; no other program appends."""
+        table = self.done.parent
+        whole = table / f".{self.done.name}"
+        try:
+            # 2. and 3.
+            _collect(files, tasks=self.folder, whole=whole)
+            content = {"number": self.content.number, "commit": self.content.commit.as_json()}
+            _write_synced(whole / COMMIT, json.dumps(content))
+            if not (table / COLUMNS).is_file() or self.columns != _columns(table):
+                _write_synced(table / COLUMNS, self.columns.json())
+                sync_folder(table.parent)
+            # 4. A reader sees the whole append or nothing.
+            sync_folder(whole)
+            whole.rename(self.done)
+            sync_folder(table)
+        except OSError as error:
+            raise StorageError(table, f"the rows cannot be written: {error.strerror}") from error
+        return sum(file.rows for file in files)
 
 
 class ParquetTables:
@@ -58,7 +96,8 @@ class ParquetTables:
         try:
             for left in (fresh, former, tasks):
                 shutil.rmtree(left, ignore_errors=True)
-            told = _write(frame, tasks=tasks, whole=fresh / "whole")
+            told = write_parquet_files(frame, tasks)
+            _collect(told, tasks=tasks, whole=fresh / "whole")
             _write_synced(fresh / COLUMNS, columns.json())
             if folder.is_dir():
                 folder.rename(former)
@@ -69,39 +108,28 @@ class ParquetTables:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
         return sum(file.rows for file in told)
 
-    def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
-        """See `Tables`."""
+    def begin(self, name: str, columns: StructType, commit: Commit) -> ParquetAppend | None:
+        """See `Tables`; tasks write into a hidden folder of this append."""
         assert STREAM.fullmatch(commit.stream), f"{commit.stream} names a folder"
-        folder = self.root / name
-        done = folder / f"{commit.stream}-{commit.batch_id:010d}"
-        number, columns = 0, frame.schema
-        if made := _appends(folder):
+        table = self.root / name
+        done = table / f"{commit.stream}-{commit.batch_id:010d}"
+        number = 0
+        if made := _appends(table):
             newest = _newest(made)
             same = _read_commit(done)
-            if not is_new(folder, commit, same=same.commit if same else None, newest=newest.commit if newest else None):
+            if not is_new(table, commit, same=same.commit if same else None, newest=newest.commit if newest else None):
                 return None
             assert newest is not None, "is_new refuses a table that does not know its newest append"
             number = newest.number + 1
-            columns = _all_columns(folder, frame.schema)
+            columns = _all_columns(table, columns)
         else:
-            check_first(folder, commit)
-        whole, tasks = folder / f".{done.name}", folder / f".{done.name}-tasks"
-        try:
-            for left in folder.glob(".*/"):
-                shutil.rmtree(left, ignore_errors=True)
-            # Steps 1 to 3, and the commit of step 2.
-            told = _write(frame, tasks=tasks, whole=whole)
-            _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
-            if not self.has(name) or columns != _columns(folder):
-                _write_synced(folder / COLUMNS, columns.json())
-                sync_folder(self.root)
-            # 4. A reader sees the whole append or nothing.
-            sync_folder(whole)
-            whole.rename(done)
-            sync_folder(folder)
-        except OSError as error:
-            raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
-        return sum(file.rows for file in told)
+            check_first(table, commit)
+        for left in table.glob(".*/"):
+            shutil.rmtree(left, ignore_errors=True)
+        # 1. Tasks write here.
+        folder = table / f".{done.name}-tasks"
+        make_folder(folder)
+        return ParquetAppend(folder=folder, done=done, columns=columns, content=_Kept(number=number, commit=commit))
 
     def newest(self, name: str) -> Commit | None:
         """See `Tables`."""
@@ -114,14 +142,6 @@ class ParquetTables:
             raise no_table(self.root, name)
         folder = self.root / name
         return rows_of(spark, _columns(folder), [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """The content of an append's commit file; ``number`` counts the appends of all streams."""
-
-    number: int
-    commit: Commit
 
 
 def _appends(folder: Path) -> list[Path]:
@@ -150,17 +170,15 @@ def _read_commit(append: Path) -> _Kept | None:
         raise StorageError(path, f"does not tell which append this is: {error}") from error
 
 
-def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[ParquetFile]:
-    """Let tasks write into one folder, move the reported files into another, and remove the first."""
-    told = write_parquet_files(frame, tasks)  # 1.
+def _collect(files: Sequence[ParquetFile], *, tasks: Path, whole: Path) -> None:
+    """Move the reported files of the tasks' folder into another one, and remove the first. Errors: OSError."""
     whole.mkdir(parents=True)
     # 2. Only what a successful task reported counts.
-    for file in told:
+    for file in files:
         (tasks / file.name).rename(whole / file.name)
     # 3. An attempt that still runs now fails instead of writing.
     shutil.rmtree(tasks, ignore_errors=True)
     sync_folder(whole)
-    return told
 
 
 def _columns(folder: Path) -> StructType:

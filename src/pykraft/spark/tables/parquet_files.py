@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pykraft.errors import StorageError
 from pykraft.spark.arrow_columns import number_column, text_column
-from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
+from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder, write_parquet_file
 
-TOLD = "name string, size_bytes long, rows long, modified_ms long, statistics string"
-_NAMES = [column.split()[0] for column in TOLD.split(", ")]
+FILE_COLUMNS = "name string, size_bytes long, rows long, modified_ms long, statistics string"
+FILE_NAMES = [column.split()[0] for column in FILE_COLUMNS.split(", ")]
+"""What a task reports of a file."""
 
 
 def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
@@ -29,20 +29,21 @@ def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
 
     Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(folder, f"cannot be made: {error.strerror}") from error
+    make_folder(folder)
     columns = column_types(frame.schema)
 
     def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file = write_parquet_file(groups, folder, columns)
         if file is not None:
-            numbers = [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
-            told = [text_column([file.name]), *numbers, text_column([file.statistics])]
-            yield pa.RecordBatch.from_arrays(told, names=_NAMES)
+            yield pa.RecordBatch.from_arrays(file_columns(file), names=FILE_NAMES)
 
-    return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, TOLD).collect()]
+    return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
+
+
+def file_columns(file: ParquetFile) -> list[pa.Array]:
+    """A file as a row of `FILE_COLUMNS`."""
+    numbers = [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
+    return [text_column([file.name]), *numbers, text_column([file.statistics])]
 
 
 def column_types(schema: StructType) -> pa.Schema:

@@ -20,6 +20,21 @@ from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import UsageError
 from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.parquet_writer import ParquetFile
+
+
+class TableAppend(Protocol):
+    """An append that has begun: tasks write files into its folder, and then it is finished with those they reported."""
+
+    @property
+    def folder(self) -> Path:
+        """Where tasks write, which exists."""
+
+    def finish(self, files: Sequence[ParquetFile]) -> int | None:
+        """Commit these files; returns their rows, or None if another program made this append meanwhile.
+
+        Errors: as `Tables.begin`.
+        """
 
 
 class Tables(Protocol):
@@ -28,8 +43,8 @@ class Tables(Protocol):
     root: Path
     """The folder."""
 
-    def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
-        """Append these rows, creating the table if needed; returns their number, or None if they are already there.
+    def begin(self, name: str, columns: StructType, commit: Commit) -> TableAppend | None:
+        """Begin an append of rows with these columns, to a table that is created if needed; None if the table has it.
 
         Columns that the table lacks are added to it.
 
@@ -43,7 +58,7 @@ class Tables(Protocol):
     def replace(self, name: str, frame: DataFrame) -> int:
         """Replace all rows of a table, which is created if needed; returns their number.
 
-        For small tables that are computed from others. Errors: as `append`.
+        For small tables that are computed from others. Errors: as `begin`.
         """
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
