@@ -6,6 +6,9 @@ Spark starts it in a local session (``spark.python.daemon.module``). Its own dae
 spends 0.5 s of processor time on the same modules, and 0.8 s if it reads a live quorum. A micro-batch of the pipeline
 has up to six of them.
 
+Java hangs up on a Python process whose rows it needs no more, as after a limit or when the session ends. The daemon of
+Spark prints a traceback for that, in the middle of a command's output; this one says nothing.
+
 Invariant: the daemon has one thread, since a fork copies the locks of others but not the threads that release them. So
 each process still imports pyarrow itself, whose allocator has a thread of its own.
 
@@ -15,6 +18,8 @@ Source: pyspark's ``daemon.py``.
 from __future__ import annotations
 
 import os
+import sys
+import traceback
 from importlib import import_module
 
 FOR_TASKS = (
@@ -35,8 +40,23 @@ def import_for_tasks() -> None:
         import_module(name)
 
 
+def print_exc() -> None:
+    """Print the traceback of the current exception, unless it only says that Java hung up."""
+    # A task that fails is an error that Java tells; this is no task's.
+    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+        traceback.print_exc()
+
+
+class _Traceback:
+    """What pyspark's daemon uses of the module ``traceback``."""
+
+    print_exc = staticmethod(print_exc)
+    format_exc = staticmethod(traceback.format_exc)
+
+
 if __name__ == "__main__":
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     import_for_tasks()
-    manager()
+    vars(daemon)["traceback"] = _Traceback
+    daemon.manager()
