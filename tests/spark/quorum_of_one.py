@@ -13,12 +13,26 @@ from typing import Any
 from pykraft.config import RaftConfig
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.producers import Committed, ProposalOutcome
+from pykraft.protocol.records import decode_records, scan
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
+from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.types import Endpoint, Offset
 from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 
 CLUSTER_ID = "a-cluster-of-these-tests"
+
+
+def logged_values(controllers: Sequence[Endpoint]) -> list[bytes | None]:
+    """The value of each committed data record of a live quorum, in the order of the log."""
+    quorum = LiveQuorum(controllers)
+    found: list[bytes | None] = []
+    for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
+        for position, header in scan(chunk):
+            if not header.is_control:
+                batch = chunk[position : position + header.size_bytes]
+                found += [record.value for record in decode_records(batch)]
+    return found
 
 
 class LeaderWatcher(Watcher):

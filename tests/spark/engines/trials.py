@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.data_source.live import LiveQuorum
-from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment
-from tests.spark.quorum_of_one import OneNode
+from tests.spark.quorum_of_one import OneNode, logged_values
 
 VALUES: Final = [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
 """Of the directory, two a batch."""
@@ -36,14 +33,7 @@ class Scene:
 
     def values(self) -> list[bytes | None]:
         """All data records of the quorum."""
-        quorum = LiveQuorum([self._node.endpoint])
-        found: list[bytes | None] = []
-        for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
-            for position, header in scan(chunk):
-                if not header.is_control:
-                    batch = chunk[position : position + header.size_bytes]
-                    found += [record.value for record in decode_records(batch)]
-        return found
+        return logged_values([self._node.endpoint])
 
     def stop(self) -> None:
         """End the quorum."""

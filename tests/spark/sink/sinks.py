@@ -7,15 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.spark.sink.commit_rows import commit
 from pykraft.spark.sink.manifest import Manifest, QueryFolder
 from pykraft.spark.sink.rows import BatchMaker
 from pykraft.spark.sink.sink_options import SinkOptions
 from pykraft.spark.sink.staged import StagedFile, stage
-from pykraft.types import Offset
-from tests.spark.quorum_of_one import OneNode
+from tests.spark.quorum_of_one import OneNode, logged_values
 
 BATCH_SIZE_BYTES = 1_024
 TIME_MS = 1_700_000_000_000
@@ -78,14 +75,7 @@ class Sink:
 
     def logged(self) -> list[bytes | None]:
         """The value of each committed data record, in the order of the log."""
-        quorum = LiveQuorum(self.options.controllers)
-        found: list[bytes | None] = []
-        for chunk in quorum.chunks(Offset(1), quorum.extent().end_offset):
-            for position, header in scan(chunk):
-                if not header.is_control:
-                    batch = chunk[position : position + header.size_bytes]
-                    found += [record.value for record in decode_records(batch)]
-        return found
+        return logged_values(self.options.controllers)
 
 
 class KilledError(Exception):
