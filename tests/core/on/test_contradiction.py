@@ -115,12 +115,26 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     made.voter_history = VoterHistory(
         VoterSet(), [(Offset(2), KRaftVoters(voter_set(1, 7))), (Offset(9), KRaftVoters(voter_set(1)))]
     )
-    made.asked_high_watermark = Offset(9)
-    assert answer(made, fetched(leader_id=7), peer_id=7) == []
+    assert answer(made, fetched(leader_id=7, high_watermark=9), peer_id=7)
+    assert answer(made, fetched(leader_id=7, high_watermark=9), peer_id=7) == []
+    last = answer(made, fetched(leader_id=7, high_watermark=10), peer_id=7)
+    assert kinds(last) == ["NotifyHighWatermark"], "it resigns with this answer"
+    assert "is given up" in only(answer(made, fetched(leader_id=7, high_watermark=10), peer_id=7), Report).text
+
+
+def test_a_leader_that_was_elected_after_its_removal_leads_until_it_knows() -> None:
+    made = stranger()
+    made.voter_history = VoterHistory(
+        VoterSet(), [(Offset(2), KRaftVoters(voter_set(1, 7))), (Offset(9), KRaftVoters(voter_set(1)))]
+    )
+    # Known since an earlier epoch; this leader has committed nothing in its own yet.
     made.log.commit_to(Offset(10))
-    assert answer(made, fetched(leader_id=7), peer_id=7) == [], "the Fetch left before this commit was heard"
     made.asked_high_watermark = Offset(10)
-    assert "is given up" in only(answer(made, fetched(leader_id=7), peer_id=7), Report).text
+    assert answer(made, fetched(leader_id=7, high_watermark=None), peer_id=7) == []
+    assert state_of(made).has_fetched, "it is alive"
+    last = answer(made, fetched(leader_id=7, high_watermark=10), peer_id=7)
+    assert kinds(last) == ["NotifyHighWatermark"], "it resigns with this answer"
+    assert "is given up" in only(answer(made, fetched(leader_id=7, high_watermark=10), peer_id=7), Report).text
 
 
 def test_a_leader_that_parts_below_the_log_start_is_given_up_and_nothing_is_cut() -> None:

@@ -83,13 +83,26 @@ def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:
         hear_leader(replica)
 
 
+def note_told(replica: Replica, answer: FetchResponse) -> None:
+    """Remember what a leader outside the newest voter set knows to be committed: its later answers are judged by it."""
+    state, told = replica.state, answer.high_watermark
+    if isinstance(state, Follower) and told is not None and _is_outside(replica, state.leader_id):
+        replica.state = replace(state, told_end_offset=told)
+
+
 def _is_stranger(replica: Replica, leader_id: NodeId) -> bool:
     """True for a leader that is not in the newest voter set, nor in the one before while the newest is uncommitted.
 
-    What counts as committed is what the Fetch told that it answers.
+    What counts as committed is what this leader told before it received the Fetch that it answers.
     """
-    if not len(replica.voters) or replica.voters.get(leader_id) is not None:
+    if not _is_outside(replica, leader_id):
         return False
-    committed, asked = replica.log.known_committed_end_offset, replica.asked_high_watermark
-    # That its removal has committed may have been heard meanwhile, while this response was on its way.
-    return not replica.voter_history.was_voter(leader_id, committed if asked is None else min(committed, asked))
+    # A leader that was elected after its removal had committed leads until it knows that. This replica may know it
+    # since an earlier epoch, and whoever learns it from the leader learns it as the leader resigns.
+    told = replica.state.told_end_offset if isinstance(replica.state, Follower) else None
+    return not replica.voter_history.was_voter(leader_id, Offset(0) if told is None else told)
+
+
+def _is_outside(replica: Replica, leader_id: NodeId) -> bool:
+    """True if the newest voter set is known and does not have this id."""
+    return len(replica.voters) > 0 and replica.voters.get(leader_id) is None

@@ -11,7 +11,7 @@ from pykraft.core.changed import changed
 from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
-from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear
+from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, note_told
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
@@ -104,6 +104,7 @@ def _follow(
         is_news = _raise_high_watermark(replica, message.high_watermark)
         _note_agreement(replica, event.peer_id, now, is_empty=not message.batches and not is_news)
     hear(replica, now, has_progress=replica.log.end_offset > before)
+    note_told(replica, message)
 
 
 def _note_agreement(replica: Replica, peer_id: int, now: Instant, *, is_empty: bool) -> None:

@@ -47,6 +47,8 @@ class Follower:
     """Number of consecutive Fetch responses without news, each soon after the one before."""
     empty_answer_ms: int | None = None
     """When the last of them arrived (mono ms)."""
+    told_end_offset: Offset | None = None
+    """What a leader that the newest voter set does not name told as its high watermark, in this epoch."""
     leader_has_left: bool = False
     """True once the leader sent EndQuorumEpoch. A late response from before is no sign of life."""
     update_deadline_ms: int
