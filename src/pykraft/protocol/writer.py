@@ -103,7 +103,7 @@ class _WriterSource:
         self._flexible = version in message.flexible
         self._source = FunctionSource("write(body, head)")
         self._size = "compact_size" if self._flexible else "size"
-        self._null = b"\0" if self._flexible else b"\xff\xff\xff\xff"
+        self._absent = b"\0" if self._flexible else b"\xff\xff\xff\xff"
         self._null_string = b"\0" if self._flexible else b"\xff\xff"
 
     def build(self) -> Write:
@@ -174,7 +174,7 @@ class _WriterSource:
     def _null_of(self, kind: Kind | Struct | Array) -> bytes:
         if isinstance(kind, Struct):
             return ABSENT
-        return self._null_string if kind is STRING else self._null
+        return self._null_string if kind is STRING else self._absent
 
     def _present(self, kind: Kind | Struct | Array, value: str, path: str) -> None:
         """Write a value that is not None."""

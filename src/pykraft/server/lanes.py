@@ -93,8 +93,8 @@ class OrderedThread:
         self._is_resting = False
         """The thread has settled the lane and waits for work."""
         self._looked_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="pykraft-ordered-lane", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="pykraft-ordered-lane", daemon=True)
+        self._worker.start()
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
@@ -115,8 +115,8 @@ class OrderedThread:
     def stop(self, timeout_s: float | None = None) -> bool:
         """Finish the queued jobs, then end; False when the disk did not finish in time. Blocks."""
         self._queue.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        self._worker.join(timeout_s)
+        return not self._worker.is_alive()
 
     def _pass_on(self) -> None:
         """Queue what this turn has gathered for the thread."""
@@ -238,8 +238,8 @@ class BulkThread:
         self._failed = failed
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="pykraft-bulk-lane", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="pykraft-bulk-lane", daemon=True)
+        self._worker.start()
 
     def submit(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run ``read`` on the thread, then call ``then`` with its result on the loop."""
@@ -250,8 +250,8 @@ class BulkThread:
         # The thread checks this before it starts the next read.
         self._is_stopping = True
         self._tasks.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        self._worker.join(timeout_s)
+        return not self._worker.is_alive()
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None and not self._is_stopping:

@@ -1,0 +1,49 @@
+"""One run of mypyc and the C compiler, as ``setup.py build_ext`` does it, in a folder that holds a copy of the package.
+
+    python -m compiled.extension build_ext --build-lib OUT --build-temp TEMP
+
+It runs in a process of its own, because setuptools and mypyc work in the current folder.
+
+Source: mypyc's documentation, ``mypycify``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from mypyc.build import mypycify
+from setuptools import setup
+
+from compiled.modules import compiled_files
+
+NAME: Final = "pykraft"
+"""The shared code of all modules is in ``pykraft__mypyc``, beside the package."""
+OPTIONS: Final = """\
+[mypy]
+mypy_path = src
+explicit_package_bases = true
+namespace_packages = true
+follow_imports_for_stubs = true
+ignore_missing_imports = true
+
+# Without the modules that it imports, mypy finds no order in which to see the types of its tables.
+[mypy-pykraft.protocol.messages]
+ignore_errors = true
+"""
+"""The strict check of the sources is another step; this one only has to know the types."""
+
+
+def main() -> None:
+    """Compile the modules of ``src/pykraft`` below the current folder."""
+    options = Path("mypy.ini")
+    options.write_text(OPTIONS)
+    files = [str(file) for file in compiled_files(Path("src/pykraft"))]
+    extensions = mypycify(
+        ["--config-file", str(options), *files], opt_level="2", debug_level="0", multi_file=True, group_name=NAME
+    )
+    setup(name=NAME, packages=[], ext_modules=extensions)
+
+
+if __name__ == "__main__":
+    main()

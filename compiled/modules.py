@@ -1,0 +1,78 @@
+"""Which modules are compiled: those that run for each record, each message or each step.
+
+Left out, because they run rarely or cannot be compiled:
+
+- ``errors``: mypyc has no native exceptions.
+- ``protocol.messages``, ``protocol.schema``: tables, from which functions are generated at run time.
+- ``server.link``: mypyc has no native class with a base of asyncio.
+- ``log.os_fs``: weak references to its files close them.
+- ``client.node``: mypyc does not compile its overloaded constructor.
+- everything for operators, start-up, snapshots and clients of Kafka.
+
+Source: ours (ADR 116).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+PATTERNS: Final = (
+    "types.py",
+    "core/**/*.py",
+    "rpc/*.py",
+    "host/*.py",
+    "protocol/batch.py",
+    "protocol/batch_run.py",
+    "protocol/control.py",
+    "protocol/frame.py",
+    "protocol/plain_records.py",
+    "protocol/primitives.py",
+    "protocol/reader.py",
+    "protocol/records.py",
+    "protocol/values.py",
+    "protocol/varint.py",
+    "protocol/writer.py",
+    "log/index.py",
+    "log/judge.py",
+    "log/lane.py",
+    "log/log.py",
+    "log/log_scan.py",
+    "log/open_files.py",
+    "log/page_cache.py",
+    "log/recovery.py",
+    "log/scan.py",
+    "log/segment.py",
+    "log/segment_view.py",
+    "log/small_files/*.py",
+    "log/tail.py",
+    "log/voter_records.py",
+    "server/clock.py",
+    "server/driver.py",
+    "server/lanes.py",
+    "server/links.py",
+    "server/socket_queue.py",
+    "server/stats.py",
+    "server/sync_place.py",
+    "server/workload.py",
+    "server/write.py",
+    "client/engine.py",
+    "client/leadership.py",
+    "client/listener_call.py",
+    "client/proposals.py",
+    "client/subscription.py",
+    "client/subscriptions.py",
+    # A compiled class can have a subclass only among the compiled ones.
+    "sim/machine/kafka_rules.py",
+)
+"""Files below ``src/pykraft``, with the wildcards of `pathlib.Path.glob`."""
+
+
+def compiled_files(package: Path) -> list[Path]:
+    """The files of this package folder that are compiled, sorted; each pattern finds at least one."""
+    found: set[Path] = set()
+    for pattern in PATTERNS:
+        files = {file for file in package.glob(pattern) if file.name != "__init__.py"}
+        assert files, f"no file is called {pattern}"
+        found |= files
+    return sorted(found)
