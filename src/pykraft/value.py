@@ -5,7 +5,7 @@ time the class has slots and an ordinary constructor: one that has to get around
 times as long, and a record passes about a hundred such values. Equality, hash and ``repr`` are those of a frozen
 dataclass. It is for what the steps of one node hand each other; what an application gets is frozen at run time, too.
 
-`freeze` and `remade` are for the compiled copies of modules (`compiled.constructors`).
+`freeze` and `remade` are for the compiled copies of modules (`compiled.constructors`), which `is_compiled` looks for.
 
 Source: ours (ADR 104, 116); CPython's ``dataclasses``.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["freeze", "remade", "value"]
+__all__ = ["freeze", "is_compiled", "remade", "value"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,13 @@ else:
         return dataclass(slots=slots, kw_only=kw_only, unsafe_hash=True)
 
 
+def is_compiled() -> bool:
+    """Whether the hot modules of this package run as machine code (ADR 116)."""
+    from importlib.util import find_spec
+
+    return find_spec("pykraft__mypyc") is not None
+
+
 def remade(kind: type[T], fields: dict[str, Any]) -> T:
     """A value of this class with these fields: how pickle and copy make values of compiled modules."""
     return kind(**fields)
@@ -40,7 +47,7 @@ def freeze(*kinds: type) -> None:
     """Let these classes refuse assignments, as ``frozen=True`` does, except by compiled code of their own module."""
     for kind in kinds:
         kind.__setattr__ = _refuse  # type: ignore[method-assign]
-        kind.__delattr__ = _refuse  # type: ignore[method-assign]
+        kind.__delattr__ = _refuse  # type: ignore[method-assign, assignment]
 
 
 def _refuse(self: object, name: str, value: object = None) -> NoReturn:

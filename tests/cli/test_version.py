@@ -29,6 +29,7 @@ def test_verbose_is_the_same_for_a_person() -> None:
     result = CliRunner().invoke(version, ["--verbose"])
     lines = result.output.splitlines()
     assert lines[0].split() == ["version:", __version__]
+    assert ["modules:", "plain", "Python"] in [line.split() for line in lines]
     assert ["VOTE", "52", "0", "to", "2", "all"] in [line.split() for line in lines]
 
 

@@ -16,6 +16,7 @@ from pykraft import __version__
 from pykraft.cli.json_option import json_option
 from pykraft.extras import OPTIONAL
 from pykraft.text_table import table_lines, terminal_width
+from pykraft.value import is_compiled
 
 
 @click.command(short_help="Print the version.")
@@ -53,6 +54,7 @@ def _facts() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "executable": sys.executable,
         "platform": platform.platform(),
+        "modules": "compiled" if is_compiled() else "plain Python",
         "packages": {package: installed(package, module) for module, (package, _) in OPTIONAL.items()},
         "apis": [
             {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max, "listeners": listeners}
@@ -66,7 +68,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform")]
+    lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform", "modules")]
     lines += [f"{name + ':':<20}{found or 'not installed'}" for name, found in facts["packages"].items()]
     rows = [(api["name"], str(api["key"]), f"{api['min']} to {api['max']}", api["listeners"]) for api in facts["apis"]]
     return [*lines, *table_lines(("API", "key", "versions", "listeners"), rows, width=terminal_width())]
