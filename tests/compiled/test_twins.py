@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.compiled, pytest.mark.timeout(1_200)]
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ROOT / "src"
 RULES = ("tests/scenarios", "tests/core", "tests/rpc")
-"""Tests that do not replace parts of compiled modules, which compiled code would not notice."""
+"""Tests of the pure rules. Those of files and threads replace parts of modules, which compiled code does not notice."""
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +63,7 @@ def test_everything_that_happens_in_a_world_is_the_same(faults: str, count: int,
 
 
 def test_scenarios_and_the_tests_of_the_rules_pass(compiled: Path) -> None:
-    chosen = ["-o", f"pythonpath={compiled} .", "-n", "auto", "-m", "not (sim or processes or kafka or spark)"]
+    chosen = ["-o", f"pythonpath={compiled} .", "-n", "auto", "-m", "not (interpreted or sim or processes)"]
     told = python(compiled, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *RULES)
     assert "passed" in told
 

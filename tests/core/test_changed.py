@@ -31,6 +31,7 @@ def test_a_copy_has_the_changed_fields_and_all_others() -> None:
     assert changed(FOLLOWER) == FOLLOWER
 
 
+@pytest.mark.interpreted
 def test_a_copy_is_checked_as_any_other_value() -> None:
     with pytest.raises(AssertionError, match="can reach its leader"):
         changed(FOLLOWER, leader_listeners=NO_LISTENERS)

@@ -115,6 +115,7 @@ def compare_doubt(truth: Truth, known: VoterHistory, committed_end: int, story: 
         assert known.is_leaving(key(node_id), Offset(committed_end)) == is_leaving, story
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("is_formatted", [False, True])
 def test_no_order_of_steps_makes_the_history_forget_what_is_still_asked_for(*, is_formatted: bool) -> None:
     truth, known = Truth(), VoterHistory(STATIC)

@@ -112,6 +112,7 @@ def test_a_message_waits_for_the_election_of_its_own_step_whenever_that_was_writ
     assert reply.after == write_effect.io
 
 
+@pytest.mark.interpreted
 def test_all_kinds_of_messages_are_held_back() -> None:
     outbox = Outbox()
     write(outbox, 1)

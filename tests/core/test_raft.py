@@ -380,6 +380,7 @@ def test_a_leader_that_resigned_is_nobody_to_ask() -> None:
     assert made.next_deadline_ms() is not None
 
 
+@pytest.mark.interpreted
 @pytest.mark.conformance("H60")
 def test_the_core_is_a_library_by_itself() -> None:
     code = """

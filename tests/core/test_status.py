@@ -37,6 +37,7 @@ def test_a_leader_that_resigned_does_not_serve() -> None:
     assert status_of(replica(resigned())).serving_leader is None
 
 
+@pytest.mark.interpreted
 def test_no_reader_sees_half_a_step() -> None:
     """Another thread may read at any call within a step: it sees the status before the step, or the one after it.
 

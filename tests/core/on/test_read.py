@@ -172,6 +172,7 @@ def test_a_follower_names_the_leader() -> None:
     assert (found.outcome.leader_id, found.outcome.epoch) == (2, 5)
 
 
+@pytest.mark.interpreted
 def test_the_number_of_reads_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "READS_MAX", 2)
     made = leading()

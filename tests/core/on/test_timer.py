@@ -281,6 +281,7 @@ def test_nothing_wakes_an_observer_that_waits_for_nothing() -> None:
     assert next_deadline_ms(replica(unattached(), local_id=4)) is None
 
 
+@pytest.mark.interpreted
 def test_a_state_that_never_rests_is_our_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     made = replica(unattached())
 
