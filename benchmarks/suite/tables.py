@@ -127,6 +127,8 @@ def setting(results: Results, runs: Sequence[SuiteRun] | None = None) -> str:
     turns = max((run.turn for run in runs), default=0)
     version = results.head["commit"] or "unknown"
     where = f"{cores} cores ({processor}), {memory}, {machine['kernel']}, Python {machine['python']}, {machine['loop']}"
+    # Files of results from before there were compiled modules do not say so.
+    where += ", compiled modules" if machine.get("modules") == "compiled" else ""
     window = f"{asked['seconds']:g} s after {asked['warm_up_s']:g} s of load"
     words = [
         f"Measured {date}, commit {version}: {where}.",

@@ -13,12 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pykraft import __version__
+from pykraft.value import is_compiled
 
 CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine() -> dict[str, str | int]:
-    """Date (UTC), cores, processor, memory (MiB), kernel, Python, pykraft, event loop."""
+    """Date (UTC), cores, processor, memory (MiB), kernel, Python, pykraft, event loop, and whether modules are compiled."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -28,6 +29,7 @@ def machine() -> dict[str, str | int]:
         "python": sys.version.split()[0],
         "pykraft": __version__,
         "loop": _loop(),
+        "modules": "compiled" if is_compiled() else "plain Python",
     }
 
 
