@@ -19,7 +19,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine() -> dict[str, str | int]:
-    """Date (UTC), cores, processor, memory (MiB), kernel, Python, pykraft, event loop, and whether modules are compiled."""
+    """Date (UTC), cores, processor, memory (MiB), kernel, Python, pykraft, event loop, compiled or plain modules."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
