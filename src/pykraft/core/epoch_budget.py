@@ -82,4 +82,6 @@ class EpochBudget:
 
     def keep(self, voters: Collection[NodeId]) -> None:
         """Forget senders that are no longer voters."""
-        self._raises = {sender: raises for sender, raises in self._raises.items() if sender == STRANGERS or sender in voters}
+        self._raises = {
+            sender: raises for sender, raises in self._raises.items() if sender == STRANGERS or sender in voters
+        }
