@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pykraft
+from pykraft.spark.session.home import spark_home
 from pykraft.spark.session.java import java_home
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -60,6 +61,8 @@ def prepare_environment(*, is_local: bool = True) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        if "SPARK_HOME" not in os.environ and (home := spark_home()) is not None:
+            os.environ["SPARK_HOME"] = str(home)
     source = str(Path(pykraft.__file__).resolve().parent.parent)
     known = os.environ.get("PYTHONPATH", "")
     if source not in known.split(os.pathsep):
