@@ -5,7 +5,8 @@ no bytecode of modules in an archive, so each of these processes compiled pyspar
 and a start of the pipeline has eight of them. So this module makes a home with links to everything of the installed
 package, but a folder stands in the place of each archive, with a link to the same package where it is installed.
 
-Only local sessions use it: YARN and Kubernetes send the archives to other machines, and so they must be files.
+Only sessions here and at a standalone cluster use it: YARN and Kubernetes send the archives to other machines, and so
+they must be files.
 
 Source: Spark's ``PythonUtils.sparkPythonPath``; Python's ``zipimport``.
 """
@@ -38,8 +39,8 @@ def linked_home(package: Path, cache: Path) -> Path | None:
         modules = {path.name: path.name.partition("-")[0].removesuffix(".zip") for path in _archives(package)}
         if not modules or not all((package.parent / name).is_dir() for name in modules.values()):
             return None  # Spark was not installed by pip
-        name = hashlib.sha256("\0".join([str(package), *sorted(os.listdir(package)), *modules]).encode()).hexdigest()
-        home = cache / f"spark-{name[:16]}"
+        content = [str(package), *sorted(entry.name for entry in package.iterdir()), *modules]
+        home = cache / f"spark-{hashlib.sha256(str(content).encode()).hexdigest()[:16]}"
         if not home.is_dir():
             _make(home, package, modules)
     except OSError:
