@@ -64,6 +64,7 @@ def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in frame.select("replica", "segment", "position", "offset", "value").collect())
 
 
+@pytest.mark.timeout(300)  # new Python processes for each query, and two streams
 def test_spark_reads_objects_as_it_reads_files(there: SparkSession, storage: Storage, tmp_path: Path) -> None:
     for name in ("n1", "n2"):
         make_node(tmp_path / name)

@@ -11,6 +11,7 @@ from tests.spark.workers import group_of
     ("test", "group"),
     [
         ("tests/spark/pipeline/test_run.py::test_a", "the Spark session"),
+        ("tests/spark/test_audit.py::test_a", "the audit's Spark session"),
         ("tests/spark/test_standalone.py::test_a", "tests/spark/test_standalone.py::test_a"),
         ("tests/spark/demo/report/test_page.py::test_a", "tests/spark/demo/report/test_page.py"),
         ("tests/install/test_spark_job.py::test_a", "tests/install/test_spark_job.py"),

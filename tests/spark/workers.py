@@ -1,6 +1,8 @@
 """Which worker of pytest-xdist runs which tests of the stage ``spark``: the scheduler of ``-p tests.spark.workers``.
 
 - Tests in modules that use the fixture ``spark`` are one group: one worker runs them all, so that one session opens.
+  The audit's take a quarter of the time, and are a group of their own with a session: it costs 12 s of processor time,
+  and without it that one worker goes on when the others have ended.
 - A module with a fixture of its own scope, such as a browser or an installed environment, is a group.
 - All other tests are given out one by one, in the order in which they were collected: those marked ``long`` first.
 
@@ -21,12 +23,15 @@ from tests.tidy.repository import ROOT
 SESSION, OF_MODULE = "spark: SparkSession", ("open_page:", 'scope="module"')
 
 
+AUDIT = "tests/spark/test_audit.py"
+
+
 def group_of(node_id: str) -> str:
     """The group of a test: the session's, its module's, or its own."""
     module = node_id.partition("::")[0]
     text = _text(module)
     if SESSION in text:
-        return "the Spark session"
+        return "the audit's Spark session" if module == AUDIT else "the Spark session"
     return module if any(word in text for word in OF_MODULE) else node_id
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pykraft
+from pykraft.spark.session.local import prepare_environment
 
 pytestmark = pytest.mark.spark
 
@@ -25,3 +26,27 @@ def test_workers_get_our_interpreter_and_sources(spark: SparkSession) -> None:
     assert spark is not None
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert str(Path(pykraft.__file__).parents[1]) in os.environ["PYTHONPATH"].split(os.pathsep)
+
+
+def test_python_processes_of_spark_do_not_compile_pyspark(spark: SparkSession) -> None:
+    def bytecode(_: int) -> str | None:
+        import pyspark.worker
+
+        assert pyspark.worker.__spec__ is not None
+        return pyspark.worker.__spec__.cached
+
+    [found] = spark.sparkContext.parallelize([0], 1).map(bytecode).collect()
+    assert found is not None, "it was imported from an archive"
+
+
+def test_a_user_s_home_of_spark_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "JAVA_HOME", "PYTHONPATH"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # put back afterwards
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    prepare_environment()
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    monkeypatch.delenv("SPARK_HOME")
+    prepare_environment()
+    assert "spark-" in os.environ["SPARK_HOME"]
+    prepare_environment(is_local=False, sends_archives=True)
+    assert "SPARK_HOME" not in os.environ, "archives are files"

@@ -49,7 +49,8 @@ class Jvm:
         from pyspark.find_spark_home import _find_spark_home
 
         is_local = settings["spark.master"].startswith("local")
-        prepare_environment(is_local=is_local)
+        sends_archives = not settings["spark.master"].startswith(("local", "spark://"))
+        prepare_environment(is_local=is_local, sends_archives=sends_archives)
         folder.mkdir()
         java_options = f'{settings["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
         # The folders of a cluster's executors are the cluster's business.

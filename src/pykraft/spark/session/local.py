@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pykraft
+from pykraft.spark.session.home import spark_home
 from pykraft.spark.session.java import java_home
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -47,10 +48,11 @@ def session_settings(name: str, *, cores: int = CORES) -> dict[str, str]:
     }
 
 
-def prepare_environment(*, is_local: bool = True) -> None:
-    """Set which Java and Python Spark runs, and where its workers find this package.
+def prepare_environment(*, is_local: bool = True, sends_archives: bool = False) -> None:
+    """Set which Java and Python Spark runs, and where its workers find this package and pyspark.
 
-    Workers on other machines run the Python that ``PYSPARK_PYTHON`` names, if it is set.
+    Workers on other machines run the Python that ``PYSPARK_PYTHON`` names, if it is set. Spark that ``sends_archives``
+    of pyspark to them has the home that it was installed in, and so has one that the user's ``SPARK_HOME`` names.
 
     Errors: UsageError without a Java runtime.
     """
@@ -60,10 +62,21 @@ def prepare_environment(*, is_local: bool = True) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    _set_home(sends_archives=sends_archives)
     source = str(Path(pykraft.__file__).resolve().parent.parent)
     known = os.environ.get("PYTHONPATH", "")
     if source not in known.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join([source, known] if known else [source])
+
+
+def _set_home(*, sends_archives: bool) -> None:
+    home, named = spark_home(), os.environ.get("SPARK_HOME")
+    if home is None:
+        return
+    if named is None and not sends_archives:
+        os.environ["SPARK_HOME"] = str(home)
+    elif named == str(home) and sends_archives:
+        del os.environ["SPARK_HOME"]  # an earlier session of this process has set it
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
