@@ -87,7 +87,7 @@ def _compile(root: Path, scratch: Path) -> Path:
         file.write_text(with_constructors(file.read_text(encoding="utf-8")), encoding="utf-8")
     out = scratch / "out"
     command = [sys.executable, "-m", "compiled.extension", "build_ext", "--build-lib", str(out)]
-    command += ["--build-temp", str(scratch / "temp"), "--parallel", str(os.cpu_count() or 1)]
+    command += ["--build-temp", str(scratch / "temp")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command,

@@ -9,11 +9,16 @@ Source: mypyc's documentation, ``mypycify``.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mypyc.build import mypycify
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 from compiled.modules import compiled_files
 
@@ -34,6 +39,25 @@ ignore_errors = true
 """The strict check of the sources is another step; this one only has to know the types."""
 
 
+class BuildOnAllCores(build_ext):  # type: ignore[misc] # setuptools has no types
+    """Compiles several files at a time: nearly all of them belong to one extension, and setuptools takes one by one."""
+
+    def build_extensions(self) -> None:
+        """Build all extensions."""
+        compile_in_turn = self.compiler.compile
+
+        def compile_all(sources: Sequence[str], *arguments: Any, **words: Any) -> list[str]:  # noqa: ANN401 - as given
+            def compile_one(source: str) -> list[str]:
+                made: list[str] = compile_in_turn([source], *arguments, **words)
+                return made
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return list(chain.from_iterable(pool.map(compile_one, sources)))
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
+
+
 def main() -> None:
     """Compile the modules of ``src/pykraft`` below the current folder."""
     options = Path("mypy.ini")
@@ -42,7 +66,7 @@ def main() -> None:
     extensions = mypycify(
         ["--config-file", str(options), *files], opt_level="2", debug_level="0", multi_file=True, group_name=NAME
     )
-    setup(name=NAME, packages=[], ext_modules=extensions)
+    setup(name=NAME, packages=[], ext_modules=extensions, cmdclass={"build_ext": BuildOnAllCores})
 
 
 if __name__ == "__main__":
