@@ -24,7 +24,7 @@ class CompiledModules(BuildHookInterface[Any]):
         """Add the compiled modules and the tag of their platform, except for an editable install."""
         if version == "editable":
             return
-        sys.path.insert(0, self.root)
+        sys.path[:0] = [self.root, str(Path(self.root, "src"))]
         from compiled.build import build
 
         folder = build(Path(self.root))

@@ -15,26 +15,19 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from compiled.constructors import with_constructors
 from compiled.modules import compiled_files
+from pykraft.cache_folder import cache_folder
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGES: Final = ("pykraft", "pyspark_pykraft")
 
 
 class CannotCompileError(Exception):
     """This machine lacks something, or the compiler failed; the text says what."""
-
-
-def cache_folder() -> Path:
-    """The folder for all builds."""
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "pykraft" / "compiled"
 
 
 def build(root: Path = ROOT, cache: Path | None = None) -> Path:
@@ -44,8 +37,7 @@ def build(root: Path = ROOT, cache: Path | None = None) -> Path:
 
     Errors: CannotCompileError without a C compiler or Python's headers, or when the compiler fails.
     """
-    sources = sorted(file for package in PACKAGES for file in (root / "src" / package).rglob("*.py"))
-    folder = (cache or cache_folder()) / _key([*sources, *Path(__file__).parent.glob("*.py")], root)
+    folder = (cache or cache_folder() / "compiled") / _key(root / "src", Path(__file__).parent)
     if not folder.exists():
         require_compiler()
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -69,12 +61,14 @@ def require_compiler() -> None:
         raise CannotCompileError(f"{headers} has no Python.h; on Debian: apt-get install python3-dev")
 
 
-def _key(files: Iterable[Path], root: Path) -> str:
+def _key(*folders: Path) -> str:
+    """Stands for all files of these folders, this Python and mypyc."""
     told = hashlib.sha256()
-    for file in files:
-        content = file.read_bytes()
-        name = file.relative_to(root) if file.is_relative_to(root) else Path(file.name)
-        told.update(f"{name} {len(content)}\n".encode() + content)
+    for folder in folders:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                content = file.read_bytes()
+                told.update(f"{file.relative_to(folder)} {len(content)}\n".encode() + content)
     told.update(f"{sys.version} {sys.prefix} mypy {version('mypy')}".encode())
     return told.hexdigest()[:16]
 

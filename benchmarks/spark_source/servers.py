@@ -14,10 +14,11 @@ from typing import Final
 
 from benchmarks.spark_source.cases import Data
 from benchmarks.spark_source.logs import write_log
+from pykraft.cache_folder import cache_folder
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
-from pykraft.local.kafka.jars import COPY_GOAL, cache_folder
+from pykraft.local.kafka.jars import COPY_GOAL
 from pykraft.local.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties

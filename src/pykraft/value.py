@@ -5,7 +5,7 @@ time the class has slots and an ordinary constructor: one that has to get around
 times as long, and a record passes about a hundred such values. Equality, hash and ``repr`` are those of a frozen
 dataclass. It is for what the steps of one node hand each other; what an application gets is frozen at run time, too.
 
-`freeze` and `remade` are for the compiled copies of modules (`compiled.constructors`), which `is_compiled` looks for.
+`freeze` and `remade` are for the compiled copies of modules (`compiled.constructors`).
 
 Source: ours (ADR 104, 116); CPython's ``dataclasses``.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["freeze", "is_compiled", "remade", "value"]
+__all__ = ["freeze", "remade", "value"]
 
 T = TypeVar("T")
 
@@ -29,13 +29,6 @@ else:
         """Make the class a dataclass that compares and hashes as a frozen one does, but checks no assignment."""
         assert frozen, "a value never changes"
         return dataclass(slots=slots, kw_only=kw_only, unsafe_hash=True)
-
-
-def is_compiled() -> bool:
-    """Whether the hot modules of this package run as machine code (ADR 116)."""
-    from importlib.util import find_spec
-
-    return find_spec("pykraft__mypyc") is not None
 
 
 def remade(kind: type[T], fields: dict[str, Any]) -> T:

@@ -16,7 +16,7 @@ from compiled.build import CannotCompileError, build, require_compiler
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A tree with as much of a package as the key of a build is made of."""
-    for package in building.PACKAGES:
+    for package in ("pykraft", "pyspark_pykraft"):
         folder = tmp_path / "root" / "src" / package
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text("")

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pykraft import __version__
-from pykraft.value import is_compiled
+from pykraft.hot_modules import kind_of_modules
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -29,7 +29,7 @@ def machine() -> dict[str, str | int]:
         "python": sys.version.split()[0],
         "pykraft": __version__,
         "loop": _loop(),
-        "modules": "compiled" if is_compiled() else "plain Python",
+        "modules": kind_of_modules(),
     }
 
 

@@ -15,8 +15,8 @@ import click
 from pykraft import __version__
 from pykraft.cli.json_option import json_option
 from pykraft.extras import OPTIONAL
+from pykraft.hot_modules import kind_of_modules
 from pykraft.text_table import table_lines, terminal_width
-from pykraft.value import is_compiled
 
 
 @click.command(short_help="Print the version.")
@@ -54,7 +54,7 @@ def _facts() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "executable": sys.executable,
         "platform": platform.platform(),
-        "modules": "compiled" if is_compiled() else "plain Python",
+        "modules": kind_of_modules(),
         "packages": {package: installed(package, module) for module, (package, _) in OPTIONAL.items()},
         "apis": [
             {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max, "listeners": listeners}

@@ -14,7 +14,6 @@ from pykraft.local.kafka.jars import (
     KAFKA_VERSION,
     LOCKED,
     KafkaUnavailableError,
-    cache_folder,
     check_jars,
     ensure_jars,
     read_sums,
@@ -119,14 +118,6 @@ def test_two_runs_at_once_fetch_once(maven: FalseMaven) -> None:
     runs = [subprocess.Popen(command, cwd=root) for _ in range(3)]
     assert [run.wait(60) for run in runs] == [0, 0, 0]
     assert maven.calls == 1
-
-
-def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_folder() == Path("/somewhere/pykraft")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert cache_folder() == Path("/home/somebody/.cache/pykraft")
 
 
 def test_the_list_of_jars_has_what_the_pom_asks_for() -> None:

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
-from pykraft.spark.session.java import cache_folder, java_home, machine_home, wrapped_home
+from pykraft.spark.session.java import java_home, machine_home, wrapped_home
 
 
 def runtime(home: Path, version: str) -> Path:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
 
 KAFKA_VERSION = "4.3.1"
@@ -36,12 +36,6 @@ FETCH_TIMEOUT_S = 600.0
 
 class KafkaUnavailableError(UsageError):
     """This machine cannot run Kafka; the message says what to install."""
-
-
-def cache_folder() -> Path:
-    """The folder for files that pykraft can fetch again."""
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    return (Path(chosen) if chosen else Path.home() / ".cache") / "pykraft"
 
 
 def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:

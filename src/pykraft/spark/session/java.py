@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
 from pykraft.extras import install
 
@@ -56,11 +57,6 @@ def machine_home() -> Path | None:
         if (_version(home / "bin" / "java") or 0) >= JAVA_VERSION_MIN:
             return home
     return None
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for this program."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pykraft"
 
 
 def wrapped_home(home: Path, cache: Path) -> Path:

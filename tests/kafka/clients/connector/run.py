@@ -17,11 +17,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pykraft.cache_folder import cache_folder
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.kafka.jars import COPY_GOAL, cache_folder
+from pykraft.local.kafka.jars import COPY_GOAL
 from pykraft.local.logs import read_stream, require_identical
 from pykraft.local.ports import HOST
 from tests.kafka.clients.catalog import Program
