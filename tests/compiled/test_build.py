@@ -53,6 +53,9 @@ def test_one_version_is_built_once(root: Path, tmp_path: Path, monkeypatch: pyte
     (root / "src" / "pykraft" / "__init__.py").write_text("changed = True\n")
     assert build(root, tmp_path / "cache") != first
     assert len(built) == 2
+    (root / "src" / "pykraft" / "page.css").write_text("body {}\n")
+    build(root, tmp_path / "cache")
+    assert len(built) == 3, "every file is copied, so every file counts"
 
 
 def test_a_failed_build_leaves_nothing_behind(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
