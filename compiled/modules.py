@@ -4,8 +4,7 @@ Left out, because they run rarely or cannot be compiled:
 
 - ``errors``: mypyc has no native exceptions.
 - ``protocol.messages``, ``protocol.schema``: tables, from which functions are generated at run time.
-- ``server.link``: mypyc has no native class with a base of asyncio.
-- ``log.os_fs``: weak references to its files close them.
+- ``server.link_protocol``: mypyc has no native class with a base of asyncio.
 - ``client.node``: mypyc does not compile its overloaded constructor.
 - everything for operators, start-up, snapshots and clients of Kafka.
 
@@ -39,6 +38,7 @@ PATTERNS: Final = (
     "log/log.py",
     "log/log_scan.py",
     "log/open_files.py",
+    "log/os_file.py",
     "log/page_cache.py",
     "log/recovery.py",
     "log/scan.py",
@@ -50,6 +50,7 @@ PATTERNS: Final = (
     "server/clock.py",
     "server/driver.py",
     "server/lanes.py",
+    "server/link.py",
     "server/links.py",
     "server/socket_queue.py",
     "server/stats.py",

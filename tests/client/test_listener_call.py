@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pykraft.client.listener_call import listener_call, open_calls
+from pykraft.client.listener_call import ListenerCall, open_calls
 
 
 class Called:
@@ -19,8 +19,8 @@ def test_outside_of_calls_there_are_none() -> None:
 
 def test_calls_within_calls_are_all_found_until_they_are_done() -> None:
     outer, inner = Called(), Called()
-    with listener_call(outer):
-        with listener_call(inner):
+    with ListenerCall(outer):
+        with ListenerCall(inner):
             assert [call.owner for call in open_calls()] == [inner, outer]
         assert [call.owner for call in open_calls()] == [outer]
     assert open_calls() == []
@@ -32,7 +32,7 @@ def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -> None
 
     async def main() -> None:
         owner = Called()
-        with listener_call(owner):
+        with ListenerCall(owner):
             within = asyncio.create_task(look())
             assert await within == 1
             left_running = asyncio.create_task(look())

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import ReadError, StorageError
-from pykraft.log import os_fs
+from pykraft.log import os_file
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock, make_directory
-from pykraft.log.os_fs import PARTS_MAX, OsFs, holder_in
+from pykraft.log.os_file import PARTS_MAX
+from pykraft.log.os_fs import OsFs
+from pykraft.log.os_lock import holder_in
 
 FS: Fs = OsFs()
 
@@ -350,14 +352,14 @@ def test_a_system_that_cannot_reserve_space_goes_without(
         monkeypatch.setattr(os, "major", lambda _: 0)
     else:
         monkeypatch.setattr("ctypes.CDLL", lambda _: object())
-    os_fs._fallocate.cache_clear()
+    os_file._fallocate.cache_clear()
     try:
         file = FS.open(tmp_path / "a", create=True)
         file.reserve(0, 1024 * 1024)
         assert (tmp_path / "a").stat().st_blocks == 0
         file.close()
     finally:
-        os_fs._fallocate.cache_clear()
+        os_file._fallocate.cache_clear()
 
 
 def test_bytes_that_left_the_page_cache_are_read_from_the_disk(tmp_path: Path) -> None:

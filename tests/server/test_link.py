@@ -79,7 +79,7 @@ class World:
     def feed(self, data: bytes) -> None:
         """Bytes arrive, in as many pieces as the link has room for."""
         while data:
-            with memoryview(self.link.get_buffer(-1)) as buffer:
+            with memoryview(self.link.get_buffer()) as buffer:
                 size_bytes = min(len(buffer), len(data))
                 buffer[:size_bytes] = data[:size_bytes]
             self.link.buffer_updated(size_bytes)
@@ -259,7 +259,7 @@ def test_the_end_is_told() -> None:
     world = World()
     world.owner.mutes_at = 1
     world.receive(b"1", b"2")
-    world.link.connection_lost(None)
+    world.link.connection_lost()
     world.link.resume_writing()
     assert world.owner.told == ["made 1", "lost 1"]
     assert world.owner.received == [b"1"]

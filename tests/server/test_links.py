@@ -178,7 +178,7 @@ def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Ru
         station.links.close(dialed)
         transport = FakeTransport()
         link.connection_made(transport)
-        link.connection_lost(None)
+        link.connection_lost()
         assert transport.is_aborted
         assert station.user.heard == []
 

@@ -8,9 +8,7 @@ done; a task that the call started and left running is no longer part of it then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Protocol
 
 
@@ -21,27 +19,25 @@ class Called(Protocol):
 
 
 class ListenerCall:
-    """One call of a listener, by its ``owner``; ``outer`` is the call in which this call's task was started."""
+    """One call of a listener, by its ``owner``: the block of a ``with``, and the tasks that it starts."""
 
-    def __init__(self, owner: Called, outer: ListenerCall | None) -> None:
+    def __init__(self, owner: Called) -> None:
         self.owner = owner
-        self.outer = outer
+        self.outer = _innermost.get()
+        """The call in which this call's task was started."""
         self.is_open = True
+        self._before: Token[ListenerCall | None] | None = None
+
+    def __enter__(self) -> None:
+        self._before = _innermost.set(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.is_open = False
+        assert self._before is not None, "it was entered"
+        _innermost.reset(self._before)
 
 
 _innermost: ContextVar[ListenerCall | None] = ContextVar("pykraft_listener_call", default=None)
-
-
-@contextmanager
-def listener_call(owner: Called) -> Iterator[None]:
-    """The block, and the tasks that it starts, run within a call of this owner's listener."""
-    call = ListenerCall(owner, _innermost.get())
-    token = _innermost.set(call)
-    try:
-        yield
-    finally:
-        call.is_open = False
-        _innermost.reset(token)
 
 
 def open_calls() -> list[ListenerCall]:

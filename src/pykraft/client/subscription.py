@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import HostAccess
 from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
-from pykraft.client.listener_call import listener_call
+from pykraft.client.listener_call import ListenerCall
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.state_reader import StateReader, read_by
@@ -319,7 +319,7 @@ class Subscription(Generic[T]):
         task = asyncio.current_task()
         assert task is not None
         try:
-            with listener_call(self):
+            with ListenerCall(self):
                 result = delivery.make()
                 if isawaitable(result):
                     await _finished(result)

@@ -14,10 +14,10 @@ Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from pykraft.core.changed import changed
 from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, ReplySnapshot, Send, WriteElectionState
 from pykraft.types import NO_IO, Election, Io, NodeId
 
@@ -126,6 +126,6 @@ class Outbox:
 def _waiting(message: MessageEffect, io: Io) -> MessageEffect:
     """The same message, which waits for this job."""
     if isinstance(message, Send):
-        # A follower's Fetch waits for each append: this takes a quarter of the time of `changed`.
+        # A follower's Fetch waits for each append: this takes a quarter of the time of `replace`.
         return Send(after=io, peer=message.peer, correlation_id=message.correlation_id, message=message.message)
-    return changed(message, after=io)
+    return replace(message, after=io)

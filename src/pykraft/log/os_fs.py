@@ -1,299 +1,19 @@
-"""The real file system: `pykraft.log.fs` on POSIX calls.
+"""The real file system: `pykraft.log.fs` on POSIX calls. Errors: see `pykraft.log.os_file`.
 
-This module translates operating system calls and their errors. Invariant: an ``OSError`` never leaves this file. It
-becomes a `StorageError` that names the path and says what to do when the disk is full, or a `ReadError` when the disk
-lost the bytes. No failed call is repeated: after a failed fdatasync the kernel may have dropped the pages, and a second
-call would report success.
-
-``fcntl`` is imported only where a lock is taken, so that the module can be imported on any system.
-
-Source: POSIX ``pwritev``, ``fdatasync``, ``rename``, ``posix_fadvise``; Linux man-pages ``fallocate(2)``, ``flock(2)``
-and ``fcntl_locking(2)``.
+Source: POSIX ``open``, ``rename``, ``fsync``.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
 import threading
-import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, suppress
-from functools import cache
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from struct import Struct
-from typing import Final
 
-from pykraft.errors import ReadError, StorageError
+from pykraft.errors import StorageError
 from pykraft.log.fs import Lock, read_small
-from pykraft.types import Buffer
-
-PARTS_MAX = 1024
-"""Most parts of one ``pwritev`` (IOV_MAX on Linux)."""
-_FILE_MODE = 0o644
-_WHOLE_FILE: Final = Struct("hhqqi4x")
-"""``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
-_KEEP_SIZE: Final = 1
-"""``FALLOC_FL_KEEP_SIZE``: the size of the file stays."""
-_REPAIRS = {
-    errno.ENOSPC: "free space on this disk, then start the node again",
-    errno.EDQUOT: "raise the disk quota, then start the node again",
-    errno.EACCES: "give this user access to it",
-    errno.EROFS: "mount the file system for writing",
-}
-
-
-_KERNELS_LOCKS: Final = Path("/proc/locks")
-_LOST: Final = frozenset(
-    code
-    for name in ("EIO", "ENODATA", "EILSEQ", "EBADMSG", "EUCLEAN")
-    if (code := getattr(errno, name, None)) is not None
-)
-"""Error codes of a read when the disk lost the bytes or the file system's checksum failed (Linux blk_status)."""
-
-
-class _Storage:
-    """Turns an error of the operating system (ValueError: a closed file) into a StorageError that names the call."""
-
-    __slots__ = ("_doing", "_path")
-
-    # Not `contextmanager`: each write and each sync enters one, and a generator takes three times as long.
-    def __init__(self, path: Path, doing: str) -> None:
-        self._path = path
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (OSError, ValueError)):
-            raise _storage_error(self._path, self._doing, error) from error
-
-
-def _storage_error(path: Path, doing: str, error: OSError | ValueError) -> StorageError:
-    if isinstance(error, OSError):
-        reason = error.strerror or str(error)
-        return StorageError(path, f"cannot {doing}: {reason}", repair=_REPAIRS.get(error.errno or 0))
-    return StorageError(path, f"cannot {doing}: {error}")
-
-
-class OsFile:
-    """One open descriptor; closes with `close`, or when the last reference goes (see `pykraft.log.fs.File`)."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path = path
-        self._descriptor = descriptor
-        self._close = weakref.finalize(self, os.close, descriptor)
-
-    def fileno(self) -> int:
-        """The descriptor, for a helper that shares it; -1 once closed."""
-        return self._descriptor
-
-    def pread(self, size_bytes: int, position: int) -> bytes:
-        """See `File.pread`; one system call unless the read is short."""
-        with _Storage(self.path, f"read {size_bytes} bytes at {position}"):
-            try:
-                return self._read(size_bytes, position)
-            except OSError as error:
-                if error.errno not in _LOST:
-                    raise
-                found = f"{error.strerror} ({errno.errorcode[error.errno or 0]})"
-                raise ReadError(self.path, position=position, expected=f"{size_bytes} bytes", found=found) from error
-
-    def _read(self, size_bytes: int, position: int) -> bytes:
-        data = os.pread(self._descriptor, size_bytes, position)
-        while len(data) < size_bytes:
-            more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
-
-    def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
-        """See `File.pwrite`; one system call for each PARTS_MAX parts."""
-        start = position
-        # Not `_Storage`, here and in `sync`: each append comes here, and a context manager takes five calls.
-        try:
-            for first in range(0, len(parts), PARTS_MAX):
-                some = parts[first : first + PARTS_MAX]
-                size_bytes = sum(map(len, some))
-                done = os.pwritev(self._descriptor, some, position)
-                if done < size_bytes:
-                    self._write_rest(b"".join(some)[done:], position + done)
-                position += size_bytes
-        except (OSError, ValueError) as error:
-            raise _storage_error(self.path, f"write at {start}", error) from error
-        return position - start
-
-    def _write_rest(self, rest: bytes, position: int) -> None:
-        """Finish a short write: the repeated call either continues or fails with the reason (disk full, a signal)."""
-        while rest:
-            done = os.pwrite(self._descriptor, rest, position)
-            if done == 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            rest, position = rest[done:], position + done
-
-    def size(self) -> int:
-        """See `File.size`."""
-        with _Storage(self.path, "get the size"):
-            return os.fstat(self._descriptor).st_size
-
-    def is_at(self, path: Path) -> bool:
-        """See `File.is_at`."""
-        with _Storage(path, "look up"):
-            try:
-                named = os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
-            return _identity(named) == _identity(os.fstat(self._descriptor))
-
-    def truncate(self, size_bytes: int) -> None:
-        """See `File.truncate`."""
-        with _Storage(self.path, f"truncate to {size_bytes} bytes"):
-            os.ftruncate(self._descriptor, size_bytes)
-
-    def sync(self) -> None:
-        """See `File.sync`: fdatasync, which also writes a changed size; fsync where there is none."""
-        try:
-            getattr(os, "fdatasync", os.fsync)(self._descriptor)
-            is_gone = os.fstat(self._descriptor).st_nlink == 0
-        except (OSError, ValueError) as error:
-            raise _storage_error(self.path, "sync", error) from error
-        if is_gone:
-            # Somebody deleted the file: the sync succeeded, but nobody can ever read what was written.
-            raise StorageError(
-                self.path,
-                "is gone: somebody deleted it, or its directory, while the node wrote to it",
-                repair="find out who; the node can start again, and takes part once its directory is proven",
-            )
-
-    def reserve(self, position: int, size_bytes: int) -> None:
-        """See `File.reserve`: fallocate, where the system has it."""
-        allocate = _fallocate()
-        if allocate is None:
-            return
-        with suppress(OSError):
-            # A file system without a block device is in memory (tmpfs), where a reserved page is cleared and then
-            # written, or has its own idea of where to write (btrfs, overlays).
-            if os.major(os.fstat(self._descriptor).st_dev):
-                # An error is of no consequence: the write will tell.
-                allocate(self._descriptor, _KEEP_SIZE, position, size_bytes)
-
-    def unreserve(self) -> None:
-        """See `File.unreserve`."""
-        # Linux frees the blocks after the end of the file although its size stays.
-        with suppress(OSError):
-            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
-
-    def uncache(self, position: int, size_bytes: int) -> None:
-        """See `File.uncache`: posix_fadvise, where the system has it."""
-        if hasattr(os, "posix_fadvise"):
-            with suppress(OSError):
-                os.posix_fadvise(self._descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)
-
-    def close(self) -> None:
-        """See `File.close`."""
-        self._descriptor = -1
-        self._close()
-
-
-@cache
-def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Linux's ``fallocate(descriptor, mode, position, size)``; Python has only the one that changes the size."""
-    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
-        return None
-    import ctypes  # only where a log grows by megabytes
-
-    found = getattr(ctypes.CDLL(None), "fallocate", None)
-    if found is not None:
-        found.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
-    return found
-
-
-_HELD: Final[set[tuple[int, int]]] = set()
-"""Device and inode of each lock file that this process holds."""
-_TAKING: Final = threading.Lock()
-
-
-class OsLock:
-    """A lock file held open, with two kinds of lock, because on Linux they do not see each other.
-
-    ``flock`` blocks a second opening in any process. Java's ``FileChannel.tryLock`` sees only the record lock, which
-    therefore keeps out a Kafka node on the same directory. A traditional record lock belongs to the process, which
-    loses it when it closes any descriptor of the file, even one opened just to find out that the lock is held. So
-
-    - where the system has it, this takes the record lock of the open file description, which ends only with that; and
-    - it refuses a second lock on the same file before it opens the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        with _TAKING:
-            with _Storage(path, "open the lock file"):
-                # Look before opening: closing a second descriptor of this file would drop our own traditional record
-                # lock.
-                is_held = path.exists() and _identity(os.stat(path)) in _HELD
-            if is_held:
-                raise StorageError(
-                    path,
-                    "cannot lock: this process already holds it",
-                    repair="close the node that uses this directory, or give this one a directory of its own",
-                )
-            with _Storage(path, "open the lock file"):
-                file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
-            try:
-                _take(file.fileno())
-            except OSError as error:
-                is_held = error.errno in (errno.EAGAIN, errno.EACCES)
-                holder = holder_in(_KERNELS_LOCKS, _identity(os.fstat(file.fileno()))) if is_held else None
-                file.close()
-                who = "another process" if holder is None else f"another process, pid {holder},"
-                problem = f"{who} uses this directory" if is_held else error.strerror
-                repair = "stop it, or give this node a directory of its own" if is_held else None
-                raise StorageError(path, f"cannot lock: {problem}", repair=repair) from error
-            held = _identity(os.fstat(file.fileno()))
-            _HELD.add(held)
-        self._give_up = weakref.finalize(self, _give_up, file, held)
-
-    def release(self) -> None:
-        """See `Lock.release`; closing the descriptor drops both locks."""
-        self._give_up()
-
-
-def _take(descriptor: int) -> None:
-    """Take both kinds of lock without waiting. Errors: OSError when somebody else holds one."""
-    import fcntl  # POSIX only, and only here
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    # The layout of _WHOLE_FILE is that of 64-bit Linux; elsewhere take the traditional record lock.
-    own_kind = getattr(fcntl, "F_OFD_SETLK", None) if sys.maxsize >= 2**32 else None
-    if own_kind is None:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    else:
-        fcntl.fcntl(descriptor, own_kind, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-
-
-def holder_in(listing: Path, identity: tuple[int, int]) -> int | None:
-    """The process that holds a lock on this file (device, inode), as far as the kernel's list tells; see proc(5)."""
-    device, inode = identity
-    wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
-    try:
-        rows = [line.split() for line in listing.read_text().splitlines()]
-    except OSError:  # not Linux
-        return None
-    # 1: FLOCK ADVISORY WRITE 708 08:01:131548 0 EOF. Locks of open file descriptions, and processes that this
-    # namespace does not show, have no process there; this process may have got one of the two kinds of lock.
-    pids = [int(row[4]) for row in rows if len(row) > 5 and row[5] == wanted and row[4].isdigit()]
-    return next((pid for pid in pids if pid not in (0, os.getpid())), None)
-
-
-def _give_up(file: OsFile, held: tuple[int, int]) -> None:
-    file.close()
-    _HELD.discard(held)
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+from pykraft.log.os_file import FILE_MODE, OsFile, SystemCall
+from pykraft.log.os_lock import OsLock
 
 
 class OsFs:
@@ -302,17 +22,17 @@ class OsFs:
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
         """See `Fs.open`."""
         flags = os.O_RDWR if write or create else os.O_RDONLY
-        with _Storage(path, "create" if create else "open"):
-            return OsFile(path, os.open(path, flags | (os.O_CREAT if create else 0), _FILE_MODE))
+        with SystemCall(path, "create" if create else "open"):
+            return OsFile(path, os.open(path, flags | (os.O_CREAT if create else 0), FILE_MODE))
 
     def exists(self, path: Path) -> bool:
         """See `Fs.exists`."""
-        with _Storage(path, "look up"):
+        with SystemCall(path, "look up"):
             return path.exists()
 
     def listdir(self, path: Path) -> list[str]:
         """See `Fs.listdir`."""
-        with _Storage(path, "list"):
+        with SystemCall(path, "list"):
             return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
@@ -321,17 +41,17 @@ class OsFs:
             if path.is_dir():
                 return
             raise StorageError(path, "is not a directory", repair="name a directory, or one that can be created")
-        with _Storage(path, "create the directory"):
+        with SystemCall(path, "create the directory"):
             path.mkdir(exist_ok=True)
 
     def rename(self, old: Path, new: Path) -> None:
         """See `Fs.rename`."""
-        with _Storage(new, f"rename {old.name} to it"):
+        with SystemCall(new, f"rename {old.name} to it"):
             os.replace(old, new)
 
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
         """See `Fs.remove`."""
-        with _Storage(path, "remove"):
+        with SystemCall(path, "remove"):
             try:
                 os.remove(path)
             except FileNotFoundError:
@@ -340,7 +60,7 @@ class OsFs:
 
     def sync_dir(self, path: Path) -> None:
         """See `Fs.sync_dir`."""
-        with _Storage(path, "sync the directory"):
+        with SystemCall(path, "sync the directory"):
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)

@@ -61,8 +61,11 @@ class LinkOwner(Protocol):
         ...
 
 
-class Link(asyncio.BufferedProtocol):
-    """One connection; ``listener`` is the name of the listener that accepted it, None for one that we dialed."""
+class Link:
+    """One connection; ``listener`` is the name of the listener that accepted it, None for one that we dialed.
+
+    The loop calls it through `pykraft.server.link_protocol.LinkProtocol`.
+    """
 
     def __init__(
         self,
@@ -168,9 +171,8 @@ class Link(asyncio.BufferedProtocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._owner.link_made(self)
 
-    def get_buffer(self, sizehint: int) -> Buffer:
-        """See `asyncio.BufferedProtocol`."""
-        del sizehint
+    def get_buffer(self) -> Buffer:
+        """Where the next bytes go, see `asyncio.BufferedProtocol`."""
         room = self._frames.room() if self.is_open else None
         self._has_room = room is not None
         return self._piece if room is None else room
@@ -188,9 +190,8 @@ class Link(asyncio.BufferedProtocol):
         self._owner.link_held(nbytes)
         self._look()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self) -> None:
         """See `asyncio.Protocol`."""
-        del exc
         self.is_open = False
         self._next = None
         self._owner.link_lost(self)

@@ -18,12 +18,14 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from pykraft.host.ports import ConnectionId
 from pykraft.server.binding import serve
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_limits import LinkLimits
+from pykraft.server.link_protocol import LinkProtocol
 from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
@@ -104,7 +106,8 @@ class Links:
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
         """Accept connections for this listener on listening sockets, which are closed with the links."""
         for listening in sockets:
-            self._servers.append(await serve(self._loop, lambda: self._new_link(name), listening, tls=self._tls))
+            server = await serve(self._loop, lambda: LinkProtocol(self._new_link(name)), listening, tls=self._tls)
+            self._servers.append(server)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect; the user hears the result."""
@@ -342,7 +345,8 @@ class Links:
             share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
-                    await self._loop.create_connection(lambda: link, address, endpoint.port, ssl=self._tls)
+                    protocol = partial(LinkProtocol, link)
+                    await self._loop.create_connection(protocol, address, endpoint.port, ssl=self._tls)
             except OSError as error:
                 # One address may refuse because the peer listens on another, which did not answer.
                 if failure is None or isinstance(failure, ConnectionRefusedError):

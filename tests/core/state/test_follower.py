@@ -5,7 +5,7 @@ Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,7 +13,8 @@ from pykraft.core.effects import Report
 from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.state import Follower
-from pykraft.types import NO_LISTENERS, Endpoint, Instant, Listeners, NodeId, Offset
+from pykraft.core.state.follower import SnapshotDownload
+from pykraft.types import NO_LISTENERS, Endpoint, Instant, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.core.replicas import (
     EPOCH,
     LATER_MS,
@@ -96,3 +97,29 @@ def test_it_gives_no_vote_in_its_epoch(voted: int | None, has_fetched: bool) -> 
     before = made.state
     assert kinds(ask(made, vote(epoch=5, end=(99, 4)))) == ["Reply"]
     assert made.state is before
+
+
+def test_a_copy_keeps_every_other_field() -> None:
+    full = Follower(
+        epoch=EPOCH,
+        leader_id=NodeId(2),
+        leader_listeners=follower().leader_listeners,
+        voted=ReplicaKey(NodeId(2)),
+        high_watermark=Offset(3),
+        fetch_deadline_ms=5,
+        early_deadline_ms=6,
+        has_fetched=True,
+        has_agreed=True,
+        empty_answers=7,
+        empty_answer_ms=8,
+        told_end_offset=Offset(9),
+        update_deadline_ms=10,
+        has_updated=True,
+        download=SnapshotDownload(snapshot_id=OffsetAndEpoch(Offset(4), EPOCH)),
+    )
+    unset = [field.name for field in fields(Follower) if getattr(full, field.name) in (None, False)]
+    assert unset == ["leader_has_left"], "with it, no answer counts"
+    assert full.knows(Offset(4)) == replace(full, high_watermark=Offset(4))
+    assert full.heard(NOW, 2_000) == replace(full, fetch_deadline_ms=NOW.mono_ms + 2_000, early_deadline_ms=None)
+    gone = replace(full, leader_has_left=True)
+    assert gone.knows(Offset(4)) == replace(gone, high_watermark=Offset(4))

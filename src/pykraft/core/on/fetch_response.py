@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.changed import changed
 from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
@@ -207,7 +206,7 @@ def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
     high_watermark = min(told, replica.log.end_offset)
     if state.high_watermark is not None and high_watermark <= state.high_watermark:
         return False
-    replica.state = changed(state, high_watermark=high_watermark)
+    replica.state = state.knows(high_watermark)
     replica.log.commit_to(high_watermark)
     # A record committed under this leader, so it raised the epoch for a reason.
     replica.epoch_budget.won(state.leader_id)

@@ -1,0 +1,103 @@
+"""The lock on a data directory, which keeps out other nodes, Kafka's as well.
+
+``fcntl`` is imported only where a lock is taken, so that the module can be imported on any system.
+
+Source: Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``; proc(5).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import weakref
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from pykraft.errors import StorageError
+from pykraft.log.os_file import FILE_MODE, OsFile, SystemCall, identity_of
+
+_WHOLE_FILE: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
+_KERNELS_LOCKS: Final = Path("/proc/locks")
+_HELD: Final[set[tuple[int, int]]] = set()
+"""Device and inode of each lock file that this process holds."""
+_TAKING: Final = threading.Lock()
+
+
+class OsLock:
+    """A lock file held open, with two kinds of lock, because on Linux they do not see each other.
+
+    ``flock`` blocks a second opening in any process. Java's ``FileChannel.tryLock`` sees only the record lock, which
+    therefore keeps out a Kafka node on the same directory. A traditional record lock belongs to the process, which
+    loses it when it closes any descriptor of the file, even one opened just to find out that the lock is held. So
+
+    - where the system has it, this takes the record lock of the open file description, which ends only with that; and
+    - it refuses a second lock on the same file before it opens the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with _TAKING:
+            with SystemCall(path, "open the lock file"):
+                # Look before opening: closing a second descriptor of this file would drop our own traditional record
+                # lock.
+                is_held = path.exists() and identity_of(os.stat(path)) in _HELD
+            if is_held:
+                raise StorageError(
+                    path,
+                    "cannot lock: this process already holds it",
+                    repair="close the node that uses this directory, or give this one a directory of its own",
+                )
+            with SystemCall(path, "open the lock file"):
+                file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+            try:
+                _take(file.fileno())
+            except OSError as error:
+                is_held = error.errno in (errno.EAGAIN, errno.EACCES)
+                holder = holder_in(_KERNELS_LOCKS, identity_of(os.fstat(file.fileno()))) if is_held else None
+                file.close()
+                who = "another process" if holder is None else f"another process, pid {holder},"
+                problem = f"{who} uses this directory" if is_held else error.strerror
+                repair = "stop it, or give this node a directory of its own" if is_held else None
+                raise StorageError(path, f"cannot lock: {problem}", repair=repair) from error
+            held = identity_of(os.fstat(file.fileno()))
+            _HELD.add(held)
+        self._give_up = weakref.finalize(self, _give_up, file, held)
+
+    def release(self) -> None:
+        """See `Lock.release`; closing the descriptor drops both locks."""
+        self._give_up()
+
+
+def _take(descriptor: int) -> None:
+    """Take both kinds of lock without waiting. Errors: OSError when somebody else holds one."""
+    import fcntl  # POSIX only, and only here
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # The layout of _WHOLE_FILE is that of 64-bit Linux; elsewhere take the traditional record lock.
+    own_kind = getattr(fcntl, "F_OFD_SETLK", None) if sys.maxsize >= 2**32 else None
+    if own_kind is None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        fcntl.fcntl(descriptor, own_kind, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def holder_in(listing: Path, identity: tuple[int, int]) -> int | None:
+    """The process that holds a lock on this file (device, inode), as far as the kernel's list tells; see proc(5)."""
+    device, inode = identity
+    wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
+    try:
+        rows = [line.split() for line in listing.read_text().splitlines()]
+    except OSError:  # not Linux
+        return None
+    # 1: FLOCK ADVISORY WRITE 708 08:01:131548 0 EOF. Locks of open file descriptions, and processes that this
+    # namespace does not show, have no process there; this process may have got one of the two kinds of lock.
+    pids = [int(row[4]) for row in rows if len(row) > 5 and row[5] == wanted and row[4].isdigit()]
+    return next((pid for pid in pids if pid not in (0, os.getpid())), None)
+
+
+def _give_up(file: OsFile, held: tuple[int, int]) -> None:
+    file.close()
+    _HELD.discard(held)
