@@ -58,6 +58,14 @@ def test_an_observer_may_have_no_id(version: int) -> None:
     assert sent(replace(REQUEST, replica=None), version).replica is None
 
 
+@pytest.mark.parametrize("version", [13, 14, 15, 18])
+def test_who_wants_committed_records_only_says_so_as_a_consumer_does(version: int) -> None:
+    message = replace(REQUEST, is_committed_only=True)
+    assert sent(message, version).is_committed_only
+    assert body_of(message, version)["isolation_level"] == 1
+    assert body_of(REQUEST, version)["isolation_level"] == 0
+
+
 @pytest.mark.conformance(100)
 def test_the_body_is_that_of_a_kafka_replica() -> None:
     body = body_of(REQUEST, 18)

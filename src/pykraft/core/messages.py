@@ -98,7 +98,8 @@ class FetchRequest:
     """A replica asks for records from ``fetch_offset``, which also acknowledges all records below it.
 
     ``replica`` is None for an observer without id. ``high_watermark`` is the replica's own: -1 when it knows none, None
-    when the request's version has no such field (KIP-1166).
+    when the request's version has no such field (KIP-1166). ``is_committed_only``: it wants no record before that is
+    committed (ADR 118).
     """
 
     replica: ReplicaKey | None
@@ -108,6 +109,7 @@ class FetchRequest:
     wait_ms_max: int
     size_bytes_max: int
     high_watermark: int | None
+    is_committed_only: bool = False
 
 
 @value(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,22 @@ are durable, and no later job became durable before an earlier one that the core
 - Every other job (an election write, a truncation at either end, the beginning or end of a quarantine, a proof) waits
   until the appends before it are durable, and is durable before anything after it.
 
+A replica that can never vote is the exception: nobody relies on its copy, so its appends are written when `perform`
+returns, and durable after UNSYNCED_SIZE_BYTES_MAX, before any other job, when the lane is idle, and at the end (ADR
+118).
+
 After a failure the lane is unusable: nobody knows what is on the disk, and a repeated fsync would report success for
 pages that the kernel has dropped. The lane has no thread and no loop: the caller, one thread at a time, passes all
 waiting jobs.
 
 Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync failure of 2018; Kafka's
-``KafkaRaftClient.appendAsFollower``.
+``KafkaRaftClient.appendAsFollower``, which syncs for voters and controllers only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, TypeAlias, assert_never
+from typing import Final, ParamSpec, TypeAlias, assert_never
 
 from pykraft.core.effects import (
     EnterQuarantine,
@@ -40,6 +44,8 @@ from pykraft.types import NO_IO, Buffer, Io
 from pykraft.value import value
 
 P = ParamSpec("P")
+UNSYNCED_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""Appended bytes after which a replica that can never vote syncs them."""
 
 
 @value(frozen=True, slots=True, kw_only=True)
@@ -66,8 +72,18 @@ Job: TypeAlias = (
 class OrderedLane:
     """Runs jobs in whichever single thread calls it."""
 
-    def __init__(self, log: Log, elections: ElectionStore, quarantine: QuarantineFile, proof: ProofFile) -> None:
+    def __init__(
+        self,
+        log: Log,
+        elections: ElectionStore,
+        quarantine: QuarantineFile,
+        proof: ProofFile,
+        *,
+        can_vote: bool = True,
+    ) -> None:
         self._log = log
+        self._unsynced_size_bytes = 0
+        self._unsynced_size_bytes_max = 0 if can_vote else UNSYNCED_SIZE_BYTES_MAX
         self._elections = elections
         self._quarantine = quarantine
         self._proof = proof
@@ -76,7 +92,7 @@ class OrderedLane:
         """The error that made the lane unusable; None while it works."""
 
     def perform(self, jobs: Sequence[Job]) -> Io:
-        """Run the jobs in order; all are durable when it returns the last one's io.
+        """Run the jobs in order; all are durable when it returns the last one's io, for a replica that can vote.
 
         Errors: StorageError from the disk; every later call raises it, too.
         """
@@ -84,8 +100,11 @@ class OrderedLane:
         return self._last_io
 
     def settle(self) -> None:
-        """Make the recovery point durable while the lane is idle; nothing waits for it. Errors: StorageError."""
-        self._work(self._log.settle)
+        """Make appends and the recovery point durable while the lane is idle; nothing waits for it.
+
+        Errors: StorageError.
+        """
+        self._work(self._settle)
 
     def relieve(self) -> None:
         """Do after a job what nobody waits for: see `pykraft.log.log.Log.relieve`. Errors: StorageError."""
@@ -102,6 +121,7 @@ class OrderedLane:
             if not isinstance(job, AppendBytes):
                 # Each other job first makes the appends before it durable.
                 self._append(appends)
+                self._sync()
             match job:
                 case AppendBytes():
                     # Group commit: appends wait for the next job of another kind, or the end, and share one write and
@@ -127,11 +147,23 @@ class OrderedLane:
         self._append(appends)
 
     def _append(self, appends: list[tuple[BatchHeader, Buffer]]) -> None:
-        """Write and sync the appends gathered so far, then clear the list."""
+        """Write the appends gathered so far, and sync them unless they may wait; then clear the list."""
         if appends:
             self._log.append(appends)
-            self._log.flush()
+            self._unsynced_size_bytes += sum(header.size_bytes for header, _ in appends)
             appends.clear()
+            if self._unsynced_size_bytes > self._unsynced_size_bytes_max:
+                self._sync()
+
+    def _sync(self) -> None:
+        """Make all appends durable."""
+        if self._unsynced_size_bytes:
+            self._log.flush()
+            self._unsynced_size_bytes = 0
+
+    def _settle(self) -> None:
+        self._sync()
+        self._log.settle()
 
     def _work(self, act: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
         """Refuse to work after a failure; any exception of ``act`` makes the lane unusable."""

@@ -164,7 +164,7 @@ class Log:
             self._flushes_since_point = self._bytes_since_point = 0
 
     def relieve(self) -> None:
-        """Do what nobody waits for; call it only after `flush`, when everything is durable.
+        """Do what nobody waits for, after the appends were reported.
 
         Sync the recovery point before a flush would have to, give old pages of the page cache back, and reserve disk
         space ahead of the next appends.

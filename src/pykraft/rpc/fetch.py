@@ -20,6 +20,8 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, Epoch, Offset, OffsetAndEpoch
 
 REPLICA_STATE_VERSION = 15
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, as consumers send them; the leaders of Kafka's quorums ignore them."""
 NODE_ENDPOINTS_VERSION = 17
 """Kafka sends endpoints to replicas from this version on, although the field exists one version earlier."""
 
@@ -37,6 +39,7 @@ def request_to_wire(message: FetchRequest, version: int, context: RpcContext) ->
         partition["high_watermark"] = message.high_watermark
     body: Body = {
         "cluster_id": context.cluster_id,
+        "isolation_level": READ_COMMITTED if message.is_committed_only else READ_UNCOMMITTED,
         "max_wait_ms": message.wait_ms_max,
         "max_bytes": message.size_bytes_max,
         "topics": [{"topic": context.topic_name, "topic_id": context.topic_id, "partitions": [partition]}],
@@ -69,6 +72,7 @@ def request_from_wire(body: Body, context: RpcContext) -> FetchRequest | Refusal
         wait_ms_max=body["max_wait_ms"],
         size_bytes_max=body["max_bytes"],
         high_watermark=None if high_watermark == HIGH_WATERMARK_NOT_TOLD else high_watermark,
+        is_committed_only=body["isolation_level"] == READ_COMMITTED,
     )
 
 

@@ -113,6 +113,7 @@ class RequestWriter:
             message.last_fetched_epoch,
             message.wait_ms_max,
             message.size_bytes_max,
+            message.is_committed_only,
         )
         if constants != self._constants:
             # Perhaps a single one, such as a probe: a template is made when the same comes again.
@@ -154,6 +155,7 @@ class RequestReader:
                 wait_ms_max=message.wait_ms_max,
                 size_bytes_max=message.size_bytes_max,
                 high_watermark=high_watermark,
+                is_committed_only=message.is_committed_only,
             ),
         )
 

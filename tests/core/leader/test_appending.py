@@ -5,12 +5,14 @@ Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHig
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.config import RaftConfig
-from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
+from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch, ReplyFetch
 from pykraft.core.leader.appending import advance_high_watermark, append_planned, drain_if_due, flushed, may_drain
 from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
 from pykraft.core.replica import Replica
@@ -138,6 +140,24 @@ def test_an_advance_that_is_one_of_many_waits_for_records_that_take_it_along() -
     assert made.parked.next_deadline_ms() == NOW.mono_ms + HIGH_WATERMARK_WAIT_MS
     append_planned(made, state, (planned(11, 12),))
     assert kinds(done(made)) == ["AppendBatches", "ReplyFetch"]
+
+
+@pytest.mark.parametrize("often", [False, True])
+def test_who_wants_committed_records_only_waits_for_the_commit(often: bool) -> None:
+    made, state = leading()
+    made.now_ms = NOW.mono_ms
+    asked = replace(fetch(at=(10, 3)), is_committed_only=True)
+    made.parked.park(ParkedFetch(request_id=4, listener=LISTENER, request=asked, deadline_ms=NOW.mono_ms + 500))
+    append_planned(made, state, (planned(10, 11),))
+    assert kinds(done(made)) == ["AppendBatches"]
+    made.log.persist(Io(2))
+    heard(state, 2, 11)
+    state.advanced_ms.extend([made.now_ms] * OFTEN_COUNT if often else ())
+    flushed(made, state)
+    told, answer = done(made)
+    assert isinstance(told, NotifyHighWatermark)
+    assert isinstance(answer, ReplyFetch)
+    assert (answer.request_id, answer.end_offset) == (4, 11)
 
 
 def test_an_acknowledgement_of_what_never_was_is_our_bug() -> None:

@@ -5,6 +5,8 @@ Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
@@ -53,6 +55,24 @@ def test_what_nobody_waits_for_is_dropped() -> None:
     fetches.drop(99)
     assert ids(fetches.take_expired(10)) == [3]
     assert fetches.next_deadline_ms() is None
+
+
+def test_those_that_want_committed_records_only_are_woken_by_a_commit_only() -> None:
+    fetches = ParkedFetches()
+    fetches.park(parked(1, 40))
+    for request_id, deadline_ms in ((2, 30), (3, 20), (4, 50)):
+        committed_only = replace(fetch(), is_committed_only=True)
+        fetches.park(replace(parked(request_id, deadline_ms), request=committed_only))
+    assert ids(fetches.take_woken()) == [1]
+    assert fetches.next_deadline_ms() == 20
+    assert ids(fetches.take_expired(25)) == [3]
+    fetches.drop(4)
+    fetches.hasten(27)
+    assert fetches.next_deadline_ms() == 27
+    fetches.wake_committed_only()
+    assert fetches.next_deadline_ms() == 0
+    assert ids(fetches.take_due()) == [2]
+    assert (fetches.take_all(), fetches.take_oldest_other()) == ([], None)
 
 
 def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> None:

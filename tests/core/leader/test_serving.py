@@ -5,6 +5,8 @@ Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteF
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.config import RaftConfig
@@ -32,7 +34,7 @@ def leading(*, high_watermark: int | None = None, flushed_only: bool = False) ->
 @pytest.mark.parametrize(("flushed_only", "end"), [(False, 11), (True, 10)])
 def test_records_are_sent_up_to_the_end_or_only_when_flushed(flushed_only: bool, end: int) -> None:
     made, state = leading(high_watermark=9, flushed_only=flushed_only)
-    assert served_end_offset(made) == end
+    assert served_end_offset(made, state, fetch()) == end
     serve(made, state, 7, LISTENER, fetch(at=(6, 1)))
     served = only(done(made), ReplyFetch)
     assert (served.request_id, served.fetch_offset, served.end_offset, served.size_bytes_max) == (7, 6, end, 1_000)
@@ -44,6 +46,20 @@ def test_records_are_sent_up_to_the_end_or_only_when_flushed(flushed_only: bool,
         log_start_offset=Offset(0),
         listeners=listeners(1),
     )
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "flushed_only", "end"), [(None, False, 0), (9, False, 9), (11, False, 11), (11, True, 10)]
+)
+def test_who_wants_committed_records_only_gets_no_others(
+    high_watermark: int | None, flushed_only: bool, end: int
+) -> None:
+    made, state = leading(high_watermark=high_watermark, flushed_only=flushed_only)
+    asked = replace(fetch(at=(6, 1)), is_committed_only=True)
+    assert served_end_offset(made, state, asked) == end
+    assert has_answer(made, state, asked) is (end > 6)
+    serve(made, state, 7, LISTENER, asked)
+    assert only(done(made), ReplyFetch).end_offset == max(end, 6)
 
 
 def test_a_fetch_above_what_is_flushed_gets_nothing() -> None:

@@ -195,6 +195,17 @@ def test_a_replica_that_knows_no_high_watermark_says_so() -> None:
     assert (message.replica, message.high_watermark) == (None, -1)
 
 
+@pytest.mark.parametrize("local_id", [None, 1])
+def test_only_who_can_never_vote_wants_committed_records_only(local_id: int | None) -> None:
+    """An unproven voter sends no id either, and needs what the others have: its vote may be what the commit lacks."""
+    made = replica(resigned(), local_id=local_id)
+    made.survey = None if local_id is None else Survey(has_fresh_id=False)
+    send_fetch_to_bootstrap(made, NOW)
+    (message,) = messages_of(done(made))
+    assert isinstance(message, messages.FetchRequest)
+    assert (message.replica, message.is_committed_only) == (None, local_id is None)
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_an_unproven_replica_asks_its_leader_where_it_fetches_from_it(is_known: bool) -> None:
     """The voter set may have an endpoint from before the leader moved; asking there would end the other connection."""

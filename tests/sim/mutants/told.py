@@ -7,6 +7,7 @@ from typing import Any
 
 from pykraft.config import NodeConfig
 from pykraft.core.election import NEVER_MS
+from pykraft.core.leader import serving
 from pykraft.core.leader.progress import Progress
 from pykraft.core.on import proof, propose, send_requests, timer, transfer
 from pykraft.core.on.voters import add_voter
@@ -23,6 +24,16 @@ from tests.sim.mutants.patch import Patch
 def observers_are_not_described(patch: Patch) -> None:
     """DescribeQuorum lists no observers."""
     patch.setattr(Progress, "observers", lambda self, now: ())
+
+
+def committed_means_written(patch: Patch) -> None:
+    """A leader sends what is not committed to a node that asks for committed records only."""
+    served = serving.served_end_offset
+    patch.setattr(
+        serving,
+        "served_end_offset",
+        lambda replica, leader, request: served(replica, leader, replace(request, is_committed_only=False)),
+    )
 
 
 def additions_count_as_answered(patch: Patch) -> None:
@@ -102,6 +113,7 @@ def silent_targets_are_waited_for(patch: Patch) -> None:
 
 MUTANTS = (
     Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
+    Mutant(plant=committed_means_written, source="ADR 118", scenario="visited"),
     Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
     Mutant(plant=waiting_is_reported_each_round, source="ours (ADR 022)", scenario="emptied"),
     Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),

@@ -10,8 +10,7 @@ Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHig
 from __future__ import annotations
 
 from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
-from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS
-from pykraft.core.leader.serving import answer_parked, expects_records
+from pykraft.core.leader.serving import answer_committed, answer_parked
 from pykraft.core.quorum import majority_end_offset
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -81,9 +80,4 @@ def advance_high_watermark(replica: Replica, leader: Leader) -> None:
     replica.log.commit_to(offset)
     replica.outbox.add(NotifyHighWatermark(high_watermark=offset))
     leader.advanced_ms.append(replica.now_ms)
-    if expects_records(replica, leader):
-        # An answer by itself costs each follower another Fetch, and the next record often comes while that is under
-        # way, and waits for it.
-        replica.parked.hasten(replica.now_ms + HIGH_WATERMARK_WAIT_MS)
-    else:
-        answer_parked(replica, leader)
+    answer_committed(replica, leader)

@@ -2,7 +2,8 @@
 
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
 loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
-advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). At most PARKED_FETCHES_MAX
+advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). To a Fetch of committed records
+only, an advance is the news, and new records are none (ADR 118). At most PARKED_FETCHES_MAX
 Fetches wait. In one step, at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next
 steps, so that the event loop does its other work in between. A Fetch whose connection is gone is dropped.
 
@@ -44,6 +45,7 @@ class ParkedFetches:
     def __init__(self) -> None:
         self._voters: dict[int, ParkedFetch] = {}
         self._others: dict[int, ParkedFetch] = {}
+        self._committed_only: dict[int, ParkedFetch] = {}
         # Observers' Fetches to be answered in the next steps.
         self._due: dict[int, ParkedFetch] = {}
         # May be too early once a Fetch was taken.
@@ -52,44 +54,62 @@ class ParkedFetches:
     @property
     def is_full(self) -> bool:
         """True when no other Fetch may be parked."""
-        return len(self._voters) + len(self._others) + len(self._due) >= PARKED_FETCHES_MAX
+        return sum(map(len, self._all())) >= PARKED_FETCHES_MAX
 
     def park(self, fetch: ParkedFetch) -> None:
         """Park this Fetch."""
         assert not self.is_full
-        (self._voters if fetch.is_voter else self._others)[fetch.request_id] = fetch
+        if fetch.is_voter:
+            self._voters[fetch.request_id] = fetch
+        elif fetch.request.is_committed_only:
+            self._committed_only[fetch.request_id] = fetch
+        else:
+            self._others[fetch.request_id] = fetch
         if self._next_deadline_ms is None or fetch.deadline_ms < self._next_deadline_ms:
             self._next_deadline_ms = fetch.deadline_ms
 
     def hasten(self, deadline_ms: int) -> None:
         """No parked Fetch waits any longer than until then."""
-        for fetch in (*self._voters.values(), *self._others.values()):
+        for fetch in (*self._voters.values(), *self._others.values(), *self._committed_only.values()):
             fetch.deadline_ms = min(fetch.deadline_ms, deadline_ms)
             self._next_deadline_ms = min(self._next_deadline_ms or deadline_ms, deadline_ms)
 
     def drop(self, request_id: int) -> None:
         """Drop a Fetch whose requester is gone; ignored for an unknown request."""
-        for fetches in (self._voters, self._others, self._due):
+        for fetches in self._all():
             fetches.pop(request_id, None)
 
     def take_oldest_other(self) -> ParkedFetch | None:
         """The observer's Fetch that has waited longest, to make room for a voter's."""
-        for fetches in (self._due, self._others):
+        for fetches in (self._due, self._committed_only, self._others):
             for request_id in fetches:
                 return fetches.pop(request_id)
         return None
 
     def take_woken(self) -> list[ParkedFetch]:
-        """There is news: the Fetches to answer in this step. `take_expired` returns the rest later."""
+        """There are new records: the Fetches to answer in this step. `take_expired` returns the rest later."""
         woken = list(self._voters.values())
         self._due.update(self._others)
-        self._voters, self._others, self._next_deadline_ms = {}, {}, None
-        return woken + self._take_due()
+        self._voters, self._others = {}, {}
+        self._next_deadline_ms = _first_deadline_ms(self._committed_only)
+        return woken + self.take_due()
+
+    def wake_committed_only(self) -> None:
+        """More is committed: those that want committed records only are due."""
+        self._due.update(self._committed_only)
+        self._committed_only = {}
+
+    def take_due(self) -> list[ParkedFetch]:
+        """Those that are due because of news, as many as one step may answer."""
+        if not self._due:  # as in nearly all steps
+            return []
+        return [self._due.pop(request_id) for request_id in list(islice(self._due, OTHERS_PER_STEP_MAX))]
 
     def take_all(self) -> list[ParkedFetch]:
         """All parked Fetches; none is parked any more."""
-        fetches = [*self._voters.values(), *self._due.values(), *self._others.values()]
-        self._voters, self._others, self._due, self._next_deadline_ms = {}, {}, {}, None
+        fetches = [fetch for each in self._all() for fetch in each.values()]
+        self._voters, self._due, self._others, self._committed_only = {}, {}, {}, {}
+        self._next_deadline_ms = None
         return fetches
 
     def take_expired(self, now_ms: int) -> list[ParkedFetch]:
@@ -98,21 +118,21 @@ class ParkedFetches:
         if self._next_deadline_ms is not None and self._next_deadline_ms <= now_ms:
             taken = [self._voters.pop(each.request_id) for each in _expired(self._voters, now_ms)]
             # The time of all may be over at once, because the high watermark advanced.
-            self._due.update(
-                (each.request_id, self._others.pop(each.request_id)) for each in _expired(self._others, now_ms)
-            )
-            waiting = (*self._voters.values(), *self._others.values())
-            self._next_deadline_ms = min((fetch.deadline_ms for fetch in waiting), default=None)
-        return taken + self._take_due()
+            for waiting in (self._others, self._committed_only):
+                self._due.update((each.request_id, waiting.pop(each.request_id)) for each in _expired(waiting, now_ms))
+            self._next_deadline_ms = _first_deadline_ms(self._voters, self._others, self._committed_only)
+        return taken + self.take_due()
 
     def next_deadline_ms(self) -> int | None:
         """When to call `take_expired` next; 0, which is past, for as soon as possible."""
         return 0 if self._due else self._next_deadline_ms
 
-    def _take_due(self) -> list[ParkedFetch]:
-        if not self._due:  # as in nearly all steps
-            return []
-        return [self._due.pop(request_id) for request_id in list(islice(self._due, OTHERS_PER_STEP_MAX))]
+    def _all(self) -> tuple[dict[int, ParkedFetch], ...]:
+        return self._voters, self._due, self._others, self._committed_only
+
+
+def _first_deadline_ms(*waiting: dict[int, ParkedFetch]) -> int | None:
+    return min((fetch.deadline_ms for fetches in waiting for fetch in fetches.values()), default=None)
 
 
 def _expired(fetches: dict[int, ParkedFetch], now_ms: int) -> list[ParkedFetch]:

@@ -8,10 +8,11 @@ Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteF
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pykraft.core.effects import ReplyFetch
-from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS
+from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
 from pykraft.core.messages import NONE, FetchRequest, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
@@ -42,7 +43,9 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
     )
     is_other = diverging is not None or snapshot_id is not None
     # A diverging epoch or a snapshot id comes without records.
-    end_offset = request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica))
+    end_offset = (
+        request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica, leader, request))
+    )
     size_bytes_max, is_watched = min(request.size_bytes_max, ANSWER_SIZE_BYTES_MAX), False
     if end_offset > request.fetch_offset:
         size_bytes_max, is_watched = watch_answer(replica, leader, request.replica, request_id, size_bytes_max)
@@ -81,7 +84,7 @@ def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:
 
     While records follow often, a new high watermark is no answer by itself.
     """
-    if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica):
+    if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica, leader, request):
         return True
     if not is_prefix(replica, request):
         return True
@@ -106,13 +109,34 @@ def is_prefix(replica: Replica, request: FetchRequest) -> bool:
     return log.snapshot_instead_of(*asked) is None and log.diverging_from(*asked) is None
 
 
-def served_end_offset(replica: Replica) -> Offset:
-    """End of the records that may be sent: the log end, or the flushed end if so configured."""
+def served_end_offset(replica: Replica, leader: Leader, request: FetchRequest) -> Offset:
+    """End of the records that this Fetch may get: the log end, or the flushed or the committed end."""
     log = replica.log
-    return log.flushed_end_offset if replica.config.leader_send_flushed_only else log.end_offset
+    end_offset = log.flushed_end_offset if replica.config.leader_send_flushed_only else log.end_offset
+    return min(end_offset, leader.high_watermark or Offset(0)) if request.is_committed_only else end_offset
 
 
 def answer_parked(replica: Replica, leader: Leader) -> None:
-    """Answer parked Fetches, voters first: there are new records, or the high watermark advanced."""
-    for fetch in replica.parked.take_woken():
+    """There are new records: answer the Fetches that wait for them, voters first."""
+    _serve_all(replica, leader, replica.parked.take_woken())
+
+
+def answer_committed(replica: Replica, leader: Leader) -> None:
+    """The high watermark advanced: answer parked Fetches, voters first.
+
+    While records follow often, only those that want nothing else: for the others it waits for the next records.
+    """
+    parked = replica.parked
+    parked.wake_committed_only()
+    if expects_records(replica, leader):
+        # An answer by itself costs each follower another Fetch, and the next record often comes while that is under
+        # way, and waits for it.
+        parked.hasten(replica.now_ms + HIGH_WATERMARK_WAIT_MS)
+        _serve_all(replica, leader, parked.take_due())
+    else:
+        _serve_all(replica, leader, parked.take_woken())
+
+
+def _serve_all(replica: Replica, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
+    for fetch in fetches:
         serve(replica, leader, fetch.request_id, fetch.listener, fetch.request)

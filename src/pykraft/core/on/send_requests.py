@@ -123,6 +123,8 @@ def _fetch(replica: Replica) -> FetchRequest:
         wait_ms_max=replica.config.fetch_wait_ms_max,
         size_bytes_max=replica.config.fetch_size_bytes_max,
         high_watermark=-1 if high_watermark is None else high_watermark,
+        # A node without an id never votes, so records may wait for their commit: then one answer brings both.
+        is_committed_only=replica.local.id is None,
     )
 
 

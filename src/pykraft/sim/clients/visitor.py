@@ -1,10 +1,12 @@
 """A client that now and then asks a node what any tool would ask, and asks for changes that no leader may accept.
 
 It calls the host of a running process directly. Without a network between them nothing is lost, and no other random
-draw in the world changes. It describes the quorum and the cluster, and tries to add impossible voters: one without a
-directory id, and one that nobody can dial. Oracles check the answers.
+draw in the world changes. It describes the quorum and the cluster, fetches committed records as a node without an id
+does, and tries to add impossible voters: one without a directory id, and one that nobody can dial. Oracles check the
+answers.
 
-Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``.
+Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``;
+ADR 118.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest
+from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest, FetchRequest, Request
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
 from pykraft.protocol.api import decode_response
@@ -24,12 +26,13 @@ from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import listeners_of, rpc_context
-from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, NodeId, ReplicaKey, Uuid
+from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, Epoch, NodeId, Offset, ReplicaKey, Uuid
 
 PERIOD_US: Final = 120_000
 NOBODY_ID: Final = NodeId(77)
 """No node of a world has this id."""
 TIMEOUT_MS: Final = 500
+FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
 _CONTROLLERS: Final = 2
 
@@ -38,6 +41,7 @@ _VERSIONS: Final[Mapping[VisitQuestion, int]] = {
     VisitQuestion.DESCRIBE_QUORUM: 2,
     VisitQuestion.DESCRIBE_CLUSTER: 1,
     VisitQuestion.ADD_IMPOSSIBLE_VOTER: 1,
+    VisitQuestion.FETCH_COMMITTED: 18,
 }
 
 
@@ -77,15 +81,39 @@ class Visitor:
             _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
             self._witness.watch.visited(node, visit)
 
-        node.process.visit(ConnectionId(-self._asked), self._request(question), told)
+        node.process.visit(ConnectionId(-self._asked), self._request(node, question), told)
 
-    def _request(self, question: VisitQuestion) -> bytes:
+    def _request(self, node: SimulatedNode, question: VisitQuestion) -> bytes:
         version = _VERSIONS[question]
         if question is VisitQuestion.DESCRIBE_CLUSTER:
             body = {"include_cluster_authorized_operations": False, "endpoint_type": _CONTROLLERS}
             return b"".join(api.encode_request(ApiKey.DESCRIBE_CLUSTER, version, 1, "visitor", body))
-        message = DescribeQuorumRequest() if question is VisitQuestion.DESCRIBE_QUORUM else self._impossible_voter()
+        message: Request
+        match question:
+            case VisitQuestion.DESCRIBE_QUORUM:
+                message = DescribeQuorumRequest()
+            case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
+                message = self._impossible_voter()
+            case VisitQuestion.FETCH_COMMITTED:
+                message = self._fetch(node)
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
+
+    def _fetch(self, node: SimulatedNode) -> FetchRequest:
+        """A Fetch from where a batch of this node's log begins, or from the log's end."""
+        ledger = self._facts.ledger(node)
+        at = self._rng.randint(0, len(ledger.entries))
+        before = ledger.entries[at - 1] if at else None
+        assert node.status is not None
+        return FetchRequest(
+            replica=None,
+            epoch=node.status.epoch,
+            fetch_offset=Offset(before.end_offset if before else ledger.begin.offset),
+            last_fetched_epoch=Epoch(before.epoch if before else ledger.begin.epoch),
+            wait_ms_max=0,
+            size_bytes_max=FETCH_SIZE_BYTES_MAX,
+            high_watermark=-1,
+            is_committed_only=True,
+        )
 
     def _impossible_voter(self) -> AddVoterRequest:
         """A voter without a directory id, or without an address on the quorum's listener."""

@@ -16,6 +16,7 @@ class VisitQuestion(Enum):
     DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
     DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
     ADD_IMPOSSIBLE_VOTER = ApiKey.ADD_RAFT_VOTER
+    FETCH_COMMITTED = ApiKey.FETCH
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

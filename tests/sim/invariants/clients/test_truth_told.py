@@ -13,7 +13,7 @@ from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
 from pykraft.sim.machine.spoken import LogEnd, Spoken
-from tests.sim.invariants.fakes import entry, node, view, world
+from tests.sim.invariants.fakes import encoded, entry, node, view, world
 
 
 def quorum(**changed: Any) -> dict[str, Any]:
@@ -117,6 +117,18 @@ def test_who_has_had_no_answer_need_not_be_listed() -> None:
 def test_what_is_not_so_of_the_cluster_is_found(changed: dict[str, Any]) -> None:
     with pytest.raises(ViolationError, match="leads the nodes"):
         Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(**changed))
+
+
+def fetched(*offsets: int) -> dict[str, Any]:
+    records = b"".join(encoded(offset, b"a") for offset in offsets)
+    return {"responses": [{"partitions": [{"records": records or None}]}]}
+
+
+def test_what_is_not_committed_is_not_for_who_wants_committed_records() -> None:
+    Case().answers(VisitQuestion.FETCH_COMMITTED, fetched())
+    Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(5, 6))
+    with pytest.raises(ViolationError, match="sends the batch at 7 .* below 7 is committed"):
+        Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(6, 7))
 
 
 def test_a_voter_that_nobody_may_add_is_refused() -> None:

@@ -1,9 +1,10 @@
 """A node answers questions about the quorum truthfully and in time, and refuses impossible changes.
 
 Tools and operators act on these answers: who the voters are, how far each replica is, who leads, and where to ask. The
-oracle compares the answers with the logs, and with the offsets at which each replica fetched.
+oracle compares the answers with the logs, and with the offsets at which each replica fetched. Who asks for committed
+records only gets no others.
 
-Source: KIP-595 §DescribeQuorum, KIP-836, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter.
+Source: KIP-595 §DescribeQuorum, KIP-836, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ADR 118.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykraft.errors import ErrorCode
+from pykraft.protocol.batch import scan
 from pykraft.protocol.schema import Body
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit, VisitQuestion
@@ -73,6 +75,8 @@ class ClientsAreToldTheTruth(Invariant):
                 error = ErrorCode(visit.answer["error_code"])
                 if error not in REFUSALS:
                     raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
+            case VisitQuestion.FETCH_COMMITTED:
+                self._look_at_records(node, visit.answer)
 
     def after_event(self, node: SimulatedNode, _now: View) -> None:
         """Look for a question that has waited too long."""
@@ -131,6 +135,13 @@ class ClientsAreToldTheTruth(Invariant):
             return False
         is_its = (status.epoch, status.leader_id) == (leader.status.epoch, leader.node_id)
         return is_its and process.wiretap.fetch_answers[int(leader.node_id)] > answered + OTHER_ANSWERS
+
+    def _look_at_records(self, node: SimulatedNode, answer: Body) -> None:
+        partition, committed = answer["responses"][0]["partitions"][0], self.facts.committed.end_offset
+        for _, header in scan(partition["records"] or b""):
+            if header.end_offset > committed:
+                seen = f"node {node.node_id} sends the batch at {header.base_offset} to who wants committed records"
+                raise self.violated(f"{seen}; all below {committed} is committed")
 
     def _look_at_cluster(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
         if answer["error_code"]:
