@@ -17,7 +17,7 @@ from pykraft.protocol.api import RequestHeader, decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.messages.fetch import HIGH_WATERMARK_NOT_TOLD
 from pykraft.rpc import codec
-from pykraft.rpc.fetch_template import RECORDS_SIZE_BYTES_MAX, AnswerReader, AnswerWriter, RequestReader, RequestWriter
+from pykraft.rpc.fetch_template import COPIED_SIZE_BYTES_MAX, AnswerReader, AnswerWriter, RequestReader, RequestWriter
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from tests.host.fakes import CONTEXT
 
@@ -188,7 +188,11 @@ def test_a_repeated_answer_is_written_by_the_template() -> None:
         written = writer.write(HEADER, ANSWER, parts, CONTEXT)
         assert written is not None
         assert b"".join(written) == plain_answer(HEADER, ANSWER, parts)
-    assert writer.write(HEADER, ANSWER, [bytes(RECORDS_SIZE_BYTES_MAX + 1)], CONTEXT) is None
+    much = bytes(COPIED_SIZE_BYTES_MAX + 1)
+    written = writer.write(HEADER, ANSWER, [much], CONTEXT)
+    assert written is not None
+    assert written[1] is much, "more is not copied"
+    assert b"".join(written) == plain_answer(HEADER, ANSWER, [much])
     assert writer.write(HEADER, TopLevelError(error=1), [], CONTEXT) is None
 
 

@@ -55,6 +55,11 @@ class AppendBytes:
     io: Io
     batches: Sequence[tuple[BatchHeader, Buffer]]
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(header.size_bytes for header, _ in self.batches)
+
 
 Job: TypeAlias = (
     WriteElectionState
@@ -98,6 +103,12 @@ class OrderedLane:
         """
         self._work(self._perform, jobs)
         return self._last_io
+
+    def only_writes(self, job: Job) -> bool:
+        """True for a job that would be written and not synced, if it came next."""
+        if not self._unsynced_size_bytes_max or not isinstance(job, AppendBytes):
+            return False
+        return self._unsynced_size_bytes + job.size_bytes <= self._unsynced_size_bytes_max
 
     def settle(self) -> None:
         """Make appends and the recovery point durable while the lane is idle; nothing waits for it.

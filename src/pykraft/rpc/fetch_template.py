@@ -31,8 +31,8 @@ from pykraft.types import Buffer, Offset
 
 TOLD_VERSION_MIN: Final = 18
 """From this version on a request tells the high watermark (KIP-1166); older ones have no templates."""
-RECORDS_SIZE_BYTES_MAX: Final = 512
-"""Answers with more records are left to the codec: it passes large ones on without a copy."""
+COPIED_SIZE_BYTES_MAX: Final = 512
+"""More bytes of records are passed on without a copy."""
 FRAME_SIZE_BYTES_MAX: Final = 1024
 """Larger frames are left to the codec."""
 _ID_MARK: Final = 0x5AC3E1D7
@@ -185,8 +185,7 @@ class AnswerWriter:
         """The same as `pykraft.rpc.codec.encode_answer`; None for an answer that the codec must write."""
         if not isinstance(message, FetchResponse) or message.error != NONE or header.api_version < TOLD_VERSION_MIN:
             return None
-        size_bytes = sum(map(len, records))
-        if size_bytes > RECORDS_SIZE_BYTES_MAX or message.diverging is not None or message.snapshot_id is not None:
+        if message.diverging is not None or message.snapshot_id is not None:
             return None
         constants = (
             header.api_version,
@@ -202,8 +201,10 @@ class AnswerWriter:
             self._ends = _answer_template(message, header.api_version, context)
         head, tail = self._ends
         watermark = -1 if message.high_watermark is None else message.high_watermark
-        size = encode_compact_size(size_bytes)
-        return [b"".join((head.fill(header.correlation_id, watermark), size, *records, tail))]
+        size_bytes = sum(map(len, records))
+        before = head.fill(header.correlation_id, watermark) + encode_compact_size(size_bytes)
+        # A copy of little costs less than a longer list of parts.
+        return [before, *records, tail] if size_bytes > COPIED_SIZE_BYTES_MAX else [b"".join((before, *records, tail))]
 
 
 class AnswerReader:

@@ -6,7 +6,8 @@ only its own thread: not the loop, and not the end of the process, since the thr
 of its own: the core bounds how many jobs wait.
 
 While the disk is quick and the loop has nothing else to do, a small group of appends is synced on the loop, at the end
-of its turn (`pykraft.server.sync_place`, ADR 099). This costs a stall of the disk once; then the thread takes over.
+of its turn (`pykraft.server.sync_place`, ADR 099). This costs a stall of the disk once; then the thread takes over. What
+is only written is written on the loop, however much else it has to do: to wake the thread takes longer.
 
 Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """
@@ -47,6 +48,10 @@ class Lane(Protocol):
         """Run the jobs; all are durable when it returns the last one's io. Errors: StorageError."""
         ...
 
+    def only_writes(self, job: Job) -> bool:
+        """True for a job that would be written and not synced, if it came next."""
+        ...
+
     def settle(self) -> None:
         """Make the recovery point durable while there is nothing else to do. Errors: StorageError."""
         ...
@@ -83,6 +88,8 @@ class OrderedThread:
         self._place = SyncPlace()
         self._gathered: list[Job] = []
         """Jobs of this turn of the loop, to be done at its end."""
+        self._only_writes = False
+        """None of them waits for the disk."""
         self._groups_under_way = 0
         """Groups that the thread has and the loop has not heard of yet."""
         self._queue: SimpleQueue[list[Job] | None] = SimpleQueue()
@@ -100,7 +107,8 @@ class OrderedThread:
         """Queue a job."""
         if self._gathered:
             self._gathered.append(job)
-        elif not (self._groups_under_way or self._is_left_to_thread) and self._place.may_be_loop(job, monotonic()):
+            self._only_writes = self._only_writes and self._lane.only_writes(job)
+        elif not (self._groups_under_way or self._is_left_to_thread) and self._may_be_loop(job, monotonic()):
             self._gathered.append(job)
             # At the end of the turn: what this step sends must have left before the loop waits for the disk.
             self._loop.call_soon(self._end_turn)
@@ -118,6 +126,10 @@ class OrderedThread:
         self._worker.join(timeout_s)
         return not self._worker.is_alive()
 
+    def _may_be_loop(self, job: Job, now_s: float) -> bool:
+        self._only_writes = self._lane.only_writes(job)
+        return self._place.may_write(now_s) if self._only_writes else self._place.may_be_loop(job, now_s)
+
     def _pass_on(self) -> None:
         """Queue what this turn has gathered for the thread."""
         gathered, self._gathered = self._gathered, []
@@ -131,7 +143,8 @@ class OrderedThread:
     def _end_turn(self) -> None:
         """Do what this turn has gathered, unless the thread is using the lane or the loop has other work."""
         begun_s = monotonic()
-        if not self._gathered or not self._place.is_loop(begun_s) or not self._uses_lane.acquire(blocking=False):
+        is_loop = bool(self._gathered) and (self._only_writes or self._place.is_loop(begun_s))
+        if not is_loop or not self._uses_lane.acquire(blocking=False):
             self._pass_on()
             return
         jobs, self._gathered = self._gathered, []

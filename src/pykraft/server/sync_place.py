@@ -47,8 +47,13 @@ class SyncPlace:
 
     def may_be_loop(self, job: Job, now_s: float) -> bool:
         """Whether a group that begins with this job may be synced on the loop, at the end of this turn."""
-        if self._needed > 0 or not isinstance(job, AppendBytes) or _size_bytes(job) > SIZE_BYTES_MAX:
+        if self._needed > 0 or not isinstance(job, AppendBytes) or job.size_bytes > SIZE_BYTES_MAX:
             return False
+        self._begun_s = now_s
+        return self._beyond_share_s(now_s) <= SLOW_S_MAX
+
+    def may_write(self, now_s: float) -> bool:
+        """Whether a group that is only written may be written on the loop: not for a while after a stall."""
         self._begun_s = now_s
         return self._beyond_share_s(now_s) <= SLOW_S_MAX
 
@@ -76,7 +81,3 @@ class SyncPlace:
         self._slow_s = max(0.0, self._slow_s - (now_s - self._counted_s) * SLOW_SHARE)
         self._counted_s = now_s
         return self._slow_s
-
-
-def _size_bytes(append: AppendBytes) -> int:
-    return sum(header.size_bytes for header, _ in append.batches)

@@ -21,7 +21,7 @@ PARKED_FETCHES_MAX = 1_000
 """Fetches that may wait at one time."""
 
 
-OTHERS_PER_STEP_MAX = 100
+OTHERS_PER_STEP_MAX = 16
 """Fetches of observers that are answered in one step."""
 
 HIGH_WATERMARK_WAIT_MS = 5
