@@ -243,6 +243,7 @@ def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
     log, _ = open_log(fs, ONE)
     lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY), ProofFile(fs, DIRECTORY))
     lane.perform([append(1, run_of(0, 1))])
+    assert not lane.only_writes(append(2, run_of(1, 1)))
     fs.operations.clear()
     assert lane.perform([append(io, run_of(io - 1, 1)) for io in range(2, 12)]) == 11
     assert [one for one in fs.operations if one[1] == LOG_0] == [("pwrite", LOG_0), ("sync", LOG_0)]
@@ -302,14 +303,19 @@ def test_who_can_never_vote_syncs_after_many_bytes_and_before_any_other_job_and_
     replica = Replica(fs, config=ONE, can_vote=False)
     replica.perform([append(1, run_of(0, 3))])
     fs.operations.clear()
-    replica.perform([append(2, run_of(3, 1))])
+    next_one = append(2, run_of(3, 1))
+    assert replica.lane.only_writes(next_one)
+    assert not replica.lane.only_writes(write_election(2, 1))
+    replica.perform([next_one])
     replica.lane.relieve()
     assert fs.operations == [("pwrite", LOG_0)]
     replica.perform([append(3, run_of(4, 1)), write_election(4, 1)])
     steps = [("pwrite", LOG_0), ("sync", LOG_0), ("rename", "quorum-state")]
     assert [one for one in fs.operations[1:] if one in steps] == steps
     fs.operations.clear()
-    replica.perform([append(5, run_of(5, 1, size_bytes=UNSYNCED_SIZE_BYTES_MAX + 1))])
+    large = append(5, run_of(5, 1, size_bytes=UNSYNCED_SIZE_BYTES_MAX + 1))
+    assert not replica.lane.only_writes(large)
+    replica.perform([large])
     replica.perform([append(6, run_of(6, 1))])
     assert [one for one in fs.operations if one[1] == LOG_0] == [*steps[:2], ("pwrite", LOG_0)]
     replica.lane.settle()

@@ -44,7 +44,9 @@ HEADER = RequestHeader(ApiKey.FETCH, 18, 1, CLIENT, 0)
 offsets = st.integers(0, 2**63 - 1).map(Offset)
 requests = st.builds(
     replace,
-    st.sampled_from((REQUEST, replace(REQUEST, replica=None, is_committed_only=True), replace(REQUEST, epoch=Epoch(4)))),
+    st.sampled_from(
+        (REQUEST, replace(REQUEST, replica=None, is_committed_only=True), replace(REQUEST, epoch=Epoch(4)))
+    ),
     fetch_offset=offsets,
     high_watermark=st.none() | st.integers(-1, 2**63 - 1),
 )

@@ -56,6 +56,7 @@ class Lane:
     def __init__(self, clock: Clock) -> None:
         self.groups: list[tuple[str, list[int]]] = []
         self.takes_s = 0.0
+        self.is_lazy = False
         self.error: Exception | None = None
         self.relieve_error: Exception | None = None
         self.relieved: list[str] = []
@@ -71,6 +72,9 @@ class Lane:
         if self.error is not None:
             raise self.error
         return jobs[-1].io
+
+    def only_writes(self, job: Job) -> bool:
+        return self.is_lazy and isinstance(job, AppendBytes)
 
     def settle(self) -> None:
         self.settled.release()
@@ -155,6 +159,32 @@ def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(runner: asynci
         case.end()
         assert case.told.durable == sorted(case.told.durable)
         assert case.told.failures == []
+
+    runner.run(main())
+
+
+def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does(
+    runner: asyncio.Runner, clock: Clock
+) -> None:
+    async def main() -> None:
+        case = Case(clock)
+        case.lane.is_lazy = True
+        case.submit()
+        clock.now_s += 10 * TURN_S_MAX
+        await case.told.wait_for(lambda: case.told.durable == [1])
+        assert await case.do(3) == [LOOP] * 3
+        # Another kind of job waits for the disk.
+        case.submit()
+        case.last += 1
+        case.ordered.submit(TruncateTo(io=Io(case.last), end_offset=Offset(0)))
+        clock.now_s += 10 * TURN_S_MAX
+        await case.told.wait_for(lambda: case.told.durable[-1] == case.last)
+        assert case.lane.groups[-1] == (THREAD, [case.last - 1, case.last])
+        case.wait_for_thread()
+        case.lane.takes_s = 1.0
+        assert await case.do() == [LOOP]
+        assert await case.do() == [THREAD], "a disk that stalls stalls writes, too"
+        case.end()
 
     runner.run(main())
 

@@ -6,8 +6,8 @@ only its own thread: not the loop, and not the end of the process, since the thr
 of its own: the core bounds how many jobs wait.
 
 While the disk is quick and the loop has nothing else to do, a small group of appends is synced on the loop, at the end
-of its turn (`pykraft.server.sync_place`, ADR 099). This costs a stall of the disk once; then the thread takes over. What
-is only written is written on the loop, however much else it has to do: to wake the thread takes longer.
+of its turn (`pykraft.server.sync_place`, ADR 099). This costs a stall of the disk once; then the thread takes over.
+What is only written is written on the loop, however much else it has to do: to wake the thread takes longer.
 
 Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """

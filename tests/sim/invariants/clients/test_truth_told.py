@@ -127,7 +127,7 @@ def fetched(*offsets: int) -> dict[str, Any]:
 def test_what_is_not_committed_is_not_for_who_wants_committed_records() -> None:
     Case().answers(VisitQuestion.FETCH_COMMITTED, fetched())
     Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(5, 6))
-    with pytest.raises(ViolationError, match="sends the batch at 7 .* below 7 is committed"):
+    with pytest.raises(ViolationError, match=r"sends the batch at 7 .* below 7 is committed"):
         Case().answers(VisitQuestion.FETCH_COMMITTED, fetched(6, 7))
 
 
