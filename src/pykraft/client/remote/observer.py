@@ -179,7 +179,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
             await self._leader.pause()
         known = window.end_offset, window.high_watermark
         begun_s = asyncio.get_running_loop().time()
-        # 2. Like a follower: the leader answers when it has records or its high watermark moved.
+        # 2. Like a follower: the leader answers when its high watermark moved, and Kafka's when it has records.
         answer, records = await self._leader.ask(lambda epoch: self._request(window, epoch))
         if answer.snapshot_id is not None:
             await self._instead_of_records(window, answer, answer.snapshot_id)
@@ -273,6 +273,7 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
             wait_ms_max=self._limits.wait_ms_max,
             size_bytes_max=self._limits.size_bytes_max,
             high_watermark=-1 if window.high_watermark is None else window.high_watermark,
+            is_committed_only=True,
         )
 
     def _first_offset(self, log_start_offset: Offset, high_watermark: Offset) -> Offset:
