@@ -115,3 +115,26 @@ def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
     newest = checkpoint_path(Path(), world.facts.platters.snapshots(node)[-1]).name
     assert harmed
     assert all(name.endswith(".checkpoint") and name != newest for name in harmed)
+
+
+@pytest.mark.parametrize("has_promised_more", [False, True])
+def test_what_is_promised_behind_a_lie_is_lost_only_if_others_hold_it(has_promised_more: bool) -> None:
+    """Seed 265: a voter whose disk had lied promised more, which a third one did not have; then the power went."""
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(9):
+        family.kinds["lost write"]()
+    run_until(world, lambda: harm.counts["lost write"] == 1)
+    family.stop()
+    (node,) = rotten(world)
+    if has_promised_more:
+        third = next(
+            each for each in world.nodes.values() if each is not node and each.status and not each.status.leads
+        )
+        third.kill()
+        before = world.facts.platters.end_offset(node)
+        run_until(world, lambda: world.facts.platters.end_offset(node) > before)
+        third.disk.lose_power()
+    world.witness.power_goes(node)
+    assert node.disk.is_rotten is not has_promised_more

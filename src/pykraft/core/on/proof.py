@@ -41,8 +41,12 @@ def settle_proof(replica: Replica, now: Instant) -> None:
     Effects: what `_prove` adds.
     """
     survey = replica.survey
-    if survey is None or not len(replica.voters):
-        # Without a voter set we do not know whom to ask, nor whether we are a voter.
+    if survey is None:
+        return
+    if not len(replica.voters):
+        # Without a voter set we do not know whom to ask, nor whether we are a voter; a truncation may have removed it.
+        if survey.others:
+            replica.survey = Survey(has_fresh_id=survey.has_fresh_id, has_old_voter=survey.has_old_voter)
         return
     # No voter ever had this directory id, and we are no voter under it: there is nothing to have forgotten.
     if survey.has_fresh_id and not replica.is_voter:

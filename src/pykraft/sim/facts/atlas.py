@@ -8,6 +8,7 @@ or known to be lost. The atlas counts copies on the platters as they really are,
   the majority that can still vote then holds every committed record.
 - *loss* above the recovery point. It looks like a torn tail, so the voter will not notice it. Allowed only if, besides,
   a majority of the voters, without this one, holds on its platters everything that this one ever promised to hold.
+  A power loss makes it true; if what was promised meanwhile is not held by others, the disk had told the truth.
 - an *emptied* disk. It has forgotten epoch, votes and records, and its node starts at once: the node has to find out by
   itself when it may take part (ADR 022), and counts as harmed until its disk says that it may. The same holds for a
   voter that nobody formatted.
@@ -107,6 +108,14 @@ class Atlas:
         """Record that something above the recovery point of this node is lost."""
         self._lossy.add(int(node.node_id))
         self._untrusted.add(int(node.node_id))
+
+    def hides_too_much(self, node: SimulatedNode) -> bool:
+        """Whether a power loss now would cost more than was known when the disk of this node lied.
+
+        What the node has promised since lies behind it, and until the recovery point has passed all that, it looks like
+        a torn tail.
+        """
+        return int(node.node_id) in self._lossy and node.disk.is_rotten and not self.may_lose(node)
 
     def has_lost(self, node: SimulatedNode) -> bool:
         """Whether this starting node may have lost what it promised. Forgets it once the disk is no longer rotten."""

@@ -162,6 +162,12 @@ class Inode:
             self._rot[at] = (promised, byte)
         self._changed()
 
+    def mend(self) -> None:
+        """Put what was synced on the platter after all."""
+        for at, (promised, _) in self._rot.items():
+            self.synced[at] = promised
+        self._changed()
+
     def is_rotten_at(self, position: int) -> bool:
         """True when this byte on the platter is not the one that was written."""
         return position in self._rot

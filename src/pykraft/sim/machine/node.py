@@ -350,6 +350,7 @@ class SimulatedNode:
     def lose_power(self) -> None:
         """Take the power: the process ends, and everything that was not synced may be lost."""
         self._end(is_silent=True)
+        self.observer.power_goes(self)
         self.disk.lose_power()
 
     def failed(self, error: StorageError) -> None:

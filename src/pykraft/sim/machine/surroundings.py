@@ -80,6 +80,9 @@ class NodeObserver(Protocol[N_contra]):
     def started(self, node: N_contra) -> None:
         """A process begins, after its recovery and before its first step; the observer sets the node's ledger."""
 
+    def power_goes(self, node: N_contra) -> None:
+        """The node is about to lose power: from now on its files are what the platter holds."""
+
     def ended(self, node: N_contra) -> None:
         """A process ended, or did not get through its recovery."""
 

@@ -17,6 +17,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.clients.bystander import Bystander
 from pykraft.sim.clients.users import Users
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.disk import Interrupted
@@ -72,6 +73,15 @@ class Reporter:
         if self.bystander_dice is not None:
             self.bystanders[node_id] = bystander = Bystander(self.facts, self, node, self.bystander_dice)
             bystander.listen()
+
+    def power_goes(self, node: SimulatedNode) -> None:
+        """See `NodeObserver`: a disk has lied only about what others hold."""
+        if self.facts.atlas.hides_too_much(node):
+            directory = node.disk.directory(node.config.partition_directory)
+            assert directory is not None
+            for name, inode in directory.synced.items():
+                if name.endswith(LOG_SUFFIX):
+                    inode.mend()
 
     def ended(self, node: SimulatedNode) -> None:
         """See `NodeObserver`."""
