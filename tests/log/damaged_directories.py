@@ -13,10 +13,13 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.log.judge import Verdict
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
+from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.recovery_point import RecoveryPoint
-from pykraft.types import Offset
+from pykraft.types import Damage, Epoch, Offset
 from tests.log.data_directory import batch_size, flip, segments
 from tests.log.logs import batch
 
@@ -170,6 +173,24 @@ def wide_batch(base_offset: int) -> bytes:
     return bytes(wide)
 
 
+def noted(offset: int, *, epoch: int) -> Case:
+    """The node has noted that it found this batch with this epoch, which is wrong."""
+
+    def write(node: Path) -> None:
+        segment, position = at_offset(node, offset)
+        damage = Damage(
+            path=str(segment),
+            position=position,
+            start_offset=Offset(offset),
+            expected="epoch 1",
+            found=f"epoch {epoch}",
+        )
+        note = Quarantine(epoch=Epoch(2), until_offset=None, damages=(damage,), is_cut=False)
+        QuarantineFile(OsFs(), node).write(note)
+
+    return write
+
+
 NO_POINT, LOST_POINT = without("recovery-point"), file("recovery-point", b"nonsense")
 EPOCHS = "leader-epoch-checkpoint"
 NEXT, AFTER = (batch(offset, epoch=2, size_bytes=100)[1] for offset in (RECORDS, RECORDS + 1))
@@ -302,6 +323,34 @@ TABLE = [
     row("no quorum-state", without("quorum-state", "quorum-state.check"), verdict=SOUND),
     row("an unreadable checkpoint", file(EPOCHS, b"nonsense"), verdict=SOUND),
     row("no checkpoint", without(EPOCHS), verdict=SOUND),
+    # A wrong epoch that the node has noted, while it still had a checkpoint or knew the epochs of its log.
+    row(
+        "a noted epoch and an unreadable checkpoint",
+        epoch_of(29, 2),
+        noted(29, epoch=2),
+        file(EPOCHS, b"nonsense"),
+        verdict=DAMAGED,
+        offset=29,
+    ),
+    row(
+        "a noted epoch among others that nobody noted, and no checkpoint",
+        epoch_of(27, 2, until=30),
+        noted(28, epoch=2),
+        without(EPOCHS),
+        verdict=DAMAGED,
+        offset=28,
+    ),
+    row(
+        "a noted epoch above the recovery point",
+        synced_to(0),
+        epoch_of(29, 2),
+        noted(29, epoch=2),
+        verdict=DAMAGED,
+        offset=29,
+    ),
+    row("a noted epoch that was mended", noted(29, epoch=2), without(EPOCHS), verdict=SOUND),
+    row("a noted epoch that the checkpoint confirms", noted(29, epoch=1), verdict=SOUND),
+    row("an unreadable note and no checkpoint", file(QUARANTINE, b"nonsense"), without(EPOCHS), verdict=SOUND),
     # Files that say nothing about the log.
     row("no index", without(f"{0:020d}.index", f"{0:020d}.timeindex"), verdict=SOUND),
     row("an index of nonsense", file(f"{0:020d}.index", b"nonsense" * 20), verdict=SOUND),

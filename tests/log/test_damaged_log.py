@@ -11,10 +11,15 @@ from random import Random
 
 import pytest
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
+from pykraft.log.scrub import find_damage
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.sim.faults.silent import LAST_BYTE_OF_EPOCH
 from pykraft.sim.machine.disk import Interrupted
-from pykraft.types import Offset
+from pykraft.types import Epoch, Offset
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, bytes_of, content, fill, open_log, run_of
 
@@ -131,3 +136,36 @@ def test_a_damaged_log_without_recovery_point_is_closed_as_it_is() -> None:
     fs.write(DIRECTORY / "recovery-point", b"nonsense")
     open_log(fs)[0].close()
     assert fs.read(DIRECTORY / "recovery-point") == b"nonsense"
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_wrong_epoch_that_was_noted_stays_damage_without_a_checkpoint(*, is_gone: bool) -> None:
+    """A node finds it while it runs, knows it after a restart, and forgets it once the batch is right again."""
+    fs = ScriptedDisk()
+    log, _ = open_log(fs)
+    batches = [*run_of(0, 5, epoch=2), *run_of(5, 5, epoch=3)]
+    fill(log, batches)
+    path, position = DIRECTORY / f"{0:020d}.log", 4 * len(batches[0][1])
+    changed = bytearray(fs.read(path))
+    changed[position + LAST_BYTE_OF_EPOCH] ^= 1
+    fs.write(path, bytes(changed))
+    damage = find_damage(log, Offset(4))
+    assert damage is not None
+    assert (damage.expected, damage.found) == ("epoch 2", "epoch 3")
+    QuarantineFile(fs, DIRECTORY).write(
+        Quarantine(epoch=Epoch(3), until_offset=Offset(10), damages=(damage,), is_cut=False)
+    )
+    # A kill, and the only other file that knows the epochs is lost.
+    if is_gone:
+        fs.remove(DIRECTORY / EPOCHS)
+    else:
+        fs.write(DIRECTORY / EPOCHS, b"nonsense")
+    log, recovery = open_log(fs)
+    assert [(one.start_offset, one.expected, one.found) for one in recovery.corrupt] == [(4, "epoch 2", "epoch 3")]
+    assert content(log) == bytes_of(batches[:4])
+    log.truncate_to(Offset(4))
+    fill(log, batches[4:])
+    log.close()
+    fs.remove(DIRECTORY / EPOCHS)
+    log, recovery = open_log(fs)
+    assert (recovery.corrupt, content(log)) == ((), bytes_of(batches))

@@ -13,7 +13,7 @@ Source: rules of ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +21,9 @@ from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence
-from pykraft.log.small_files import epoch_checkpoint, quorum_state, recovery_point
+from pykraft.log.small_files import epoch_checkpoint, quarantine_file, quorum_state, recovery_point
 from pykraft.log.small_files.slots import parse_slots
-from pykraft.types import EPOCH_MAX, Epoch, Offset
+from pykraft.types import EPOCH_MAX, Damage, Epoch, Offset
 
 NOTHING: Final = Evidence(recovery_point=None)
 """Evidence about a log without any other file."""
@@ -42,7 +42,22 @@ def read_evidence(fs: Fs, directory: Path, *, on_bad_point: Callable[[Corruption
     """
     point = _recovery_point(fs, directory, on_bad_point)
     epochs = _epochs(fs, directory)
-    return Evidence(recovery_point=point, epochs=epochs, epoch_max=_epoch_max(fs, directory))
+    return Evidence(
+        recovery_point=point,
+        epochs=epochs,
+        epoch_max=_epoch_max(fs, directory),
+        noted=read_noted(fs, directory),
+    )
+
+
+def read_noted(fs: Fs, directory: Path) -> Sequence[Damage]:
+    """The damaged places that ``quarantine`` names; none when it cannot be read. Errors: StorageError."""
+    path = directory / quarantine_file.FILE_NAME
+    try:
+        return quarantine_file.parse_quarantine(path, fs.read(path)).damages if fs.exists(path) else ()
+    except CorruptionError:
+        # The node stays in quarantine all the same.
+        return ()
 
 
 def _recovery_point(fs: Fs, directory: Path, on_bad_point: Callable[[CorruptionError], object]) -> Offset | None:

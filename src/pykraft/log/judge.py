@@ -22,6 +22,9 @@ the epoch may be damaged. It counts as damage when it is smaller than the epoch 
 so a smaller epoch there means that an older copy was restored, or that the file belongs to another log. If the
 checkpoint confirms the log's epoch, or there is no checkpoint, the log is right and ``quorum-state`` is too old.
 
+The file ``quarantine`` may say that a batch was found with a wrong epoch. If the batch still has it, and the checkpoint
+does not confirm it, it still is damage: the checkpoint, or the memory of the node that found it, may be gone since.
+
 `pykraft.log.evidence` reads the evidence. Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; the
 recovery point is ours.
 """
@@ -42,7 +45,7 @@ from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
-from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Epoch, Offset
+from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, Offset
 
 NO_ONE_KNOWS: Final = Offset(2**63 - 1)
 """Recovery point of a log that lost its own: anything invalid is damage, and the log may end anywhere."""
@@ -81,6 +84,8 @@ class Evidence:
     """None when there is no ``leader-epoch-checkpoint``; empty when it cannot be read."""
     epoch_max: Epoch = EPOCH_MAX
     """Epoch of ``quorum-state``; a record with a higher one counts if ``epochs`` does not contradict it."""
+    noted: Sequence[Damage] = ()
+    """The damaged places that ``quarantine`` names; some may be mended already."""
 
     @property
     def synced_offset(self) -> Offset:
@@ -90,6 +95,17 @@ class Evidence:
     def is_unsynced(self, header: BatchHeader) -> bool:
         """True for a batch that the recovery point does not reach; False for all batches if nothing is known."""
         return self.recovery_point is not None and header.end_offset > self.recovery_point
+
+    def note_on(self, header: BatchHeader) -> Damage | None:
+        """The note that this batch was found with this epoch, which is wrong; None without one."""
+        found = _found(header)
+        return next(
+            (each for each in self.noted if (each.start_offset, each.found) == (header.base_offset, found)), None
+        )
+
+    def noted_after(self, offset: Offset) -> Offset:
+        """The first noted place above this offset."""
+        return min((each.start_offset for each in self.noted if each.start_offset > offset), default=NO_ONE_KNOWS)
 
     def verdict_on(self, problem: CorruptionError, offset: Offset, *, is_like_a_crash: Callable[[], bool]) -> Verdict:
         """What a problem at this offset is.
@@ -184,17 +200,17 @@ class Chain:
     def _check_epoch(self, path: Path, position: int, header: BatchHeader) -> None:
         """Refuse an epoch that other files contradict."""
         evidence = self._evidence
-        if evidence.epochs is None:
-            # Only the batches know the epochs then, so the log is right even if quorum-state has a smaller epoch.
-            self._agreed_until = NO_ONE_KNOWS
-            return
-        entries = evidence.epochs.entries
+        entries = () if evidence.epochs is None else evidence.epochs.entries
         at = bisect_right(entries, header.base_offset, key=lambda entry: entry.start_offset)
         epoch = entries[at - 1].epoch if at else None
         if epoch != header.epoch:
+            # Whoever noted it knew the right epoch from a checkpoint or a memory that may be gone by now.
+            if (note := evidence.note_on(header)) is not None:
+                raise _contradicted(path, position, note.expected, header)
             # quorum-state is durable before any record of its epoch, and the checkpoint does not confirm this epoch
-            # either.
-            if header.epoch > evidence.epoch_max:
+            # either. Without a checkpoint only the batches know the epochs, so the log is right even if quorum-state
+            # has a smaller epoch.
+            if evidence.epochs is not None and header.epoch > evidence.epoch_max:
                 expected = (
                     f"an epoch that {EPOCHS_NAME} has for this offset, or one of at most {evidence.epoch_max}, which "
                     "quorum-state has"
@@ -203,8 +219,9 @@ class Chain:
             # Above the recovery point the checkpoint may lag behind the log, so only a synced batch is judged by it.
             if epoch is not None and header.base_offset < evidence.synced_offset:
                 raise _contradicted(path, position, f"epoch {epoch} as in {EPOCHS_NAME}", header)
-        # The next batches of this epoch need no look before the checkpoint's next entry.
-        self._agreed_until = entries[at].start_offset if at < len(entries) else NO_ONE_KNOWS
+        # The next batches of this epoch need no look before the checkpoint's next entry, or a noted place.
+        next_entry = entries[at].start_offset if at < len(entries) else NO_ONE_KNOWS
+        self._agreed_until = min(next_entry, evidence.noted_after(header.base_offset))
 
 
 def refuse_impossible(
@@ -259,7 +276,12 @@ def end_of_cleaning(names: Sequence[str], gaps: Iterable[tuple[Offset, Offset]])
 
 
 def _contradicted(path: Path, position: int, expected: str, header: BatchHeader) -> EpochError:
-    return EpochError(path, position=position, expected=expected, found=f"epoch {header.epoch}")
+    return EpochError(path, position=position, expected=expected, found=_found(header))
+
+
+def _found(header: BatchHeader) -> str:
+    """How a wrong epoch is reported; `pykraft.log.segment_view` uses the same words."""
+    return f"epoch {header.epoch}"
 
 
 def _misplaced(path: Path, position: int, expected: str, found: str) -> CorruptionError:

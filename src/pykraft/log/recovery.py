@@ -8,7 +8,7 @@ recovery point is written again. If something is damaged, no existing file chang
 another replica has the missing records. The steps:
 
 1. Refuse what cannot be a log.
-2. Read the recovery point.
+2. Read the recovery point, the epoch checkpoint, and which damage is known.
 3. Scan.
 4. Remove segments after a torn tail, newest first, indexes without a log, and files that Kafka meant to delete.
 5. Cut the torn tail.
@@ -34,6 +34,7 @@ from typing import Final
 from pykraft.config import LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
+from pykraft.log.evidence import read_noted
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
 from pykraft.log.log_scan import LogScan, scan_log
@@ -105,6 +106,7 @@ def recover(fs: Fs, directory: Path, config: LogSettings, *, epoch_max: Epoch = 
         recovery_point=NO_ONE_KNOWS if is_point_lost else known_offset,
         epochs=_read_epochs(fs, directory, notes),
         epoch_max=epoch_max,
+        noted=read_noted(fs, directory),
     )
     # 3. Find the sound prefix.
     scan = scan_log(fs, directory, base_offsets, config=config, evidence=evidence)

@@ -3,7 +3,8 @@
 Nobody is told when it happens. The node sees it when it reads the file from the platter: after a power loss, or when
 the page cache has dropped the page. Only logs, their indexes, the epoch checkpoint and snapshots are harmed. No other
 replica has a copy of ``quorum-state``, so a node with a damaged one refuses to start and needs its operator. The atlas
-decides which copies may be harmed; a lie is told at the first sync where the atlas allows it.
+decides which copies may be harmed; a lie is told at the first sync where the atlas allows it. A wrong epoch in a log
+and a flip in the epoch checkpoint could hide each other, so they do not meet (`pykraft.sim.facts.epoch_witnesses`).
 
 Source: Bairavasundaram et al. (FAST 2008), where bit rot, lost and misdirected writes are told apart; Protocol-Aware
 Recovery (FAST 2018); TigerBeetle's storage simulator.
@@ -21,6 +22,7 @@ from typing import Final
 from pykraft.errors import ProtocolError
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
+from pykraft.sim.facts.epoch_witnesses import is_last_witness
 from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
@@ -98,7 +100,9 @@ class SilentFaults:
         dice = Random(f"{self._harm.facts.seed} header {self._harm.facts.clock.now_us}")
         if name.endswith(LOG_SUFFIX) and dice.random() < self._harm.pace.header_flip_probability:
             position, bit = _uncovered(inode, position, dice), 1 << dice.randrange(3)
-        if inode.is_rotten_at(position) or not self._may_harm(node, name, inode, position):
+        if inode.is_rotten_at(position) or is_last_witness(node, name, position):
+            return False
+        if not self._may_harm(node, name, inode, position):
             return False
         self._flip_bit(node, name, inode, position, bit or 1 << rng.randrange(8))
         if rng.random() < EVICTED_PROBABILITY:
