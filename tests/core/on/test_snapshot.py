@@ -98,14 +98,26 @@ def test_damage_that_a_snapshot_replaces_is_cut() -> None:
     assert made.log.quarantine.is_cut
 
 
-def test_a_fetch_from_the_damage_on_is_forgotten_when_a_snapshot_takes_the_place_of_the_log() -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_fetch_under_way_is_forgotten_when_a_snapshot_takes_the_place_of_the_log(is_damaged: bool) -> None:
     made = committed(follower())
-    on_corruption_found(made, CorruptionFound(damage=damage(6)), NOW)
-    done(made)
+    if is_damaged:
+        on_corruption_found(made, CorruptionFound(damage=damage(6)), NOW)
+        done(made)
     correlation_id = made.connections.sent(1, NOW.mono_ms)
     freeze(made, place(30, 5))
     assert not made.connections.received(1, correlation_id)
     assert made.log.committed_end_offset == 30
+
+
+@pytest.mark.parametrize(("state", "at"), [(follower(), (4, 1)), (follower(), (10, 1)), (candidate(), (30, 5))])
+def test_what_was_asked_stands_if_the_log_stays_or_the_answer_is_not_about_the_log(
+    state: State, at: tuple[int, int]
+) -> None:
+    made = committed(state)
+    correlation_id = made.connections.sent(2, NOW.mono_ms)
+    freeze(made, place(*at))
+    assert made.connections.received(2, correlation_id)
 
 
 @pytest.mark.conformance(110)

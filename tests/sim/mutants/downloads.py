@@ -118,11 +118,21 @@ def damaged_old_snapshot_ends_its_node(patch: Patch) -> None:
 
 def own_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
     """A snapshot replaces a damaged log, but the Fetch that asked for records after the damage stays outstanding."""
+    _keep_the_fetch(patch, is_damaged=True)
+
+
+def former_leaders_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
+    """A snapshot from the former leader replaces the log, but the Fetch from the new leader stays outstanding."""
+    _keep_the_fetch(patch, is_damaged=False)
+
+
+def _keep_the_fetch(patch: Patch, *, is_damaged: bool) -> None:
     install = snapshot._install
 
     def forgetful(replica: Replica, event: SnapshotFrozen) -> None:
         with Patch() as inner:
-            inner.setattr(Connections, "reset", lambda self: None)
+            if is_damaged == (replica.log.quarantine is not None):
+                inner.setattr(Connections, "reset", lambda self: None)
             install(replica, event)
 
     patch.setattr(snapshot, "_install", forgetful)
@@ -135,6 +145,11 @@ MUTANTS = (
         plant=own_snapshot_keeps_the_fetch_under_way,
         source="ours, until the simulator found it",
         scenario="damaged_while_saving",
+    ),
+    Mutant(
+        plant=former_leaders_snapshot_keeps_the_fetch_under_way,
+        source="ours, until the simulator found it",
+        scenario="all",
     ),
     Mutant(
         plant=snapshot_is_in_use_for_one_period,

@@ -60,8 +60,10 @@ def _install(replica: Replica, event: SnapshotFrozen) -> None:
     log.replace_by(event.snapshot_id)
     if log.quarantine is not None:
         log.quarantine = replace(log.quarantine, is_cut=True)
-        # The snapshot may have been created here before the damage was found, and a Fetch from the damage on may be in
-        # flight. Its response belongs to a log that no longer exists.
+    # A Fetch may be in flight: this snapshot may have been downloaded from the leader of an earlier epoch, or created
+    # here before damage was found. The response belongs to a log that no longer exists, so it says nothing about the
+    # leader. No other state judges a response by the log.
+    if isinstance(replica.state, Follower):
         replica.connections.reset()
     replica.voter_history.replace_by(end_offset, event.membership)
     io = replica.outbox.next_log_io()
