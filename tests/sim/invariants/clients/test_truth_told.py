@@ -12,7 +12,8 @@ from pykraft.errors import ErrorCode
 from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
-from pykraft.sim.machine.spoken import LogEnd, Spoken
+from pykraft.sim.machine.spoken import LogEnd, SliceAsked, Spoken
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import encoded, entry, node, view, world
 
 
@@ -111,6 +112,39 @@ def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
     case.nodes[4].status = None
     case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+
+
+def test_who_has_had_only_snapshots_need_not_be_listed() -> None:
+    case = Case()
+    observer = case.nodes[4]
+    asked = SliceAsked(snapshot_id=OffsetAndEpoch(Offset(5), Epoch(2)), position=0)
+    for _ in range(OTHER_ANSWERS + 1):
+        case.fetches(4, 0)
+        observer.process.wiretap.fetch_answers[1] += 1
+        case.made.before_send(observer, Spoken(epoch=3, sliced=asked, target_id=1))
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.fetches(4, 5)
+    observer.process.wiretap.fetch_answers[1] += OTHER_ANSWERS
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    observer.process.wiretap.fetch_answers[1] += 1
+    with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
+        case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+
+
+def test_what_the_leader_answered_before_it_was_followed_does_not_count() -> None:
+    case = Case()
+    observer = case.nodes[4]
+    observer.status = observer.status._replace(leader_id=None)
+    for _ in range(OTHER_ANSWERS + 1):
+        case.fetches(4, 5)
+        observer.process.wiretap.fetch_answers[1] += 1
+    observer.status = observer.status._replace(leader_id=1)
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.fetches(4, 5)
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
+    observer.process.wiretap.fetch_answers[1] += OTHER_ANSWERS + 1
+    with pytest.raises(ViolationError, match="\\[4\\] fetch from it as well"):
+        case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=[]))
 
 
 @pytest.mark.parametrize("changed", [{"controller_id": 2}, {"brokers": [{"broker_id": 1}]}])

@@ -24,7 +24,7 @@ from pykraft.types import NodeId
 ANSWER_US: Final = 2_000_000
 """An answer waits at most for the disk, which may be slow; the time of a stall is not counted."""
 OTHER_ANSWERS: Final = 3
-"""Other answers may come first: those with a diverging epoch, or with the error that the node does not lead yet."""
+"""Other answers may come first: those with a diverging epoch, or with a snapshot whose download fails at once."""
 REFUSALS: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
@@ -45,16 +45,27 @@ class ClientsAreToldTheTruth(Invariant):
         self._fetched: dict[tuple[int, int], int] = {}
         """By node and epoch: the highest offset it has fetched at."""
         self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
-        """By node, epoch and target: the process that first fetched there, and the number of answers it had then."""
+        """By node, epoch and leader: the process that fetches there, and the number of answers it had when it began.
+
+        It begins anew when it follows that leader again, and after each download of a snapshot.
+        """
 
     def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
-        """Remember the fetch offset of a replica."""
+        """Remember the fetch offset of a replica, and from when on its leader's answers count."""
+        key = (int(node.node_id), spoken.epoch)
         if spoken.fetched is not None:
-            key = (int(node.node_id), spoken.epoch)
             self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
-            asked = (*key, spoken.target_id)
-            if node.process is not None and self._first.get(asked, (None, 0))[0] is not node.process:
-                self._first[asked] = (node.process, node.process.wiretap.fetch_answers[spoken.target_id or 0])
+        process, status, asked = node.process, node.status, (*key, spoken.target_id)
+        if process is None or status is None or spoken.target_id is None:
+            return
+        is_followed = (status.epoch, status.leader_id) == (spoken.epoch, spoken.target_id)
+        # Who looks for a leader asks all bootstrap servers, and may have many errors from one that leads later. And a
+        # leader does not note a Fetch that it answers with a snapshot (nor does Kafka); a slow replica may get many
+        # such answers, when the leader removes each snapshot before its download is done.
+        if not is_followed or spoken.sliced is not None:
+            self._first.pop(asked, None)
+        elif spoken.fetched is not None and self._first.get(asked, (None, 0))[0] is not process:
+            self._first[asked] = (process, process.wiretap.fetch_answers[spoken.target_id])
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
