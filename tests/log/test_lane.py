@@ -25,7 +25,7 @@ from pykraft.core.effects import (
 )
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
-from pykraft.log.lane import UNSYNCED_SIZE_BYTES_MAX, AppendBytes, Job, OrderedLane
+from pykraft.log.lane import AppendBytes, Job, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
@@ -63,12 +63,7 @@ class Replica:
     """A lane on a disk, and every (batches, election) that its jobs have passed through since the last answer."""
 
     def __init__(
-        self,
-        fs: ScriptedDisk,
-        passed: list[State] | None = None,
-        *,
-        config: LogSettings = SMALL,
-        can_vote: bool = True,
+        self, fs: ScriptedDisk, passed: list[State] | None = None, *, config: LogSettings = SMALL, can_vote: bool = True
     ) -> None:
         self.fs = fs
         self.can_vote = can_vote
@@ -111,10 +106,6 @@ class Replica:
         assert self.lane.perform(jobs) == self.io
         if self.can_vote:
             self.passed = self.passed[-1:]
-
-    def is_durable(self) -> None:
-        """From now on accept the last state only."""
-        self.passed = self.passed[-1:]
 
     def _pass(self, batches: list[bytes]) -> None:
         self.batches = batches
@@ -296,49 +287,6 @@ def test_nothing_to_do_is_nothing_done() -> None:
     assert replica.lane.perform([]) == 1
     replica.perform([truncate(2, 2), append(3, [])])
     assert fs.operations == []
-
-
-def test_who_can_never_vote_syncs_after_many_bytes_and_before_any_other_job_and_when_idle() -> None:
-    fs = ScriptedDisk()
-    replica = Replica(fs, config=ONE, can_vote=False)
-    replica.perform([append(1, run_of(0, 3))])
-    fs.operations.clear()
-    next_one = append(2, run_of(3, 1))
-    assert replica.lane.only_writes(next_one)
-    assert not replica.lane.only_writes(write_election(2, 1))
-    replica.perform([next_one])
-    replica.lane.relieve()
-    assert fs.operations == [("pwrite", LOG_0)]
-    replica.perform([append(3, run_of(4, 1)), write_election(4, 1)])
-    steps = [("pwrite", LOG_0), ("sync", LOG_0), ("rename", "quorum-state")]
-    assert [one for one in fs.operations[1:] if one in steps] == steps
-    fs.operations.clear()
-    large = append(5, run_of(5, 1, size_bytes=UNSYNCED_SIZE_BYTES_MAX + 1))
-    assert not replica.lane.only_writes(large)
-    replica.perform([large])
-    replica.perform([append(6, run_of(6, 1))])
-    assert [one for one in fs.operations if one[1] == LOG_0] == [*steps[:2], ("pwrite", LOG_0)]
-    replica.lane.settle()
-    assert fs.operations[-3:] == [("sync", LOG_0), ("pwrite", "recovery-point"), ("sync", "recovery-point")]
-    replica.is_durable()
-    fs.power_loss(Random(1))
-    replica.restart()
-    assert replica.end_offset == 7
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_who_can_never_vote_finds_a_prefix_after_a_power_loss(seed: int) -> None:
-    random = Random(seed)
-    fs = ScriptedDisk()
-    replica = Replica(fs, can_vote=False)
-    for _ in range(4):
-        for _ in range(random.randint(1, 6)):
-            replica.perform(random_jobs(random, replica))
-        if random.random() < 0.5:
-            replica.lane.settle()
-            replica.is_durable()
-        fs.power_loss(random)
-        replica.restart()
 
 
 def test_jobs_out_of_order_are_our_bug() -> None:

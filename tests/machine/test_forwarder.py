@@ -12,7 +12,7 @@ import pytest
 
 from pykraft.client import Node as PlainNode
 from pykraft.client.remote.connection import Connection
-from pykraft.core.leader import appending
+from pykraft.core.leader import serving
 from pykraft.core.on import fetch_request
 from pykraft.core.state import Leader as LeaderState
 from pykraft.errors import NotAppliedError, OutcomeUnknownError, PykraftError, RefusedError, UnreachableError
@@ -72,7 +72,7 @@ def test_a_follower_answers_its_callers_while_the_leader_holds_the_high_watermar
         async with machines(tmp_path, raft=raft, own_thread=own_thread) as nodes:
             leader = await leader_of(nodes)
             # Longer than any caller waits: a Fetch brings no commit without records.
-            for module in (appending, fetch_request):
+            for module in (serving, fetch_request):
                 monkeypatch.setattr(module, "HIGH_WATERMARK_WAIT_MS", 30_000)
             monkeypatch.setattr(LeaderState, "advances_every", lambda *_: True)
             for turn in range(5):

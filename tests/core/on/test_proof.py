@@ -262,28 +262,6 @@ def test_a_quorum_of_one_has_nobody_to_ask() -> None:
     assert made.survey is None
 
 
-def test_without_voters_it_cannot_know_whether_it_is_one() -> None:
-    made = unproven(unattached(), survey=Survey(has_fresh_id=True))
-    made.voter_history = VoterHistory(VoterSet())
-    poll(made, NOW)
-    assert made.survey == Survey(has_fresh_id=True)
-
-
-def test_when_a_truncation_has_removed_the_voters_it_asks_nobody_until_it_knows_some() -> None:
-    """Seed 3731: the leader's log had none yet, and the next round of the survey ended the node."""
-    made = unproven(unattached(), is_empty=True, survey=surveyed(told=frozenset({NodeId(2)}), has_old_voter=True))
-    made.voter_history = VoterHistory(VoterSet())
-    poll(made, NOW)
-    assert made.survey == Survey(has_fresh_id=False, has_old_voter=True)
-    assert [
-        each for each in done(made) if isinstance(each, Send) and isinstance(each.message, messages.VoteRequest)
-    ] == []
-    made.voter_history = VoterHistory(voter_set(1, 2, 3))
-    poll(made, NOW)
-    assert made.survey.others == OTHERS
-    assert made.survey.asked == OTHERS
-
-
 def test_nobody_can_know_a_fresh_directory_id() -> None:
     made = unproven(unattached(), survey=Survey(has_fresh_id=True), voters=voter_set(2, 3))
     settle_proof(made, NOW)
