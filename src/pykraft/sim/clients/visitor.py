@@ -32,7 +32,13 @@ PERIOD_US: Final = 120_000
 NOBODY_ID: Final = NodeId(77)
 """No node of a world has this id."""
 TIMEOUT_MS: Final = 500
+FETCH_PROBABILITY: Final = 0.3
 FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
+QUESTIONS: Final = (
+    VisitQuestion.DESCRIBE_QUORUM,
+    VisitQuestion.DESCRIBE_CLUSTER,
+    VisitQuestion.ADD_IMPOSSIBLE_VOTER,
+)
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
 _CONTROLLERS: Final = 2
 
@@ -66,11 +72,16 @@ class Visitor:
         awake = [node for node in self._facts.nodes.values() if node.process and not node.process.is_paused]
         leading = [node for node in awake if node.status is not None and node.status.leads]
         choice = leading if leading and self._rng.random() < 0.5 else awake
-        question = self._rng.choice(list(VisitQuestion))
+        question = self._rng.choice(QUESTIONS)
         if choice:
-            self._ask(self._rng.choice(choice), question)
+            node = self._rng.choice(choice)
+            self._ask(node, question, self._rng)
+            # A generator of its own, so that worlds without this question stay what they were.
+            dice = Random(f"{self._facts.seed} fetch {self._facts.clock.now_us}")
+            if dice.random() < FETCH_PROBABILITY and node.process is not None:
+                self._ask(node, VisitQuestion.FETCH_COMMITTED, dice)
 
-    def _ask(self, node: SimulatedNode, question: VisitQuestion) -> None:
+    def _ask(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> None:
         assert node.process is not None
         self._asked += 1
         visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
@@ -81,9 +92,9 @@ class Visitor:
             _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
             self._witness.watch.visited(node, visit)
 
-        node.process.visit(ConnectionId(-self._asked), self._request(node, question), told)
+        node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), told)
 
-    def _request(self, node: SimulatedNode, question: VisitQuestion) -> bytes:
+    def _request(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> bytes:
         version = _VERSIONS[question]
         if question is VisitQuestion.DESCRIBE_CLUSTER:
             body = {"include_cluster_authorized_operations": False, "endpoint_type": _CONTROLLERS}
@@ -95,13 +106,13 @@ class Visitor:
             case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
                 message = self._impossible_voter()
             case VisitQuestion.FETCH_COMMITTED:
-                message = self._fetch(node)
+                message = self._fetch(node, rng)
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
 
-    def _fetch(self, node: SimulatedNode) -> FetchRequest:
+    def _fetch(self, node: SimulatedNode, rng: Random) -> FetchRequest:
         """A Fetch from where a batch of this node's log begins, or from the log's end."""
         ledger = self._facts.ledger(node)
-        at = self._rng.randint(0, len(ledger.entries))
+        at = rng.randint(0, len(ledger.entries))
         before = ledger.entries[at - 1] if at else None
         assert node.status is not None
         return FetchRequest(
