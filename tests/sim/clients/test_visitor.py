@@ -46,7 +46,7 @@ def test_each_question_is_asked_and_answered() -> None:
         node.kill()
     asked = len(found.questions)
     run_for(world, 300_000)
-    assert len(found.questions) <= asked + 3
+    assert len(found.questions) <= asked + 2 * 3, "a turn has one question or two"
 
 
 def test_a_world_may_have_none() -> None:
