@@ -32,7 +32,8 @@ PERIOD_US: Final = 120_000
 NOBODY_ID: Final = NodeId(77)
 """No node of a world has this id."""
 TIMEOUT_MS: Final = 500
-FETCH_PROBABILITY: Final = 0.3
+FETCH_PROBABILITY: Final = 0.4
+"""In so many worlds the visitor fetches, too."""
 FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
 QUESTIONS: Final = (
     VisitQuestion.DESCRIBE_QUORUM,
@@ -59,6 +60,9 @@ class Visitor:
         self._witness = witness
         self._rng = rng
         self._is_there = rng.random() < facts.scenario.work.visitor_probability
+        # A generator of its own, so that worlds without this question stay what they were.
+        self._dice = Random(f"{facts.seed} fetch")
+        self._fetches = self._dice.random() < FETCH_PROBABILITY
         self._asked = 0
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
 
@@ -76,10 +80,8 @@ class Visitor:
         if choice:
             node = self._rng.choice(choice)
             self._ask(node, question, self._rng)
-            # A generator of its own, so that worlds without this question stay what they were.
-            dice = Random(f"{self._facts.seed} fetch {self._facts.clock.now_us}")
-            if dice.random() < FETCH_PROBABILITY and node.process is not None:
-                self._ask(node, VisitQuestion.FETCH_COMMITTED, dice)
+            if self._fetches and node.process is not None:
+                self._ask(node, VisitQuestion.FETCH_COMMITTED, self._dice)
 
     def _ask(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> None:
         assert node.process is not None
