@@ -42,6 +42,7 @@ from pykraft.config import INT32_MAX
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
+from pykraft.log.scan import epoch_in_words
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
@@ -98,7 +99,7 @@ class Evidence:
 
     def note_on(self, header: BatchHeader) -> Damage | None:
         """The note that this batch was found with this epoch, which is wrong; None without one."""
-        found = _found(header)
+        found = epoch_in_words(header.epoch)
         return next(
             (each for each in self.noted if (each.start_offset, each.found) == (header.base_offset, found)), None
         )
@@ -276,12 +277,7 @@ def end_of_cleaning(names: Sequence[str], gaps: Iterable[tuple[Offset, Offset]])
 
 
 def _contradicted(path: Path, position: int, expected: str, header: BatchHeader) -> EpochError:
-    return EpochError(path, position=position, expected=expected, found=_found(header))
-
-
-def _found(header: BatchHeader) -> str:
-    """How a wrong epoch is reported; `pykraft.log.segment_view` uses the same words."""
-    return f"epoch {header.epoch}"
+    return EpochError(path, position=position, expected=expected, found=epoch_in_words(header.epoch))
 
 
 def _misplaced(path: Path, position: int, expected: str, found: str) -> CorruptionError:

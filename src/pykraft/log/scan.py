@@ -105,3 +105,8 @@ def _header(path: Path, position: int, chunk: bytes, at: int) -> BatchHeader:
 
 def _corruption(path: Path, position: int, expected: str, found: str) -> CorruptionError:
     return CorruptionError(path, position=position, expected=expected, found=found, repair=REPAIR)
+
+
+def epoch_in_words(epoch: int | None) -> str:
+    """How errors and the notes in ``quarantine`` name a batch's epoch; recovery finds its own notes again by it."""
+    return f"epoch {epoch}"

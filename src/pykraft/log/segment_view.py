@@ -17,7 +17,7 @@ from pykraft.core.epochs import epoch_at
 from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.log.index import Lookup
-from pykraft.log.scan import REPAIR, scan_headers
+from pykraft.log.scan import REPAIR, epoch_in_words, scan_headers
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.types import Buffer, EpochStart, Offset
 from pykraft.value import value
@@ -106,7 +106,7 @@ class SegmentView:
             raise self._corruption(position, f"offset {expected_offset}", f"offset {header.base_offset}")
         epoch = epoch_at(self.epochs, header.base_offset)
         if header.epoch != epoch:
-            raise self._corruption(position, f"epoch {epoch}", f"epoch {header.epoch}")
+            raise self._corruption(position, epoch_in_words(epoch), epoch_in_words(header.epoch))
 
     def _corruption(self, position: int, expected: str, found: str) -> CorruptionError:
         return CorruptionError(self.path, position=position, expected=expected, found=found, repair=REPAIR)

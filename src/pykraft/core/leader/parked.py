@@ -3,9 +3,9 @@
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
 loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
 advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). To a Fetch of committed records
-only, an advance is the news, and new records are none (ADR 118). At most PARKED_FETCHES_MAX
-Fetches wait. In one step, at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next
-steps, so that the event loop does its other work in between. A Fetch whose connection is gone is dropped.
+only, an advance is the news, and new records are none (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step,
+at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop
+does its other work in between. A Fetch whose connection is gone is dropped.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
@@ -91,7 +91,9 @@ class ParkedFetches:
         woken = list(self._voters.values())
         self._due.update(self._others)
         self._voters, self._others = {}, {}
-        self._next_deadline_ms = _first_deadline_ms(self._committed_only)
+        # Who still waits is not looked through for each append: the deadline may be too early.
+        if not self._committed_only:
+            self._next_deadline_ms = None
         return woken + self.take_due()
 
     def wake_committed_only(self) -> None:
