@@ -1,8 +1,8 @@
 """``--modules-of STAGE``: import only the test modules that may hold tests of a stage.
 
-The stages spark, kafka, processes, sim and compiled run a few hundred of all tests. To import the modules of the others
-takes each worker 15 s of processor time. A test is of a stage by a marker, and a module whose text names neither the
-marker nor what sets it has no such test. Invariant: every run that imports all modules, such as the stage unit, ends
+The stages spark, pages, kafka, processes, sim and compiled run a few hundred of all tests. To import the modules of the
+others takes each worker 15 s of processor time. A test is of a stage by a marker, and a module whose text names neither
+the marker nor what sets it has no such test. Invariant: every run that imports all modules, such as the stage unit, ends
 with an error if that does not hold for a test.
 """
 
@@ -20,11 +20,12 @@ _ANY: Final = r"getattr\(pytest\.mark"
 MODULES_OF: Final = {
     "compiled": re.compile(rf"mark\.compiled\b|{_ANY}"),
     "kafka": re.compile(rf"mark\.kafka\b|{_ANY}"),
+    "pages": re.compile(rf"mark\.browser\b|open_page|{_ANY}"),
     "processes": re.compile(rf"mark\.processes\b|{_ANY}"),
     "sim": re.compile(rf"mark\.sim\b|{_ANY}"),
-    "spark": re.compile(rf"^\S*/tests/spark/|mark\.(spark|browser)\b|open_page|{_ANY}"),
+    "spark": re.compile(rf"^\S*/tests/spark/|mark\.spark\b|{_ANY}"),
 }
-STAGE_OF: Final = {**{stage: stage for stage in MODULES_OF}, "browser": "spark"}
+STAGE_OF: Final = {**{stage: stage for stage in MODULES_OF}, "browser": "pages"}
 """The stage of each marker."""
 
 
