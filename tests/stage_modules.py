@@ -1,9 +1,9 @@
 """``--modules-of STAGE``: import only the test modules that may hold tests of a stage.
 
-The stages spark, pages, kafka, processes, sim and compiled run a few hundred of all tests. To import the modules of the
-others takes each worker 15 s of processor time. A test is of a stage by a marker, and a module whose text names neither
-the marker nor what sets it has no such test. Invariant: every run that imports all modules, such as the stage unit, ends
-with an error if that does not hold for a test.
+Each of these stages runs a few hundred of all tests. To import the modules of the others takes each worker 15 s of
+processor time. A test is of a stage by a marker, and a module whose text names neither the marker nor what sets it has
+no such test. Invariant: every run that imports all modules, such as the stage unit, ends with an error if that does not
+hold for a test.
 """
 
 from __future__ import annotations
