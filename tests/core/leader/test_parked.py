@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.leader.parked import CROWD_PER_MS, OTHERS_PER_STEP_MAX, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
+from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
 from tests.core.said import fetch
 
 
@@ -68,50 +68,11 @@ def test_those_that_want_committed_records_only_are_woken_by_a_commit_only() -> 
     assert ids(fetches.take_expired(25)) == [3]
     fetches.drop(4)
     fetches.hasten(27)
-    assert fetches.next_deadline_ms() == 30, "an advance of the high watermark is put off for others only"
-    fetches.wake_committed_only(27)
+    assert fetches.next_deadline_ms() == 27
+    fetches.wake_committed_only()
     assert fetches.next_deadline_ms() == 0
     assert ids(fetches.take_due()) == [2]
     assert (fetches.take_all(), fetches.take_oldest_other()) == ([], None)
-
-
-def park_crowd(fetches: ParkedFetches, count: int) -> None:
-    for request_id in range(count):
-        committed_only = replace(fetch(), is_committed_only=True)
-        fetches.park(replace(parked(request_id, 1_000), request=committed_only))
-
-
-def take_all_due(fetches: ParkedFetches, now_ms: int) -> int:
-    count = 0
-    while taken := fetches.take_expired(now_ms):
-        count += len(taken)
-    return count
-
-
-def test_a_crowd_that_wants_committed_records_only_is_woken_so_many_times_a_second() -> None:
-    fetches = ParkedFetches()
-    count = 100
-    pause_ms = count // CROWD_PER_MS
-    park_crowd(fetches, count)
-    fetches.wake_committed_only(500)
-    assert take_all_due(fetches, 500) == count, "the first commit for a long time wakes all at once"
-    park_crowd(fetches, count)
-    for now_ms in (510, 500 + pause_ms - 1):
-        fetches.wake_committed_only(now_ms)
-        assert fetches.next_deadline_ms() == 500 + pause_ms, "no commit puts it off any longer"
-        assert take_all_due(fetches, now_ms) == 0
-    assert take_all_due(fetches, 500 + pause_ms) == count
-    park_crowd(fetches, count)
-    fetches.wake_committed_only(500 + pause_ms)
-    assert fetches.next_deadline_ms() == 500 + 2 * pause_ms, "what was put off counts as woken"
-
-
-def test_as_many_as_one_step_answers_are_woken_by_each_commit() -> None:
-    fetches = ParkedFetches()
-    for now_ms in (500, 500, 501):
-        park_crowd(fetches, OTHERS_PER_STEP_MAX)
-        fetches.wake_committed_only(now_ms)
-        assert take_all_due(fetches, now_ms) == OTHERS_PER_STEP_MAX
 
 
 def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> None:

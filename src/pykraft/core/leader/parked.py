@@ -3,17 +3,15 @@
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
 loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
 advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). To a Fetch of committed records
-only, an advance is the news, and new records are none; a crowd of them waits until several advances have come together
-(ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step, at most OTHERS_PER_STEP_MAX Fetches of observers are
-answered; the rest follow in the next steps, so that the event loop does its other work in between. A Fetch whose
-connection is gone is dropped.
+only, an advance is the news, and new records are none (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step,
+at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop
+does its other work in between. A Fetch whose connection is gone is dropped.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,9 +23,6 @@ PARKED_FETCHES_MAX = 1_000
 
 OTHERS_PER_STEP_MAX = 16
 """Fetches of observers that are answered in one step."""
-
-CROWD_PER_MS = 2
-"""Fetches of committed records only that are woken a millisecond, if more wait than one step answers."""
 
 HIGH_WATERMARK_WAIT_MS = 5
 """How long a high watermark that advances often waits for records that take it along."""
@@ -53,8 +48,6 @@ class ParkedFetches:
         self._committed_only: dict[int, ParkedFetch] = {}
         # Observers' Fetches to be answered in the next steps.
         self._due: dict[int, ParkedFetch] = {}
-        # When a crowd was last due, or will be.
-        self._crowd_due_ms = 0
         # May be too early once a Fetch was taken.
         self._next_deadline_ms: int | None = None
 
@@ -76,11 +69,8 @@ class ParkedFetches:
             self._next_deadline_ms = fetch.deadline_ms
 
     def hasten(self, deadline_ms: int) -> None:
-        """No parked Fetch waits any longer than until then, but for those of committed records only."""
-        self._hasten((*self._voters.values(), *self._others.values()), deadline_ms)
-
-    def _hasten(self, fetches: Iterable[ParkedFetch], deadline_ms: int) -> None:
-        for fetch in fetches:
+        """No parked Fetch waits any longer than until then."""
+        for fetch in (*self._voters.values(), *self._others.values(), *self._committed_only.values()):
             fetch.deadline_ms = min(fetch.deadline_ms, deadline_ms)
             self._next_deadline_ms = min(self._next_deadline_ms or deadline_ms, deadline_ms)
 
@@ -106,16 +96,10 @@ class ParkedFetches:
             self._next_deadline_ms = None
         return woken + self.take_due()
 
-    def wake_committed_only(self, now_ms: int) -> None:
-        """More is committed: those that want committed records only are due, a crowd of them after a pause."""
-        waiting = self._committed_only
-        if len(waiting) > OTHERS_PER_STEP_MAX and now_ms >= self._crowd_due_ms:
-            self._crowd_due_ms = max(now_ms, self._crowd_due_ms + len(waiting) // CROWD_PER_MS)
-        if len(waiting) > OTHERS_PER_STEP_MAX and now_ms < self._crowd_due_ms:
-            self._hasten(waiting.values(), self._crowd_due_ms)
-        else:
-            self._due.update(waiting)
-            self._committed_only = {}
+    def wake_committed_only(self) -> None:
+        """More is committed: those that want committed records only are due."""
+        self._due.update(self._committed_only)
+        self._committed_only = {}
 
     def take_due(self) -> list[ParkedFetch]:
         """Those that are due because of news, as many as one step may answer."""

@@ -127,7 +127,7 @@ def answer_committed(replica: Replica, leader: Leader) -> None:
     While records follow often, only those that want nothing else: for the others it waits for the next records.
     """
     parked = replica.parked
-    parked.wake_committed_only(replica.now_ms)
+    parked.wake_committed_only()
     if expects_records(replica, leader):
         # An answer by itself costs each follower another Fetch, and the next record often comes while that is under
         # way, and waits for it.
