@@ -44,7 +44,7 @@ from pykraft.types import NO_IO, Buffer, Io
 from pykraft.value import value
 
 P = ParamSpec("P")
-UNSYNCED_SIZE_BYTES_MAX: Final = 1024 * 1024
+UNSYNCED_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Appended bytes after which a replica that can never vote syncs them."""
 
 

@@ -9,12 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
+from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PACE_MS, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
 from tests.core.said import fetch
 
 
 def parked(request_id: int, deadline_ms: int, *, is_voter: bool = False) -> ParkedFetch:
     return ParkedFetch(request_id=request_id, listener="A", request=fetch(), deadline_ms=deadline_ms, is_voter=is_voter)
+
+
+def committed_only(request_id: int, deadline_ms: int) -> ParkedFetch:
+    return replace(parked(request_id, deadline_ms), request=replace(fetch(), is_committed_only=True))
 
 
 def ids(fetches: list[ParkedFetch]) -> list[int]:
@@ -61,18 +65,36 @@ def test_those_that_want_committed_records_only_are_woken_by_a_commit_only() -> 
     fetches = ParkedFetches()
     fetches.park(parked(1, 40))
     for request_id, deadline_ms in ((2, 30), (3, 20), (4, 50)):
-        committed_only = replace(fetch(), is_committed_only=True)
-        fetches.park(replace(parked(request_id, deadline_ms), request=committed_only))
-    assert ids(fetches.take_woken()) == [1]
+        fetches.park(committed_only(request_id, deadline_ms))
+    assert ids(fetches.take_woken(0)) == [1]
     assert fetches.next_deadline_ms() == 20
     assert ids(fetches.take_expired(25)) == [3]
     fetches.drop(4)
     fetches.hasten(27)
-    assert fetches.next_deadline_ms() == 27
+    assert fetches.next_deadline_ms() == 30, "an advance of the high watermark is put off for others only"
     fetches.wake_committed_only()
     assert fetches.next_deadline_ms() == 0
-    assert ids(fetches.take_due()) == [2]
+    assert ids(fetches.take_due(27)) == [2]
     assert (fetches.take_all(), fetches.take_oldest_other()) == ([], None)
+
+
+def test_committed_records_are_answered_at_a_pace() -> None:
+    fetches = ParkedFetches()
+    count = 2 * OTHERS_PER_STEP_MAX + 1
+    for request_id in range(count):
+        fetches.park(committed_only(request_id, 100))
+    fetches.wake_committed_only()
+    assert ids(fetches.take_woken(50)) == [*range(OTHERS_PER_STEP_MAX)]
+    assert fetches.next_deadline_ms() == 50 + PACE_MS
+    assert not fetches.has_turn(committed_only(0, 0).request, 50 + PACE_MS), "others were there before"
+    assert fetches.has_turn(fetch(), 50)
+    fetches.park(committed_only(count, 0), is_due=True)
+    assert fetches.take_expired(50 + PACE_MS - 1) == []
+    assert ids(fetches.take_expired(50 + PACE_MS)) == [*range(OTHERS_PER_STEP_MAX, 2 * OTHERS_PER_STEP_MAX)]
+    assert ids(fetches.take_expired(50 + 2 * PACE_MS)) == [count - 1, count]
+    asked = [fetches.has_turn(committed_only(0, 0).request, 50 + 2 * PACE_MS) for _ in range(OTHERS_PER_STEP_MAX)]
+    assert asked.count(True) == OTHERS_PER_STEP_MAX - 2
+    assert (fetches.next_deadline_ms(), fetches.take_all()) == (None, [])
 
 
 def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> None:
@@ -82,7 +104,7 @@ def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> N
         fetches.park(parked(request_id, 50))
     for request_id in (1_001, 1_002):
         fetches.park(parked(request_id, 50, is_voter=True))
-    assert ids(fetches.take_woken()) == [1_001, 1_002, *range(OTHERS_PER_STEP_MAX)]
+    assert ids(fetches.take_woken(0)) == [1_001, 1_002, *range(OTHERS_PER_STEP_MAX)]
     assert fetches.next_deadline_ms() == 0, "the rest follows as soon as possible"
     fetches.drop(OTHERS_PER_STEP_MAX)
     fetches.park(parked(2_000, 7))
@@ -123,7 +145,7 @@ def test_the_oldest_that_is_no_voters_makes_room() -> None:
     assert fetches.take_oldest_other() is None
     for request_id in range(2, 4 + OTHERS_PER_STEP_MAX):
         fetches.park(parked(request_id, 5))
-    fetches.take_woken()
+    fetches.take_woken(0)
     fetches.park(parked(500, 5))
     found = [fetches.take_oldest_other() for _ in range(3)]
     assert [fetch and fetch.request_id for fetch in found] == [2 + OTHERS_PER_STEP_MAX, 3 + OTHERS_PER_STEP_MAX, 500]

@@ -13,7 +13,13 @@ from pykraft.core import messages
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
 from pykraft.core.events import Proposed
 from pykraft.core.leader.appending import drain_if_due
-from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, PARKED_FETCHES_MAX, ParkedFetch
+from pykraft.core.leader.parked import (
+    HIGH_WATERMARK_WAIT_MS,
+    OTHERS_PER_STEP_MAX,
+    PACE_MS,
+    PARKED_FETCHES_MAX,
+    ParkedFetch,
+)
 from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.log_view import LogView
 from pykraft.core.on.fetch_request import WAIT_MS_MAX, note_sign_of_life
@@ -151,6 +157,22 @@ def test_others_make_room_for_a_voter_and_voters_for_nobody() -> None:
         parked = ParkedFetch(request_id=request_id, listener=LISTENER, request=fetch(), deadline_ms=0, is_voter=True)
         made.parked.park(parked)
     assert only(ask(made, fetch(at=(11, 5), high_watermark=11)), ReplyFetch).request_id == 7
+
+
+def test_many_that_want_committed_records_only_wait_for_their_turn_but_no_voter_does() -> None:
+    made = leading()
+    ask(made, fetch(at=(11, 5)))
+    made.parked.take_all()
+    asked = replace(fetch(at=(10, 3), replica=None), is_committed_only=True)
+    for _ in range(OTHERS_PER_STEP_MAX):
+        assert kinds(ask(made, asked)) == ["ReplyFetch"]
+    assert ask(made, asked) == []
+    voters = replace(fetch(at=(10, 3)), is_committed_only=True)
+    assert kinds(ask(made, voters)) == ["ReplyFetch"]
+    poll(made, later(PACE_MS - 1))
+    assert done(made) == []
+    poll(made, later(PACE_MS))
+    assert only(done(made), ReplyFetch).end_offset == 11
 
 
 def test_nobody_waits_longer_or_gets_more_than_a_bound() -> None:

@@ -3,9 +3,10 @@
 The leader answers a parked Fetch when the log grows beyond its offset, when the high watermark advances or when it
 loses leadership, and with an empty answer when its wait time is over. While the high watermark advances often, an
 advance waits for records that take it along, HIGH_WATERMARK_WAIT_MS at most (ADR 059). To a Fetch of committed records
-only, an advance is the news, and new records are none (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step,
-at most OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop
-does its other work in between. A Fetch whose connection is gone is dropped.
+only, an advance is the news, and new records are none. These are also answered at a pace: who asks more often than its
+turn comes gets more records at a time (ADR 118). At most PARKED_FETCHES_MAX Fetches wait. In one step, at most
+OTHERS_PER_STEP_MAX Fetches of observers are answered; the rest follow in the next steps, so that the event loop does
+its other work in between. A Fetch whose connection is gone is dropped.
 
 Source: KIP-595 §Fetch; KIP-1166; Kafka ``ThresholdPurgatory``.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from pykraft.core.leader.pace import Pace
 from pykraft.core.messages import FetchRequest
 
 PARKED_FETCHES_MAX = 1_000
@@ -23,6 +25,9 @@ PARKED_FETCHES_MAX = 1_000
 
 OTHERS_PER_STEP_MAX = 16
 """Fetches of observers that are answered in one step."""
+
+PACE_MS = 8
+"""In so long, at most OTHERS_PER_STEP_MAX Fetches of committed records only are answered: 2,000 a second."""
 
 HIGH_WATERMARK_WAIT_MS = 5
 """How long a high watermark that advances often waits for records that take it along."""
@@ -46,8 +51,10 @@ class ParkedFetches:
         self._voters: dict[int, ParkedFetch] = {}
         self._others: dict[int, ParkedFetch] = {}
         self._committed_only: dict[int, ParkedFetch] = {}
-        # Observers' Fetches to be answered in the next steps.
+        # Observers' Fetches to be answered in the next steps, and those among them that are answered at a pace.
         self._due: dict[int, ParkedFetch] = {}
+        self._paced: dict[int, ParkedFetch] = {}
+        self._pace = Pace(OTHERS_PER_STEP_MAX, PACE_MS)
         # May be too early once a Fetch was taken.
         self._next_deadline_ms: int | None = None
 
@@ -56,13 +63,19 @@ class ParkedFetches:
         """True when no other Fetch may be parked."""
         return sum(map(len, self._all())) >= PARKED_FETCHES_MAX
 
-    def park(self, fetch: ParkedFetch) -> None:
-        """Park this Fetch."""
+    def has_turn(self, request: FetchRequest, now_ms: int) -> bool:
+        """Whether an observer's Fetch that has an answer may have it now, or must be parked as due behind others."""
+        if not request.is_committed_only:
+            return True
+        return not self._paced and self._pace.take(1, now_ms) == 1
+
+    def park(self, fetch: ParkedFetch, *, is_due: bool = False) -> None:
+        """Park this Fetch; one that ``is_due`` waits only for its turn."""
         assert not self.is_full
         if fetch.is_voter:
             self._voters[fetch.request_id] = fetch
         elif fetch.request.is_committed_only:
-            self._committed_only[fetch.request_id] = fetch
+            (self._paced if is_due else self._committed_only)[fetch.request_id] = fetch
         else:
             self._others[fetch.request_id] = fetch
         if self._next_deadline_ms is None or fetch.deadline_ms < self._next_deadline_ms:
@@ -70,7 +83,7 @@ class ParkedFetches:
 
     def hasten(self, deadline_ms: int) -> None:
         """No parked Fetch waits any longer than until then."""
-        for fetch in (*self._voters.values(), *self._others.values(), *self._committed_only.values()):
+        for fetch in (*self._voters.values(), *self._others.values()):
             fetch.deadline_ms = min(fetch.deadline_ms, deadline_ms)
             self._next_deadline_ms = min(self._next_deadline_ms or deadline_ms, deadline_ms)
 
@@ -81,12 +94,12 @@ class ParkedFetches:
 
     def take_oldest_other(self) -> ParkedFetch | None:
         """The observer's Fetch that has waited longest, to make room for a voter's."""
-        for fetches in (self._due, self._committed_only, self._others):
+        for fetches in (self._due, self._paced, self._committed_only, self._others):
             for request_id in fetches:
                 return fetches.pop(request_id)
         return None
 
-    def take_woken(self) -> list[ParkedFetch]:
+    def take_woken(self, now_ms: int) -> list[ParkedFetch]:
         """There are new records: the Fetches to answer in this step. `take_expired` returns the rest later."""
         woken = list(self._voters.values())
         self._due.update(self._others)
@@ -94,23 +107,27 @@ class ParkedFetches:
         # Who still waits is not looked through for each append: the deadline may be too early.
         if not self._committed_only:
             self._next_deadline_ms = None
-        return woken + self.take_due()
+        return woken + self.take_due(now_ms)
 
     def wake_committed_only(self) -> None:
         """More is committed: those that want committed records only are due."""
-        self._due.update(self._committed_only)
+        self._paced.update(self._committed_only)
         self._committed_only = {}
 
-    def take_due(self) -> list[ParkedFetch]:
+    def take_due(self, now_ms: int) -> list[ParkedFetch]:
         """Those that are due because of news, as many as one step may answer."""
-        if not self._due:  # as in nearly all steps
-            return []
-        return [self._due.pop(request_id) for request_id in list(islice(self._due, OTHERS_PER_STEP_MAX))]
+        taken: list[ParkedFetch] = []
+        if self._due:  # in few steps
+            taken = _take(self._due, OTHERS_PER_STEP_MAX)
+        if self._paced:
+            taken += _take(self._paced, self._pace.take(len(self._paced), now_ms))
+        return taken
 
     def take_all(self) -> list[ParkedFetch]:
         """All parked Fetches; none is parked any more."""
         fetches = [fetch for each in self._all() for fetch in each.values()]
-        self._voters, self._due, self._others, self._committed_only = {}, {}, {}, {}
+        for each in self._all():
+            each.clear()
         self._next_deadline_ms = None
         return fetches
 
@@ -120,17 +137,26 @@ class ParkedFetches:
         if self._next_deadline_ms is not None and self._next_deadline_ms <= now_ms:
             taken = [self._voters.pop(each.request_id) for each in _expired(self._voters, now_ms)]
             # The time of all may be over at once, because the high watermark advanced.
-            for waiting in (self._others, self._committed_only):
-                self._due.update((each.request_id, waiting.pop(each.request_id)) for each in _expired(waiting, now_ms))
+            for waiting, due in ((self._others, self._due), (self._committed_only, self._paced)):
+                due.update((each.request_id, waiting.pop(each.request_id)) for each in _expired(waiting, now_ms))
             self._next_deadline_ms = _first_deadline_ms(self._voters, self._others, self._committed_only)
-        return taken + self.take_due()
+        return taken + self.take_due(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When to call `take_expired` next; 0, which is past, for as soon as possible."""
-        return 0 if self._due else self._next_deadline_ms
+        if self._due:
+            return 0
+        if not self._paced:
+            return self._next_deadline_ms
+        turn_ms = self._pace.next_ms
+        return turn_ms if self._next_deadline_ms is None else min(turn_ms, self._next_deadline_ms)
 
     def _all(self) -> tuple[dict[int, ParkedFetch], ...]:
-        return self._voters, self._due, self._others, self._committed_only
+        return self._voters, self._due, self._paced, self._others, self._committed_only
+
+
+def _take(fetches: dict[int, ParkedFetch], count: int) -> list[ParkedFetch]:
+    return [fetches.pop(request_id) for request_id in list(islice(fetches, count))]
 
 
 def _first_deadline_ms(*waiting: dict[int, ParkedFetch]) -> int | None:

@@ -118,7 +118,7 @@ def served_end_offset(replica: Replica, leader: Leader, request: FetchRequest) -
 
 def answer_parked(replica: Replica, leader: Leader) -> None:
     """There are new records: answer the Fetches that wait for them, voters first."""
-    _serve_all(replica, leader, replica.parked.take_woken())
+    _serve_all(replica, leader, replica.parked.take_woken(replica.now_ms))
 
 
 def answer_committed(replica: Replica, leader: Leader) -> None:
@@ -132,9 +132,9 @@ def answer_committed(replica: Replica, leader: Leader) -> None:
         # An answer by itself costs each follower another Fetch, and the next record often comes while that is under
         # way, and waits for it.
         parked.hasten(replica.now_ms + HIGH_WATERMARK_WAIT_MS)
-        _serve_all(replica, leader, parked.take_due())
+        _serve_all(replica, leader, parked.take_due(replica.now_ms))
     else:
-        _serve_all(replica, leader, parked.take_woken())
+        _serve_all(replica, leader, parked.take_woken(replica.now_ms))
 
 
 def _serve_all(replica: Replica, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:

@@ -49,7 +49,9 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     is_voter = message.replica is not None and leader.progress.is_voter(message.replica)
-    if has_answer(replica, leader, message) or not _has_room(replica, leader, is_voter=is_voter):
+    is_due = has_answer(replica, leader, message)
+    is_answered = is_due and (is_voter or replica.parked.has_turn(message, now.mono_ms))
+    if is_answered or not _has_room(replica, leader, is_voter=is_voter):
         serve(replica, leader, event.request_id, event.listener, message)
         return
     wait_ms_max = HIGH_WATERMARK_WAIT_MS if has_news(leader, message) else WAIT_MS_MAX
@@ -60,7 +62,8 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
             request=message,
             deadline_ms=now.mono_ms + min(message.wait_ms_max, wait_ms_max),
             is_voter=is_voter,
-        )
+        ),
+        is_due=is_due,
     )
 
 
