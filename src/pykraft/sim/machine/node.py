@@ -172,7 +172,7 @@ class Process:
         if spoken is not None:
             self._observer.watch.before_send(self._node, spoken)
             if spoken.fetched is not None:
-                self.wiretap.fetches(connection, self._surroundings.clock.now_us)
+                self.wiretap.fetches(connection, spoken.epoch, self._surroundings.clock.now_us)
         if self._negotiation is not None:
             parts = self._negotiation.sent(connection, parts)
         self._surroundings.network.send(connection, parts)

@@ -44,11 +44,14 @@ class Wiretap:
         """When each unanswered Fetch left (virtual microseconds); includes Fetches that this process gave up."""
         self.fetch_answers: Counter[int] = Counter()
         """How many Fetches each node answered."""
+        self.fetch_answers_in: Counter[tuple[int, int]] = Counter()
+        """How many Fetches that were asked in an epoch each node answered, by node and epoch."""
         self.answers: Counter[int] = Counter()
         """How many requests each node answered; a leader answers FetchSnapshot, too."""
         self.refusals: Counter[int] = Counter()
         """How many connections each node's machine refused."""
         self._dialed: dict[ConnectionId, int] = {}
+        self._fetch_epochs: dict[ConnectionId, int] = {}
         self.departures: list[Departure] = []
         """EndQuorumEpoch requests that this process received."""
         self.asked_by_shorter = 0
@@ -68,6 +71,7 @@ class Wiretap:
         self._asked.pop(connection, None)
         self._epochs.pop(connection, None)
         self.open_fetches.pop(connection, None)
+        self._fetch_epochs.pop(connection, None)
 
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
@@ -76,6 +80,7 @@ class Wiretap:
             self.answers[target_id] += 1
             if self.open_fetches.pop(connection, None) is not None:
                 self.fetch_answers[target_id] += 1
+                self.fetch_answers_in[target_id, self._fetch_epochs[connection]] += 1
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
@@ -102,9 +107,10 @@ class Wiretap:
             return None
         return spoken_in_answer(asked, parts, epoch)
 
-    def fetches(self, connection: ConnectionId, now_us: int) -> None:
-        """A Fetch left on this connection."""
+    def fetches(self, connection: ConnectionId, epoch: int, now_us: int) -> None:
+        """A Fetch left on this connection, asked in this epoch."""
         self.open_fetches[connection] = now_us
+        self._fetch_epochs[connection] = epoch
 
     def _may_serve_damage(self, asked: RequestHeader) -> bool:
         return asked.api_key == ApiKey.FETCH and self._is_rotten()

@@ -32,7 +32,14 @@ class Story:
         self.oracle.changed(node(1), BEFORE, LEADER)
 
     def follower(
-        self, answers: int, *, refusals: int = 0, departures: int = 0, ms: int = 0, has_fetched: bool = True
+        self,
+        answers: int,
+        *,
+        older: int = 0,
+        refusals: int = 0,
+        departures: int = 0,
+        ms: int = 0,
+        has_fetched: bool = True,
     ) -> Any:
         state = Follower(
             epoch=Epoch(1),
@@ -47,7 +54,7 @@ class Story:
         self.process = made.process = self.process or made.process
         made.process.host = made.host
         made.process.wiretap = SimpleNamespace(
-            fetch_answers={1: answers}, refusals={1: refusals}, departures=[None] * departures
+            fetch_answers_in={(1, 1): answers, (1, 0): older}, refusals={1: refusals}, departures=[None] * departures
         )
         self.facts.nodes[2] = made
         return made
@@ -116,6 +123,13 @@ def test_not_when_the_reach_is_newer_than_the_question() -> None:
     story.follows(0)
     story.follows(1)
     story.oracle.changed(node(3), ASKING, CANDIDATE)
+
+
+def test_not_after_answers_to_what_was_asked_in_an_older_epoch() -> None:
+    story = Story()
+    for older in range(3):
+        story.follows(0, older=older)
+    story.campaign()
 
 
 def test_not_without_an_answer_or_a_leader() -> None:

@@ -1,7 +1,8 @@
 """A leader that a majority of the voters reaches is not replaced, however often connections break.
 
 A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses it a
-connection or the leader says that it resigns. Such voters deny pre-votes (`kept_leader`). `stable_leadership` asks the
+connection or the leader says that it resigns. The answer is one to a Fetch of the leader's epoch: a Fetch that was under
+way since an older one gets an error, whatever the voter has heard meanwhile. Such voters deny pre-votes (`kept_leader`). `stable_leadership` asks the
 voters themselves whether they hear the leader; this oracle looks at what arrived, so it also notices a voter that gives
 up too early.
 
@@ -63,7 +64,7 @@ class ReachedLeaderStays(KeptLeader):
             return
         state, tap, reach = raft.state, process.wiretap, self._reaches.get(node_id)
         answers, refusals, departures = (
-            tap.fetch_answers[dialed_id(state)],
+            tap.fetch_answers_in[dialed_id(state), state.epoch],
             tap.refusals[dialed_id(state)],
             len(tap.departures),
         )
