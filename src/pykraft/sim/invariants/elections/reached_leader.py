@@ -1,10 +1,10 @@
 """A leader that a majority of the voters reaches is not replaced, however often connections break.
 
 A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses it a
-connection or the leader says that it resigns. The answer is one to a Fetch of the leader's epoch: a Fetch that was under
-way since an older one gets an error, whatever the voter has heard meanwhile. Such voters deny pre-votes (`kept_leader`). `stable_leadership` asks the
-voters themselves whether they hear the leader; this oracle looks at what arrived, so it also notices a voter that gives
-up too early.
+connection or the leader says that it resigns. The answer is one to a Fetch of the leader's epoch: a Fetch that was
+under way since an older one gets an error, whatever the voter has heard meanwhile. Such voters deny pre-votes
+(`kept_leader`). `stable_leadership` asks the voters themselves whether they hear the leader; this oracle looks at what
+arrived, so it also notices a voter that gives up too early.
 
 Source: KIP-996; ours (ADR 063).
 """
