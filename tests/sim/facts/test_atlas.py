@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pykraft.core.quorum import majority_of
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.sim.machine.format import format_directory
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
@@ -58,6 +59,16 @@ def test_a_minority_of_the_voters_may_be_damaged_again_and_again(voters: int, mi
         if harmed < minority:
             rot(node)
             assert world.facts.atlas.may_damage(node), "it is harmed already"
+
+
+def test_who_never_wrote_anything_cannot_do_without_the_others() -> None:
+    cluster = ClusterSettings(voters=(3,), observers=(0,))
+    world = World(8, scenario=Scenario(cluster=cluster, quorum=QuorumSettings(append_linger_ms=(0,))))
+    first, *others = world.nodes.values()
+    assert not world.facts.atlas.may_damage(first), "the others find new directories, and need it for their proof"
+    for node in others:
+        format_directory(node)
+    assert world.facts.atlas.may_damage(first)
 
 
 def test_observers_promise_nothing() -> None:

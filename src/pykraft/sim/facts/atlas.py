@@ -33,6 +33,7 @@ from collections.abc import Collection, Mapping
 
 from pykraft.core.quorum import majority_of
 from pykraft.errors import CorruptionError
+from pykraft.log.small_files.meta import FILE_NAME as META
 from pykraft.log.small_files.proof_file import FILE_NAME as PROOF
 from pykraft.log.small_files.proof_file import parse_proof
 from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
@@ -205,13 +206,16 @@ class Atlas:
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
     def _is_unproven(self, voter: SimulatedNode) -> bool:
-        """Whether its disk says that it may have been emptied, or was emptied a moment ago."""
+        """Whether its disk says that it may have been emptied, or was a moment ago, or never had anything on it."""
         if int(voter.node_id) in self._emptied:
             return True
         directory = voter.disk.directory(voter.config.log_dir)
         inode = directory.synced.get(PROOF) if directory is not None else None
+        if inode is None:
+            is_formatted = directory is not None and META in directory.synced
+            return not is_formatted and self._partition(voter) is None
         try:
-            return inode is not None and not parse_proof(voter.config.log_dir / PROOF, inode.promised()).is_complete
+            return not parse_proof(voter.config.log_dir / PROOF, inode.promised()).is_complete
         except CorruptionError:
             return True
 
