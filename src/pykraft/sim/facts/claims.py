@@ -21,12 +21,19 @@ class Claims:
 
     epochs: set[int] = field(default_factory=set)
     """Epochs that a stranger named, whether or not anybody adopted them."""
+    led: set[int] = field(default_factory=set)
+    """Those of them of which a stranger said who leads them."""
     candidates: set[tuple[int, int]] = field(default_factory=set)
     """Epochs in which a stranger asked for votes, with the id that it gave."""
     batches: set[tuple[int, int]] = field(default_factory=set)
     """Base offset and CRC of batches that a stranger sent; no replica may append one."""
     is_posing: bool = False
     """True while a stranger answers Fetches under a voter's id: followers cannot tell it from that voter."""
+
+    def leads(self, epoch: int) -> None:
+        """A stranger says that somebody leads this epoch."""
+        self.epochs.add(epoch)
+        self.led.add(epoch)
 
     @property
     def is_any(self) -> bool:

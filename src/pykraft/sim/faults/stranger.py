@@ -274,7 +274,7 @@ class StrangerFaults:
     def _begin(
         self, epoch: Epoch, leader_id: NodeId, listeners: Listeners = STRANGER_LISTENERS
     ) -> BeginQuorumEpochRequest:
-        self._harm.facts.claims.epochs.add(epoch)
+        self._harm.facts.claims.leads(epoch)
         return BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
 
     def _end(self, epoch: Epoch, leader_id: NodeId) -> EndQuorumEpochRequest:

@@ -98,6 +98,14 @@ def test_a_campaign_without_a_refusal_is_found() -> None:
         story.campaigns(3, 1, ms=100)
 
 
+def test_not_where_a_stranger_poses_as_the_leader() -> None:
+    story = Story()
+    story.oracle.facts.claims.leads(1)
+    story.follows(0, 1)
+    story.follows(3, 1)
+    story.campaigns(3, 1, ms=100)
+
+
 def test_a_leader_that_never_answered_has_no_early_campaign_against_it() -> None:
     story = Story()
     story.follows(7, 0)

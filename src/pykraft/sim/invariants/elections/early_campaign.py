@@ -53,7 +53,9 @@ class EarlyCampaignsHaveReason(Invariant):
             return
         # EndQuorumEpoch ends the wait, perhaps in this very event.
         is_told = len(process.wiretap.departures) != seen.departures
-        if is_told or node.clock.instant.mono_ms >= seen.fetch_deadline_ms:
+        # Where a stranger poses as the leader, the voter that it names answers, too, and at another address.
+        is_posed = seen.epoch in self.facts.claims.led
+        if is_told or is_posed or node.clock.instant.mono_ms >= seen.fetch_deadline_ms:
             return
         who = f"node {node.node_id} campaigns before its fetch timeout, and node {seen.leader_id}, which leads epoch"
         if process.wiretap.refusals[seen.dialed_id] == seen.refusals:
