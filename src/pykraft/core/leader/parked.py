@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from pykraft.core.leader.pace import Pace
+from pykraft.core.leader.turns import Turns
 from pykraft.core.messages import FetchRequest
 
 PARKED_FETCHES_MAX = 1_000
@@ -54,7 +54,7 @@ class ParkedFetches:
         # Observers' Fetches to be answered in the next steps, and those among them that are answered at a pace.
         self._due: dict[int, ParkedFetch] = {}
         self._paced: dict[int, ParkedFetch] = {}
-        self._pace = Pace(OTHERS_PER_STEP_MAX, PACE_MS)
+        self._turns = Turns(OTHERS_PER_STEP_MAX, PACE_MS)
         # May be too early once a Fetch was taken.
         self._next_deadline_ms: int | None = None
 
@@ -67,7 +67,7 @@ class ParkedFetches:
         """Whether an observer's Fetch that has an answer may have it now, or must be parked as due behind others."""
         if not request.is_committed_only:
             return True
-        return not self._paced and self._pace.take(1, now_ms) == 1
+        return not self._paced and self._turns.take(1, now_ms) == 1
 
     def park(self, fetch: ParkedFetch, *, is_due: bool = False) -> None:
         """Park this Fetch; one that ``is_due`` waits only for its turn."""
@@ -120,7 +120,7 @@ class ParkedFetches:
         if self._due:  # in few steps
             taken = _take(self._due, OTHERS_PER_STEP_MAX)
         if self._paced:
-            taken += _take(self._paced, self._pace.take(len(self._paced), now_ms))
+            taken += _take(self._paced, self._turns.take(len(self._paced), now_ms))
         return taken
 
     def take_all(self) -> list[ParkedFetch]:
@@ -148,7 +148,7 @@ class ParkedFetches:
             return 0
         if not self._paced:
             return self._next_deadline_ms
-        turn_ms = self._pace.next_ms
+        turn_ms = self._turns.next_ms
         return turn_ms if self._next_deadline_ms is None else min(turn_ms, self._next_deadline_ms)
 
     def _all(self) -> tuple[dict[int, ParkedFetch], ...]:

@@ -32,16 +32,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pykraft.core.quorum import majority_of
-from pykraft.errors import CorruptionError
-from pykraft.log.small_files.meta import FILE_NAME as META
-from pykraft.log.small_files.proof_file import FILE_NAME as PROOF
-from pykraft.log.small_files.proof_file import parse_proof
 from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.log.small_files.slots import parse_slots
 from pykraft.sim.facts.members import Members
 from pykraft.sim.facts.platter import Platter
 from pykraft.sim.facts.platters import Platters
+from pykraft.sim.facts.unproven import is_unproven
 from pykraft.sim.facts.voter_requests import VoterRequests
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import Ledger
@@ -202,22 +199,8 @@ class Atlas:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
         node_id = int(voter.node_id)
-        is_away = node_id in self._wiped or node_id in self._absent or self._is_unproven(voter)
+        is_away = node_id in self._wiped or node_id in self._absent or node_id in self._emptied or is_unproven(voter)
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
-
-    def _is_unproven(self, voter: SimulatedNode) -> bool:
-        """Whether its disk says that it may have been emptied, or was a moment ago, or never had anything on it."""
-        if int(voter.node_id) in self._emptied:
-            return True
-        directory = voter.disk.directory(voter.config.log_dir)
-        inode = directory.synced.get(PROOF) if directory is not None else None
-        if inode is None:
-            is_formatted = directory is not None and META in directory.synced
-            return not is_formatted and self._partition(voter) is None
-        try:
-            return not parse_proof(voter.config.log_dir / PROOF, inode.promised()).is_complete
-        except CorruptionError:
-            return True
 
     def _holds(self, other: SimulatedNode, node: SimulatedNode) -> bool:
         """Whether the other node's platter has all that this one promised: the same last batch, or a later snapshot."""

@@ -1,4 +1,4 @@
-"""A pace: so many in so much time, however many want to.
+"""Turns at a pace: so many in so much time, however many want one.
 
 Source: ours (ADR 118).
 """
@@ -6,7 +6,7 @@ Source: ours (ADR 118).
 from __future__ import annotations
 
 
-class Pace:
+class Turns:
     """Lets ``count`` go in ``every_ms``; the time begins with the first of them."""
 
     def __init__(self, count: int, every_ms: int) -> None:
