@@ -1,4 +1,4 @@
-"""A turns.
+"""Turns are given out at a pace.
 
 Source: ours (ADR 118).
 """

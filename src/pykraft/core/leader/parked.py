@@ -83,7 +83,7 @@ class ParkedFetches:
 
     def hasten(self, deadline_ms: int) -> None:
         """No parked Fetch waits any longer than until then."""
-        for fetch in (*self._voters.values(), *self._others.values()):
+        for fetch in (*self._voters.values(), *self._others.values(), *self._committed_only.values()):
             fetch.deadline_ms = min(fetch.deadline_ms, deadline_ms)
             self._next_deadline_ms = min(self._next_deadline_ms or deadline_ms, deadline_ms)
 
