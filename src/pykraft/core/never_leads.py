@@ -43,7 +43,7 @@ def abstains(replica: Replica) -> bool:
 def let_timeout_pass(replica: Replica, now: Instant) -> None:
     """Rule 1: the election or fetch timeout of a voter that abstains has expired, or its leader refuses connections."""
     state, passed = replica.state, replica.leaderless_timeouts
-    if isinstance(state, Follower) and state.fetch_deadline_ms > now.mono_ms:
+    if isinstance(state, Follower) and state.deadline_ms > now.mono_ms:
         # The pause before an early campaign is over; the leader may still answer until the fetch timeout.
         replica.state = replace(state, early_deadline_ms=None)
         return
@@ -69,7 +69,12 @@ def leave_to_successors(replica: Replica, now: Instant) -> None:
         replica.leaderless_timeouts = 0
         deadline_ms = replica.draw_election_deadline_ms(now)
     replica.state = replace(
-        state, fetch_deadline_ms=deadline_ms, early_deadline_ms=None, has_fetched=False, leader_has_left=True
+        state,
+        fetch_deadline_ms=deadline_ms,
+        part_deadline_ms=None,
+        early_deadline_ms=None,
+        has_fetched=False,
+        leader_has_left=True,
     )
 
 
@@ -85,7 +90,7 @@ def note_denial(replica: Replica, message: VoteRequest, now: Instant) -> None:
     # timeout it waits: the candidate may only have missed a leader that this voter still hears.
     if replica.leaderless_timeouts is not None and replica.may_campaign:
         if isinstance(state, Follower):
-            replica.state = replace(state, fetch_deadline_ms=now.mono_ms)
+            replica.state = replace(state, fetch_deadline_ms=now.mono_ms, part_deadline_ms=None)
         elif isinstance(state, Unattached):
             replica.state = replace(state, election_deadline_ms=now.mono_ms)
 

@@ -7,13 +7,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pykraft.core.effects import ReplyFetch, ReplySnapshot
 from pykraft.core.events import AnswerArriving, AnswerLeaving, AnswersProgressed
 from pykraft.core.on.answers import on_answers_progressed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader
-from tests.core.replicas import CONFIG, NOW, ask, follower, key, later, leader, only, prospective, replica
-from tests.core.said import fetch, fetch_snapshot, place
+from pykraft.errors import ErrorCode
+from tests.core.replicas import (
+    CONFIG,
+    LATER_MS,
+    NOW,
+    answer,
+    ask,
+    follower,
+    key,
+    later,
+    leader,
+    only,
+    prospective,
+    replica,
+)
+from tests.core.said import end, fetch, fetch_snapshot, fetched, place
 
 SIZE_BYTES = 8 * 1024 * 1024
 ENOUGH_BYTES = SIZE_BYTES // 10
@@ -38,7 +54,7 @@ def test_an_answer_that_arrives_holds_off_its_timeout_and_the_campaign() -> None
     made = replica(follower())
     arriving(made, ENOUGH_BYTES)
     assert isinstance(made.state, Follower)
-    assert made.state.fetch_deadline_ms == later(1_000).mono_ms + CONFIG.fetch_timeout_ms
+    assert made.state.deadline_ms == later(1_000).mono_ms + CONFIG.fetch_timeout_ms
     assert not made.state.has_fetched, "whether it is a good answer is not known yet"
     assert made.connections.next_deadline_ms() == later(1_000).mono_ms + CONFIG.request_timeout_ms
 
@@ -65,6 +81,37 @@ def test_neither_does_one_of_another_node_nor_what_a_leader_said_before_it_left(
     before = made.state
     arriving(made, ENOUGH_BYTES)
     assert made.state is before
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH])
+def test_a_whole_answer_counts_for_what_it_says_and_not_for_its_parts(error: ErrorCode) -> None:
+    """A node that leads no more answers all Fetches with errors; if they come in parts, the follower campaigns too."""
+    late = later(1_500)
+    refused = replica(follower())
+    arriving(refused, ENOUGH_BYTES, after_ms=1_000)
+    answer(refused, fetched(error=error, leader_id=None), now=late)
+    assert isinstance(refused.state, Follower)
+    assert refused.state.deadline_ms == LATER_MS
+    fed = replica(follower())
+    arriving(fed, ENOUGH_BYTES, after_ms=1_000)
+    answer(fed, fetched(), now=late)
+    assert isinstance(fed.state, Follower)
+    assert fed.state.deadline_ms == late.mono_ms + CONFIG.fetch_timeout_ms
+    other = replica(follower())
+    arriving(other, ENOUGH_BYTES, after_ms=1_000)
+    answer(other, fetched(error=error, leader_id=None), peer_id=3, now=late)
+    assert isinstance(other.state, Follower)
+    assert other.state.deadline_ms == later(1_000).mono_ms + CONFIG.fetch_timeout_ms, "the leader's is on its way"
+
+
+@pytest.mark.parametrize("never_leads", [False, True])
+def test_nothing_that_arrives_holds_a_follower_whose_leader_has_left(never_leads: bool) -> None:
+    made = replica(follower(), config=replace(CONFIG, never_leads=never_leads))
+    arriving(made, ENOUGH_BYTES, after_ms=1_000)
+    ask(made, end(), later(1_000))
+    assert isinstance(made.state, Follower)
+    assert made.state.leader_has_left
+    assert made.state.deadline_ms == made.state.fetch_deadline_ms
 
 
 def test_what_answers_no_request_is_ignored() -> None:

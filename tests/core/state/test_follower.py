@@ -107,6 +107,7 @@ def test_a_copy_keeps_every_other_field() -> None:
         voted=ReplicaKey(NodeId(2)),
         high_watermark=Offset(3),
         fetch_deadline_ms=5,
+        part_deadline_ms=11,
         early_deadline_ms=6,
         has_fetched=True,
         has_agreed=True,

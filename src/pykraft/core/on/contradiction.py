@@ -68,6 +68,7 @@ def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant)
         has_fetched=False,
         download=None,
         fetch_deadline_ms=min(state.fetch_deadline_ms, replica.draw_election_deadline_ms(now)),
+        part_deadline_ms=None,
     )
     text = f"node {state.leader_id} is given up as the leader of epoch {state.epoch}: {reason}"
     replica.outbox.add(Report(text=text, is_alarm=True))

@@ -25,6 +25,7 @@ from pykraft.core.on.voters.asked_levels import on_api_versions_response, on_ask
 from pykraft.core.on.voters.auto_join import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.voters.update_voter import on_update_voter_request
 from pykraft.core.replica import Replica
+from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Instant
 
@@ -62,6 +63,10 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
     """
     # The peer answers, so a process listens there again.
     replica.refused_by.discard(event.peer_id)
+    state = replica.state
+    if isinstance(state, Follower) and state.part_deadline_ms is not None and event.peer_id == state.leader_id:
+        # Otherwise a node that leads no more would hold its follower with errors that arrive in two parts.
+        replica.state = state.has_whole_answer()
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)

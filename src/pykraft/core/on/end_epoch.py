@@ -46,7 +46,11 @@ def on_end_quorum_epoch_request(
                 replica.local.key, message.successors, replica.config.election_backoff_max_ms
             )
             replica.state = replace(
-                state, fetch_deadline_ms=now.mono_ms + backoff_ms, has_fetched=False, leader_has_left=True
+                state,
+                fetch_deadline_ms=now.mono_ms + backoff_ms,
+                part_deadline_ms=None,
+                has_fetched=False,
+                leader_has_left=True,
             )
     reply_with_leader(replica, event, EndQuorumEpochResponse, error)
 

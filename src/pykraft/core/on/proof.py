@@ -172,7 +172,7 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant, reason: str) -> N
     # otherwise all campaign at once.
     if isinstance(state, Unattached) and state.election_deadline_ms <= now.mono_ms:
         replica.state = replace(state, election_deadline_ms=replica.draw_election_deadline_ms(now))
-    elif isinstance(state, Follower) and state.fetch_deadline_ms <= now.mono_ms:
+    elif isinstance(state, Follower) and state.deadline_ms <= now.mono_ms:
         replica.state = replace(state, fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms)
 
 

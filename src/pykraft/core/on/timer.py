@@ -78,7 +78,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Follower():
-            if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
+            if state.deadline_ms <= now.mono_ms and replica.may_campaign:
                 _campaign(replica, now)
             elif (state.early_deadline_ms or NEVER_MS) <= now.mono_ms and replica.may_campaign:
                 _campaign(replica, now, is_early=True)
@@ -222,7 +222,7 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if replica.may_campaign else []
         case Follower():
-            return [state.fetch_deadline_ms, state.early_deadline_ms] if replica.may_campaign else []
+            return [state.deadline_ms, state.early_deadline_ms] if replica.may_campaign else []
         case Resigned():
             return [state.election_deadline_ms] if _may_open_epoch(replica) else []
         case _:

@@ -29,7 +29,7 @@ class SnapshotDownload:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """A voter campaigns at ``fetch_deadline_ms`` (mono) unless a Fetch succeeds before; an observer never."""
+    """A voter campaigns at ``deadline_ms`` unless a Fetch succeeds before; an observer never."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -37,6 +37,9 @@ class Follower:
     voted: ReplicaKey | None = None
     high_watermark: Offset | None = None
     fetch_deadline_ms: int
+    """When the leader has been silent for a fetch timeout (mono ms)."""
+    part_deadline_ms: int | None = None
+    """The same since the last part of a response that is still arriving; None while none arrives."""
     early_deadline_ms: int | None = None
     """When a voter asks for pre-votes because the leader refused a connection (mono ms); None while it did not."""
     has_fetched: bool = False
@@ -69,9 +72,19 @@ class Follower:
             has_fetched=True,
         )
 
+    @property
+    def deadline_ms(self) -> int:
+        """When this replica waits no longer for its leader (mono ms)."""
+        part_ms = self.part_deadline_ms
+        return self.fetch_deadline_ms if part_ms is None else max(self.fetch_deadline_ms, part_ms)
+
     def hears(self, now: Instant, fetch_timeout_ms: int) -> Follower:
         """Part of a response from the leader arrived; whether it is valid shows only when it is complete."""
-        return self if self.leader_has_left else replace(self, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
+        return self if self.leader_has_left else replace(self, part_deadline_ms=now.mono_ms + fetch_timeout_ms)
+
+    def has_whole_answer(self) -> Follower:
+        """A response from the leader is complete: it counts for what it says, not for how it arrived."""
+        return self if self.part_deadline_ms is None else replace(self, part_deadline_ms=None)
 
     def knows(self, high_watermark: Offset) -> Follower:
         """Everything below this offset is committed."""
@@ -98,6 +111,7 @@ class Follower:
             voted=self.voted,
             high_watermark=high_watermark,
             fetch_deadline_ms=fetch_deadline_ms,
+            part_deadline_ms=self.part_deadline_ms,
             early_deadline_ms=early_deadline_ms,
             has_fetched=has_fetched,
             has_agreed=self.has_agreed,
