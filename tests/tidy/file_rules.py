@@ -120,16 +120,15 @@ def injected_randomness(file: SourceFile) -> Iterator[str]:
 def imports_at_run_time(file: SourceFile) -> Iterator[str]:
     """A module imports what it names: an import for the type checker alone may hide a circle.
 
-    Nothing but that ever needs one in the simulator. Elsewhere a comment on the line gives the reason.
+    Where one is needed, a comment on the line gives the reason.
     """
     if not file.is_python:
         return
-    is_simulator = file.path.startswith("src/pykraft/sim/")
     lines = file.text.splitlines()
     for node in ast.walk(file.tree):
         match node:
             case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
-                if is_simulator or "TYPE_CHECKING:  # " not in lines[node.lineno - 1]:
+                if "TYPE_CHECKING:  # " not in lines[node.lineno - 1]:
                     yield f"line {node.lineno}: TYPE_CHECKING"
             case _:
                 pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pykraft.machine.testing.workload import ProcessSeat
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.node import Process, SimulatedNode
 from tests.recipes.worlds.model import StoreModel
 

@@ -13,7 +13,7 @@ from typing import Final
 from pykraft.errors import CommandRejectedError
 from pykraft.machine.testing.reference import AppliedCall
 from pykraft.recipes import Item, KeyChange, KeyValues
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 from tests.recipes.worlds.model import StoreModel
 
 LOCKS: Final = ("lock/", "chief/")

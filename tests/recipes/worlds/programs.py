@@ -28,7 +28,7 @@ from pykraft.recipes import (
     prefix,
 )
 from pykraft.recipes.key_value_commands import ComparisonOperator, StoreOperation
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 from tests.recipes.worlds.holdings import Holdings
 from tests.recipes.worlds.log_rules import PARTIES, LogRules
 

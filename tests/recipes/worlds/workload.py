@@ -17,7 +17,7 @@ from pykraft.recipes import KeyValues, KeyValueStore, key_space, key_values
 from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_value_formats import SNAPSHOTS
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 from tests.recipes.worlds import model

@@ -1,11 +1,11 @@
-"""An oracle without overrides accepts everything; a violation names its oracle; each oracle has its own file."""
+"""An oracle without overrides accepts everything; each oracle has its own file."""
 
 from __future__ import annotations
 
 import sys
 
 from pykraft.sim.invariants import ALL
-from pykraft.sim.invariants.invariant import Invariant, ViolationError
+from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.spoken import Spoken
 from tests.sim.invariants.fakes import BEFORE, appends, node, operation, view, world
 
@@ -28,12 +28,6 @@ def test_by_itself_it_accepts_everything() -> None:
     invariant.faults_ended()
     invariant.not_healed("nothing")
     invariant.ended()
-
-
-def test_a_violation_names_the_invariant_and_what_was_seen() -> None:
-    error = Invariant(world()).violated("two of them")
-    assert isinstance(error, ViolationError)
-    assert (error.invariant, str(error)) == ("Invariant", "Invariant: two of them")
 
 
 def test_each_invariant_is_there_once_in_a_file_of_its_own_and_tells_its_rule() -> None:

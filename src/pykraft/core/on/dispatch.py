@@ -17,7 +17,7 @@ from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum
 from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
 from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
-from pykraft.core.on.following import check_not_refused
+from pykraft.core.on.following import check_not_refused, hear_whole
 from pykraft.core.on.operators import OPERATOR_HANDLERS
 from pykraft.core.on.proof import on_survey_unsupported
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
@@ -25,7 +25,6 @@ from pykraft.core.on.voters.asked_levels import on_api_versions_response, on_ask
 from pykraft.core.on.voters.auto_join import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.voters.update_voter import on_update_voter_request
 from pykraft.core.replica import Replica
-from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Instant
 
@@ -63,10 +62,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
     """
     # The peer answers, so a process listens there again.
     replica.refused_by.discard(event.peer_id)
-    state = replica.state
-    if isinstance(state, Follower) and state.part_deadline_ms is not None and event.peer_id == state.leader_id:
-        # Otherwise a node that leads no more would hold its follower with errors that arrive in two parts.
-        replica.state = state.has_whole_answer()
+    hear_whole(replica, event.peer_id)
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)

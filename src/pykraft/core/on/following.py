@@ -125,6 +125,16 @@ def check_not_refused(error: int) -> None:
         raise ProtocolError(REFUSALS[ErrorCode(error)])
 
 
+def hear_whole(replica: Replica, peer_id: int) -> None:
+    """A response is whole: its parts held off this follower's campaign, now it counts for what it says (ADR 036).
+
+    Otherwise a node that leads no more would hold its follower with errors that arrive in two parts.
+    """
+    state = replica.state
+    if isinstance(state, Follower) and state.part_deadline_ms is not None and peer_id == state.leader_id:
+        replica.state = replace(state, part_deadline_ms=None)
+
+
 def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Instant) -> bool:
     """Handle what all responses share; True when the caller should handle the rest of this one.
 

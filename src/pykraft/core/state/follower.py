@@ -82,10 +82,6 @@ class Follower:
         """Part of a response from the leader arrived; whether it is valid shows only when it is complete."""
         return self if self.leader_has_left else replace(self, part_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
-    def has_whole_answer(self) -> Follower:
-        """A response from the leader is complete: it counts for what it says, not for how it arrived."""
-        return self if self.part_deadline_ms is None else replace(self, part_deadline_ms=None)
-
     def knows(self, high_watermark: Offset) -> Follower:
         """Everything below this offset is committed."""
         return self._copy(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pykraft.machine.testing.reference import AppliedCall, Reference
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 
 
 class CallVerdict(Enum):

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pykraft.errors import CommandRejectedError
 from pykraft.machine.state_machine import Applied, StateMachine
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 
 C = TypeVar("C")
 R = TypeVar("R")

@@ -29,7 +29,7 @@ from pykraft.machine.testing.virtual_loop import VirtualLoop
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.invariants.invariant import ViolationError
+from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Epoch, NodeId, Offset
 

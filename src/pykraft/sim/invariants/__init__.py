@@ -54,7 +54,7 @@ from pykraft.sim.invariants.elections.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.elections.vote import OneVote
 from pykraft.sim.invariants.elections.vote_kept import VotesAreForCandidates
 from pykraft.sim.invariants.elections.vote_key import VotesAreOfTheDisk
-from pykraft.sim.invariants.invariant import Invariant, ViolationError
+from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
 from pykraft.sim.invariants.liveness.calm_quorum import CalmQuorumCommits
 from pykraft.sim.invariants.liveness.foreign_rate import StrangersAreAskedSeldom
@@ -96,6 +96,7 @@ from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
 from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
 from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
 from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.invariants.violation import ViolationError
 
 ALL: tuple[type[Invariant], ...] = (
     # elections

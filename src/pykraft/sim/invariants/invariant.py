@@ -20,17 +20,10 @@ from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
 from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit
 from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
-
-
-class ViolationError(AssertionError):
-    """An invariant does not hold: which one, and what was seen."""
-
-    def __init__(self, invariant: str, seen: str) -> None:
-        super().__init__(f"{invariant}: {seen}")
-        self.invariant = invariant
 
 
 class Invariant:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes, Job
@@ -28,14 +29,20 @@ HOOKS = frozenset(
 UNSEEN = View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=DurableElection())
 
 
-class Watch(Invariant):
+if TYPE_CHECKING:  # it makes most hooks at run time, which no subclass of a compiled class can do (ADR 116)
+    Hooks = Invariant
+else:
+    Hooks = object
+
+
+class Watch(Hooks):
     """Passes each event to the oracles of a world that need it; a hook that it does not define does just that."""
 
     def __init__(
         self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[SimulatedNode], None]
     ) -> None:
         """``on_voters_appended`` is called with each leader that appends a voter set, before the oracles."""
-        super().__init__(facts)
+        self.facts = facts
         self.oracles = [oracle(facts) for oracle in oracles]
         self._on_voters_appended = on_voters_appended
         self._views: dict[int, View] = {}
