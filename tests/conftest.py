@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from hypothesis import settings
 
 from tests.covered import FLOORS
@@ -44,6 +45,17 @@ def pytest_configure() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_TESTS)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stop what pytest-cov 7.1 starts in each worker and forgets when it starts the worker's own measurement.
+
+    Paused for a test, the own one hands over to the forgotten one, which makes the test as slow as if it were followed.
+    """
+    forgotten = Coverage.current()
+    if forgotten is not None and hasattr(session.config, "workerinput"):
+        forgotten.stop()
+
+
 @pytest.fixture(autouse=True)
 def signals_as_before() -> Iterator[None]:
     """Fail a test that leaves a signal handled or blocked otherwise; a later test would fail in its place."""
@@ -63,7 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Of the long ones those of a group come first, since one worker runs them all.
 
     And follow lines for coverage only where tests/covered.py counts them: it makes all others twice as slow. So a
-    package must be reached by its own tests and those of the packages below the server.
+    package must be reached by its own tests and those of the packages below the server. Of those the ones that try
+    thousands of cases are marked ``no_cover`` where they are: the others reach all that these do.
     """
     for item in items:
         if not FOLLOWED.intersection(item.path.relative_to(TESTS).parts[:1]):

@@ -23,6 +23,8 @@ from tests.host.fakes import FakeListener, config
 from tests.host.test_host import same_logs
 from tests.snapshot.snapshots import write
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 VALUES = [b"value %d" % at for at in range(30)]
 
 

@@ -19,6 +19,8 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.records import encode_batch
 from tests.host.cluster import Cluster, Machine
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 Damage = Callable[[bytes], bytes]
 
 VALUE = b"a value that is long enough to be told from anything else in a frame"

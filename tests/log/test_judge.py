@@ -39,6 +39,8 @@ from tests.log.damaged_directories import (
 )
 from tests.log.data_directory import CONFIG, look
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 Found = tuple[Verdict | str, int]
 
 

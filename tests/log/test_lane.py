@@ -36,6 +36,8 @@ from pykraft.types import Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, R
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))
 LOG_0 = f"{0:020d}.log"
 

@@ -283,7 +283,7 @@ def test_a_view_taken_before_a_truncation_finds_no_file_of_a_removed_segment() -
     assert log.generation > generation, "which tells a reader that nothing is damaged"
 
 
-@pytest.mark.long  # where coverage is measured
+@pytest.mark.no_cover  # other tests reach the same
 def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) -> None:
     """Two threads read at random while the writer appends and truncates; a batch names its offset in its payload."""
     log, _ = open_log(OsFs(), directory=tmp_path)

@@ -18,6 +18,8 @@ from pykraft.log.small_files.epoch_checkpoint import FILE_NAME, encode_epochs, p
 from pykraft.types import Epoch, EpochStart, Offset
 from tests.log.logs import ONE, batch, open_log
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 EPOCHS = 62_000
 BASE = 10**10
 """Where the log begins: offsets have 11 digits in a quorum that is that old."""

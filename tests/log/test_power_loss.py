@@ -18,6 +18,8 @@ from tests.log.power.replay import Replay
 from tests.log.power.stories import STORIES
 from tests.log.power.system_calls import real_tree
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_power_loss_after_any_system_call_costs_nothing_that_was_told(name: str, tmp_path: Path) -> None:

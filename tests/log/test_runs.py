@@ -25,6 +25,8 @@ from tests.log.damaged_directories import TABLE, Row
 from tests.log.data_directory import CONFIG, look
 from tests.log.logs import bytes_of, run_of
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 PATH = Path("/data/0.log")
 CHUNK_SIZE_BYTES = 500
 ALWAYS, NEVER = 1, 10**9

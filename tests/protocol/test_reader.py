@@ -36,6 +36,8 @@ from pykraft.protocol.schema import (
 )
 from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 SAMPLE = Message.of(
     "Sample",
     "0-2",

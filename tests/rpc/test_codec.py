@@ -38,6 +38,8 @@ from tests.core.replicas import key as replica_key
 from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
 from tests.rpc.wires import CONTEXT, answered, asked, body_of
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = [path for path in sorted(GOLDEN.glob("*/frames/*.txt")) if int(path.name.split("-")[0]) in codec.RPCS]
 CLUSTER_IDS = {

@@ -9,8 +9,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.host.clients.fuzz import fuzz
 from tests.tidy.repository import ROOT
+
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 
 INPUTS = 10_000
 

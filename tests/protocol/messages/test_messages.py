@@ -30,6 +30,8 @@ from pykraft.protocol.messages import API_VERSIONS, APIS, PRIVATE_KEY_MIN, ApiKe
 from pykraft.protocol.schema import Array, Body, Kind, Message, Struct
 from tests.protocol.bodies import bodies, message_id, read, write
 
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
 KIO_NAMES = {
     "throttle_time_ms": "throttle_time",
     "max_wait_ms": "max_wait",
