@@ -36,8 +36,6 @@ from pykraft.types import Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, R
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of
 
-pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))
 LOG_0 = f"{0:020d}.log"
 
@@ -196,7 +194,7 @@ def started(jobs: list[Job]) -> Replica:
     return replica
 
 
-@pytest.mark.parametrize("cut", [0, 4, 13, 20, 25])
+@pytest.mark.parametrize("cut", [pytest.param(cut, marks=pytest.mark.no_cover) for cut in (0, 4, 13, 20, 25)])
 def test_power_loss_at_every_operation_of_a_truncation_never_mixes_old_and_new_batches(cut: int) -> None:
     start: list[Job] = [append(1, pages_of(0, 26, fill=1))]
     jobs: list[Job] = [truncate(2, cut), append(3, pages_of(cut, 26 - cut, fill=2))]

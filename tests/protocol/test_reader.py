@@ -34,9 +34,8 @@ from pykraft.protocol.schema import (
     array_of,
     struct_of,
 )
+from pykraft.protocol.writer import compile_writer
 from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
-
-pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 
 SAMPLE = Message.of(
     "Sample",
@@ -61,6 +60,13 @@ FULL = {
     "mark": 7,
     "leader": {"id": 0, "epoch": 5},
 }
+
+
+def test_every_version_of_every_message_has_a_reader_and_a_writer() -> None:
+    for message, version in ALL_MESSAGES:
+        for keeps in (False, True):
+            assert callable(compile_reader(message, version, keeps_unknown_tags=keeps))
+        assert callable(compile_writer(message, version))
 
 
 def test_version_that_is_not_flexible_has_wide_lengths_and_no_tags() -> None:
@@ -137,6 +143,7 @@ def test_a_version_that_does_not_exist_is_our_bug() -> None:
         compile_reader(vote.REQUEST, 3)
 
 
+@pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())

@@ -38,8 +38,6 @@ from tests.core.replicas import key as replica_key
 from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
 from tests.rpc.wires import CONTEXT, answered, asked, body_of
 
-pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = [path for path in sorted(GOLDEN.glob("*/frames/*.txt")) if int(path.name.split("-")[0]) in codec.RPCS]
 CLUSTER_IDS = {
@@ -220,6 +218,7 @@ def most_of(kind: Kind | Struct | Array, version: int, text: str) -> Any:
             return 77
 
 
+@pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 @pytest.mark.parametrize("text", ["", "h", "ab\U0001f600" * 80], ids=["empty", "short", "wide"])
 @pytest.mark.parametrize(("key", "version"), REQUESTS)
 def test_a_decoded_request_costs_a_bounded_multiple_of_its_frame(key: ApiKey, version: int, text: str) -> None:

@@ -30,8 +30,6 @@ from pykraft.protocol.messages import API_VERSIONS, APIS, PRIVATE_KEY_MIN, ApiKe
 from pykraft.protocol.schema import Array, Body, Kind, Message, Struct
 from tests.protocol.bodies import bodies, message_id, read, write
 
-pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
-
 KIO_NAMES = {
     "throttle_time_ms": "throttle_time",
     "max_wait_ms": "max_wait",
@@ -143,6 +141,7 @@ def same_keys(body: Any, sample: Any) -> Any:
     return body
 
 
+@pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 @pytest.mark.conformance(100)
 @pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -159,6 +158,7 @@ def test_kio_reads_and_writes_what_we_write(message: Message, version: int, enti
     assert out.getvalue() == raw
 
 
+@pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 @pytest.mark.conformance(100)
 @pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
