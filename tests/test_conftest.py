@@ -1,4 +1,4 @@
-"""A suite that was started with ignored signals runs like any other; long tests start first."""
+"""A suite that was started with ignored signals runs like any other; long tests start first; few tests are followed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,36 @@ def test_so_it_does_when_the_suite_was_started_with_signals_ignored() -> None:
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         preexec_fn=ignore_all,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_nothing_follows_a_test_that_counts_for_no_package() -> None:
+    assert sys.gettrace() is None
+
+
+def test_nothing_follows_it_in_a_worker_of_a_measured_run_either(tmp_path: Path) -> None:
+    here = f"{Path(__file__).relative_to(ROOT)}::test_nothing_follows_a_test_that_counts_for_no_package"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            "1",
+            "--cov=tests",
+            "--cov-report=",
+            here,
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COVERAGE_FILE": str(tmp_path / "coverage")},
         capture_output=True,
         text=True,
         timeout=120,
