@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from pykraft.errors import CorruptionError, StorageError
+from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
+from pykraft.types import Epoch, NodeId, ReplicaKey
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
 
@@ -27,6 +31,22 @@ def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everythi
     assert world.facts.committed.last_epoch > epoch
     goal = world.facts.committed.end_offset
     run_until(world, lambda: world.facts.platters.end_offset(node) >= goal)
+
+
+def test_nobody_waits_for_an_epoch_that_only_a_stranger_told_it() -> None:
+    world, leader = led_world()
+    world.users.begin()
+    run_until(world, lambda: world.users.acknowledged > 20)
+    strangers = StrangerFaults(harm_to(world))
+    strangers.use_dice(Random(1))
+    far = Epoch(leader.host.status.epoch + 5_000)
+    misled = world.nodes[leader.node_id % 3 + 1]
+    key = ReplicaKey(NodeId(STRANGER_ID))
+    strangers._present.ask(misled.node_id, strangers._vote(misled, key, far, pre_vote=False))
+    run_until(world, lambda: misled.status is not None and misled.status.epoch >= far)
+    WipeFaults(harm_to(world))._exchange(misled)
+    assert leader.host.status.epoch <= world.facts.atlas.waiting[int(misled.node_id)] < far
+    run_until(world, lambda: misled.process is not None)
 
 
 def test_one_at_a_time_and_never_without_a_majority_beside() -> None:

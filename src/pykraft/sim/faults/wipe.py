@@ -61,7 +61,7 @@ class WipeFaults:
             return False
         self._harm.hit("emptied disk", node, "finds its disk empty")
         world.watch.emptied(node)
-        world.facts.atlas.emptied(node, self._known_epoch(node))
+        world.facts.atlas.emptied(node, self._shared_epoch(node))
         wipe_disk(node)
         node.config = replace(node.config, directory_id=node.key.directory_id)
         node.first_voters = node.config.voters
@@ -82,6 +82,17 @@ class WipeFaults:
             self._harm.happened("damaged snapshot", node, role=node.last_role)
             self._exchange(node)
 
+    def _shared_epoch(self, node: SimulatedNode) -> int:
+        """The highest epoch in which this node may have taken part: it knows it, and so does another voter.
+
+        A stranger may have told it of an epoch that nobody reaches for hours.
+        """
+        facts = self._harm.facts
+        voters = {int(voter_id) for voters in facts.members.in_force() for voter_id in voters.ids}
+        others = [facts.nodes[voter_id] for voter_id in voters - {int(node.node_id)}]
+        known = self._known_epoch(node)
+        return min(known, max(map(self._known_epoch, others), default=known))
+
     def _known_epoch(self, node: SimulatedNode) -> int:
         """The highest epoch that this node knows, in memory or on its disk."""
         return max(self._harm.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
@@ -89,7 +100,7 @@ class WipeFaults:
     def _exchange(self, node: SimulatedNode) -> None:
         world = self._harm.world
         self._harm.note(node, "is given an empty disk")
-        world.facts.atlas.wiped(node, self._known_epoch(node))
+        world.facts.atlas.wiped(node, self._shared_epoch(node))
         world.watch.wiped(node)
         if world.facts.members.is_at_level_one:
             replace_disk(node)
