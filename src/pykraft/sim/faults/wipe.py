@@ -83,11 +83,14 @@ class WipeFaults:
             self._exchange(node)
 
     def _shared_epoch(self, node: SimulatedNode) -> int:
-        """The highest epoch in which this node may have taken part: it knows it, and so does another voter.
+        """The highest epoch in which this node may have taken part: it knows it.
 
-        A stranger may have told it of an epoch that nobody reaches for hours.
+        Where there are strangers, another voter must know it, too: one may have told the node of an epoch that nobody
+        reaches for hours.
         """
         facts = self._harm.facts
+        if not facts.claims.is_any:
+            return self._known_epoch(node)
         voters = {int(voter_id) for voters in facts.members.in_force() for voter_id in voters.ids}
         others = [facts.nodes[voter_id] for voter_id in voters - {int(node.node_id)}]
         known = self._known_epoch(node)
