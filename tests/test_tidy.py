@@ -62,6 +62,7 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (CODE, "from random import choice", "from random import Random"),
     ],
     "imports_at_run_time": [
+        (SIMULATED, "if TYPE_CHECKING:  # slow to import\n    import b", "import b"),
         (CODE, "if TYPE_CHECKING:\n    import b", "if TYPE_CHECKING:  # slow to import\n    import b"),
         (SIMULATED, "if typing.TYPE_CHECKING:\n    import b", "a = 'TYPE_CHECKING'"),
     ],
