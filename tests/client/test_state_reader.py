@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.serde import text_serde
-from pykraft.client.state_reader import StateReader, read_by, read_in_a_thread
-from pykraft.errors import CorruptionError, DeserializeError, UsageError
-from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.reader import SnapshotReader
-from tests.disks import ScriptedDisk
-from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, write
+from pykraft.client.state_reader import SnapshotPiece, StateReader, read_in_a_thread
+from pykraft.errors import CorruptionError, DeserializeError, PykraftError, UsageError
+from tests.client.states import opened_snapshot, records
+from tests.snapshot.snapshots import ID, TIMESTAMP_MS
 
 
 class Reading:
-    """A node whose host reads at once, or not before it is let."""
+    """Reads at once, or not before it is let."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -27,34 +24,18 @@ class Reading:
         self.may_read.set()
         self.is_asked = asyncio.Event()
 
-    def read(self, read: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self.reads += 1
-        then(read())
-
-    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object], *, doubt: str | None = None) -> Any:
-        del doubt
+    async def __call__(self, read: Callable[[], SnapshotPiece[str] | PykraftError]) -> SnapshotPiece[str]:
         self.is_asked.set()
         await self.may_read.wait()
-        answers: list[Any] = []
-        act(self, answers.append)
-        if isinstance(answers[0], Exception):
-            raise answers[0]
-        return answers[0]
+        self.reads += 1
+        piece = read()
+        if isinstance(piece, PykraftError):
+            raise piece
+        return piece
 
 
-def opened(*values: bytes, damage_at: int | None = None, node: Reading | None = None) -> StateReader[str]:
-    fs = ScriptedDisk()
-    fs.prepare(DIRECTORY)
-    write(fs, values)
-    path = checkpoint_path(DIRECTORY, ID)
-    reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)
-    if damage_at is not None:
-        fs.open(path, write=True).pwrite([b"damage"], damage_at)
-    return StateReader(read_by(node or Reading()), reader)
-
-
-async def records(reader: StateReader[str]) -> list[str]:
-    return [record async for batch in reader for record in batch.records]
+def opened(*values: bytes, damage_at: int | None = None, reading: Reading | None = None) -> StateReader[str]:
+    return StateReader(reading or Reading(), opened_snapshot(*values, damage_at=damage_at))
 
 
 def test_all_of_it_is_given_once_or_more_often() -> None:
@@ -67,10 +48,10 @@ def test_all_of_it_is_given_once_or_more_often() -> None:
 
 
 def test_a_piece_is_about_a_mebibyte() -> None:
-    node = Reading()
-    reader = opened(*(b"%d" % number * 300_000 for number in range(10)), node=node)
+    reading = Reading()
+    reader = opened(*(b"%d" % number * 300_000 for number in range(10)), reading=reading)
     assert len(asyncio.run(records(reader))) == 10
-    assert 3 <= node.reads <= 6
+    assert 3 <= reading.reads <= 6
 
 
 def test_it_is_not_read_on_the_loop() -> None:
@@ -88,14 +69,14 @@ def test_it_is_closed_when_the_call_is_done() -> None:
 
 def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
     async def main() -> None:
-        node = Reading()
-        reader = opened(b"one", node=node)
-        node.may_read.clear()
-        reading = asyncio.create_task(records(reader))
-        await node.is_asked.wait()
+        reading = Reading()
+        reader = opened(b"one", reading=reading)
+        reading.may_read.clear()
+        task = asyncio.create_task(records(reader))
+        await reading.is_asked.wait()
         reader.close()
-        node.may_read.set()
-        assert await reading == ["one"]
+        reading.may_read.set()
+        assert await task == ["one"]
 
     asyncio.run(main())
 

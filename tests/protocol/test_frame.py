@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 import time
-import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.frame import ROOM_SIZE_BYTES_MIN, VIEW_SIZE_BYTES_MIN, FrameReader, frame
+from tests.memory import taking_less_than
 
 SIZE_MAX = 100_000
 
@@ -123,14 +123,12 @@ def test_a_foreign_protocol_is_named(start: bytes, name: str) -> None:
 
 
 def test_what_is_held_grows_with_what_arrived_and_not_with_what_was_announced() -> None:
-    reader = FrameReader(2**30)
-    tracemalloc.start()
-    try:
+    def fed() -> FrameReader:
+        reader = FrameReader(2**30)
         reader.feed(struct.pack(">i", 2**30) + b"x" * 1000)
-        assert tracemalloc.get_traced_memory()[1] < 256 * 1024
-    finally:
-        tracemalloc.stop()
-    assert reader.held_size_bytes == 1000
+        return reader
+
+    assert taking_less_than(256 * 1024, fed).held_size_bytes == 1000
 
 
 def receive(reader: FrameReader, data: bytes) -> list[bytes]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,6 +34,7 @@ from pykraft.protocol.schema import (
     struct_of,
 )
 from pykraft.protocol.writer import compile_writer
+from tests.memory import taking_less_than
 from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
 
 SAMPLE = Message.of(
@@ -188,30 +188,26 @@ def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
     raw += bytes(40)
     absurd = b"\xff\xff\xff\xff\x0f" if version in message.flexible else b"\x7f\xff\xff\xff"
     reader = compile_reader(message, version)
-    tracemalloc.start()
-    try:
-        for position in range(len(raw) - len(absurd)):
-            changed = raw[:position] + absurd + raw[position + len(absurd) :]
-            tracemalloc.reset_peak()
-            before, _ = tracemalloc.get_traced_memory()
-            with contextlib.suppress(ProtocolError):
-                reader(changed, 0, len(changed))
-            assert tracemalloc.get_traced_memory()[1] - before < 256 * 1024
-    finally:
-        tracemalloc.stop()
+
+    def read() -> None:
+        with contextlib.suppress(ProtocolError):
+            reader(changed, 0, len(changed))
+
+    for position in range(len(raw) - len(absurd)):
+        changed = raw[:position] + absurd + raw[position + len(absurd) :]
+        taking_less_than(256 * 1024, read)
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xff", b"\xff\xff\xff\xff\xff\xff"], ids=["rows", "numbers"])
 def test_a_count_beyond_the_frame_builds_not_even_what_the_frame_holds(raw: bytes) -> None:
     frame = raw + (100_000).to_bytes(4, "big") + bytes(300_000)
     reader = compile_reader(SAMPLE, 0)
-    tracemalloc.start()
-    try:
+
+    def read() -> None:
         with pytest.raises(ProtocolError, match="100000 elements"):
             reader(frame, 0, len(frame))
-        assert tracemalloc.get_traced_memory()[1] < 64 * 1024
-    finally:
-        tracemalloc.stop()
+
+    taking_less_than(64 * 1024, read)
 
 
 def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> None:

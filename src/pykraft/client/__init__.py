@@ -2,21 +2,46 @@
 
 Start with `Node`; `configure` makes its configuration. From outside a quorum, `Observer` reads what it commits, and
 `Admin` describes and changes its members. `pykraft.errors` has the exceptions.
+
+A class is imported when somebody asks for it: whoever reads a quorum from outside needs no node, whose modules take as
+long to import as everything else.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# A module of the same name would be found in their place, once somebody has imported it.
 from pykraft.client.configure import configure, voter_set
-from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
-from pykraft.client.listener import Listener, StableRecords
-from pykraft.client.node import Node
-from pykraft.client.reader import Batch, Reader
-from pykraft.client.remote.admin import Admin
-from pykraft.client.remote.bootstrap import parse_bootstrap
-from pykraft.client.remote.observer import Observer, Start
-from pykraft.client.remote.quorum import Quorum
-from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
-from pykraft.client.state_reader import StateReader
 from pykraft.client.until_signal import until_signal
-from pykraft.host.producers import Committed
+
+if TYPE_CHECKING:  # slow to import
+    from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
+    from pykraft.client.listener import Listener, StableRecords
+    from pykraft.client.node import Node
+    from pykraft.client.reader import Batch, Reader
+    from pykraft.client.remote.admin import Admin
+    from pykraft.client.remote.bootstrap import parse_bootstrap
+    from pykraft.client.remote.observer import Observer, Start
+    from pykraft.client.remote.quorum import Quorum
+    from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
+    from pykraft.client.state_reader import StateReader
+    from pykraft.host.producers import Committed
+
+_NAMES = {
+    "pykraft.client.leadership": ("ClaimAdapter", "ClaimListener", "LeaderAndEpoch"),
+    "pykraft.client.listener": ("Listener", "StableRecords"),
+    "pykraft.client.node": ("Node",),
+    "pykraft.client.reader": ("Batch", "Reader"),
+    "pykraft.client.remote.admin": ("Admin",),
+    "pykraft.client.remote.bootstrap": ("parse_bootstrap",),
+    "pykraft.client.remote.observer": ("Observer", "Start"),
+    "pykraft.client.remote.quorum": ("Quorum",),
+    "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
+    "pykraft.client.state_reader": ("StateReader",),
+    "pykraft.host.producers": ("Committed",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+"""As above, for when it runs."""
 
 __all__ = [
     "Admin",
@@ -43,3 +68,15 @@ __all__ = [
     "until_signal",
     "voter_set",
 ]
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,9 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 
-from pykraft.client.life import HostAccess, OnAnswer
 from pykraft.errors import PykraftError, UsageError
-from pykraft.host.host import Host
 from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
 
@@ -27,18 +25,6 @@ PIECE_SIZE_BYTES: Final = 1024 * 1024
 SnapshotPiece: TypeAlias = list[SnapshotBatch[T]]
 Elsewhere: TypeAlias = Callable[[Callable[[], SnapshotPiece[T] | PykraftError]], Awaitable[SnapshotPiece[T]]]
 """Runs a read off the loop, and returns or raises its result."""
-
-
-def read_by(node: HostAccess) -> Elsewhere[T]:
-    """Run reads where the node reads its files. Errors of the reads: NotRunningError, too."""
-
-    async def run(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:
-        def act(host: Host, answer: OnAnswer[SnapshotPiece[T]]) -> None:
-            host.read(read, answer)
-
-        return await node.ask(act)
-
-    return run
 
 
 async def read_in_a_thread(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:

@@ -24,9 +24,9 @@ from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import HostAccess
 from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
 from pykraft.client.listener_call import ListenerCall
+from pykraft.client.node_reads import read_by
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
-from pykraft.client.state_reader import StateReader, read_by
 from pykraft.client.state_saving import StateSaving
 from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.errors import UsageError
@@ -264,7 +264,7 @@ class Subscription(Generic[T]):
         self._note_applied(end_offset)
 
     async def _handle_load(self, name: str, opened: SnapshotReader[T]) -> None:
-        reader = StateReader(read_by(self._owner), opened)
+        reader = read_by(self._owner, opened)
         try:
             method = getattr(self.listener, name, None)
             if method is None:

@@ -6,7 +6,6 @@ Source: Kafka's ``LogValidator``; ours (ADR 065).
 from __future__ import annotations
 
 import gzip
-import tracemalloc
 import zlib
 
 import pytest
@@ -17,6 +16,7 @@ from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.protocol.varint import encode_varint
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset
 from tests.host.clients.world import with_header
+from tests.memory import taking_less_than
 
 GOOD = encode_batch([b"a", b"bc"], base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7).data
 CONTROL = encode_control_batch(
@@ -85,24 +85,18 @@ def test_anything_else_is_refused(records: Buffer | None, code: int) -> None:
 
 def test_a_bomb_takes_a_bounded_amount_of_memory() -> None:
     bomb = batch(gzip.compress(record(value=bytes(10_000_000))), attributes=1)
-    tracemalloc.start()
-    try:
+
+    def refuse() -> None:
         with pytest.raises(ProtocolError, match="expand beyond 200000 bytes") as refused:
             check(bomb, size_bytes_max=100_000)
-        assert tracemalloc.get_traced_memory()[1] < 4 * 100_000 + 64 * 1024
-    finally:
-        tracemalloc.stop()
-    assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE, "Kafka's producers split such a batch"
+        assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE, "Kafka's producers split such a batch"
+
+    taking_less_than(4 * 100_000 + 64 * 1024, refuse)
 
 
 def test_many_records_are_checked_one_by_one() -> None:
     many = encode_batch([b"x"] * 20_000, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=7).data
-    tracemalloc.start()
-    try:
-        check(many, size_bytes_max=len(many))
-        assert tracemalloc.get_traced_memory()[1] < 2 * len(many)
-    finally:
-        tracemalloc.stop()
+    taking_less_than(2 * len(many), lambda: check(many, size_bytes_max=len(many)))
 
 
 @pytest.mark.parametrize(
