@@ -134,9 +134,13 @@ def test_without_a_leader_a_command_is_certainly_not_applied(tmp_path: Path) -> 
         voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
         node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
         await node.initialize()
-        with pytest.raises(NotAppliedError, match="no answer within 100 ms: the command was not applied, and will not"):
+        with pytest.raises(NotAppliedError, match=r"\(.*\): the command was not applied, and will not be") as caught:
             await node.execute(Add("x", 1), timeout_ms=100)
         await node.close()
+        assert str(caught.value).startswith(
+            "no answer within 100 ms (this node does not lead: no leader is known in epoch 0; this node's directory is "
+            "unproven, so it does not vote until the other voters have answered: start those that are down)"
+        )
 
     run(main)
 

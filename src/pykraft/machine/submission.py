@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pykraft.client.node import Node
 from pykraft.client.proposals import twin
+from pykraft.core.status import Status
 from pykraft.errors import (
     BufferFullError,
     NotAppliedError,
@@ -35,6 +36,7 @@ from pykraft.errors import (
     RefusedError,
     UnreachableError,
 )
+from pykraft.host.leaderless import own_problem
 from pykraft.machine.applier import Applier
 from pykraft.machine.client_session import Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
@@ -66,6 +68,8 @@ class Submission(Generic[C, R]):
         self._applier = applier
         self._session: ClientSession | None = None
         self._opening: asyncio.Task[ClientSession] | None = None
+        self._opening_group: _CommandGroup | None = None
+        """The record that opens it."""
         self._group: _CommandGroup | None = None
         """What callers of this turn of the loop execute."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,10 +165,19 @@ class Submission(Generic[C, R]):
             async with asyncio.timeout_at(deadline_s):
                 return await asyncio.shield(self._opening)
         except TimeoutError:
-            text = f"no answer within {timeout_ms} ms: the command was not applied, and will not be"
-            raise NotAppliedError(text) from None
+            text = f"no answer within {timeout_ms} ms{await self._hindrance()}"
+            raise NotAppliedError(f"{text}: the command was not applied, and will not be") from None
         except RefusedError as error:
             raise NotAppliedError(f"{error}: the command was not applied, and will not be") from error
+
+    async def _hindrance(self) -> str:
+        """Why no session opens, as far as this node knows. Errors: NotRunningError."""
+        status: Status = await self._node.ask(lambda host, answer: answer(host.status))
+        own = None if self._node.node_id is None else status.voters.get(self._node.node_id)
+        problem = own_problem(status, None if own is None else own.key, it="this node", its="this node's", path_of=str)
+        error = self._opening_group and self._opening_group.error
+        known = "; ".join(str(each) for each in (error, problem) if each is not None)
+        return known and f" ({known})"
 
     def _opening_ended(self, opening: asyncio.Task[ClientSession]) -> None:
         self._opening = None
@@ -177,6 +190,7 @@ class Submission(Generic[C, R]):
         self._applier.openings[nonce] = future
         try:
             group = _CommandGroup(lambda _, time_ms: [encode_log_record(OpenRecord(time_ms, nonce))])
+            self._opening_group = group
             group.attempts.append((0, b"", future, inf))
             self._begin(group)
             session_id = await future
