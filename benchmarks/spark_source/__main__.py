@@ -40,6 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 3 GB")
     parser.add_argument("--docs", type=Path, help="put the table between the markers of this document")
     chosen = parser.parse_args(words)
+    if not chosen.dir.is_dir():
+        parser.error(f"--dir: {chosen.dir} is not a directory")
     many, few = map(int, chosen.records.split(","))
     sets = (
         Data(name="100 B", records=many, size_bytes=100, per_batch=BATCH_SIZE_BYTES // 100),

@@ -154,6 +154,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--job", metavar="URL", help=argparse.SUPPRESS)  # the driver that this program starts
     parser.add_argument("paths", nargs="*", help=argparse.SUPPRESS)
     chosen = parser.parse_args(words)
+    if not chosen.dir.is_dir():
+        parser.error(f"--dir: {chosen.dir} is not a directory")
     if chosen.job:
         for row in job(chosen.job, int(chosen.executors), chosen.runs, chosen.paths):
             print(json.dumps(row), flush=True)

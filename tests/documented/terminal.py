@@ -109,7 +109,10 @@ class Terminal:
     def interrupt(self) -> None:
         """Ctrl-C in each terminal in which something still runs."""
         for staying in self.staying:
-            os.killpg(staying.process_id, signal.SIGINT)
+            if _has_ended(staying.process_id):
+                raise PageError(f"{staying.command}\nit ended, and should stay\n{staying.output.read_text()}")
+            with suppress(ProcessLookupError):  # it ended just now, and its status tells how
+                os.killpg(staying.process_id, signal.SIGINT)
             what = f"the end of {staying.command} after Ctrl-C"
             wait_until(partial(_has_ended, staying.process_id), what, timeout_s=INTERRUPTED_WITHIN_S)
             self._tell(f"wait {staying.process_id}; echo $? >&3")

@@ -44,10 +44,16 @@ def tree(module: str) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+def statements(module: str) -> Iterator[ast.stmt]:
+    """Of the module itself, and of what it imports for type checkers alone."""
+    for node in tree(module).body:
+        yield from node.body if isinstance(node, ast.If) else (node,)
+
+
 def docstring(module: str, name: str) -> str:
     """The docstring of a class, a function or a variable, where it is defined."""
     after: ast.stmt | None = None
-    for node in tree(module).body:
+    for node in statements(module):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
                 return ast.get_docstring(node) or ""

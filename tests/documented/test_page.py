@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,15 @@ def test_what_should_stay_and_ends_is_an_error(tmp_path: Path, monkeypatch: pyte
     table = Table(stays=(Stays("echo", "ready"),))
     with pytest.raises(PageError, match="it ended, and should stay\ngone"):
         run(tmp_path, monkeypatch, "'''sh\necho gone\n'''", table)
+
+
+def test_what_ends_later_is_an_error_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node of a page gave up after 30 s; the page was mostly done before."""
+    table = Table(stays=(Stays("bash wait.sh", "ready"),))
+    (tmp_path / "wait.sh").write_text("echo ready; read -r _ <fifo; echo gone")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PageError, match="it ended, and should stay\nready\ngone"):
+        run(tmp_path, monkeypatch, "@sh\nbash wait.sh\necho now >fifo\nwait %1\n@".replace("@", FENCE), table)
 
 
 def test_rows_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

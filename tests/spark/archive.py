@@ -19,6 +19,8 @@ from pathlib import Path
 
 QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live for seconds or whose queries are all different: code is compiled once, and never optimized."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For queries that run once over few rows: to write and compile Java for each takes longer than to go without."""
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 EXIT_TIMEOUT_S = 120.0
 

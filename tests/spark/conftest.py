@@ -18,7 +18,7 @@ import pytest
 from pykraft.local.voters import PARTITION
 from pykraft.log.os_fs import OsFs
 from tests.snapshot.snapshots import id_of, write
-from tests.spark.archive import QUICKLY
+from tests.spark.archive import INTERPRETED, QUICKLY
 from tests.spark.quorum_of_one import OneNode
 
 if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
@@ -46,7 +46,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what the other stages do not collect, or no stage would run it.
 
-    Tests of the session are one group, so that only one worker of xdist opens it. Together they take longer than any
+    Tests of the session have one worker of xdist, or two (`tests.spark.workers`). Together they take longer than any
     other test, so they are long ones, and begin first.
     """
     for item in items:
@@ -68,8 +68,9 @@ def spark() -> Iterator[SparkSession]:
 
     before = dict(os.environ)
     prepare_environment()
-    settings = session_settings("pykraft tests")
-    # Each query is small and different: to optimize its code for a long run costs more than the run.
+    # Each query is small and different: to optimize its code for a long run costs more than the run. The demo, the
+    # documentation's programs and the cluster of `tests.spark.test_standalone` are as users have them.
+    settings = session_settings("pykraft tests") | INTERPRETED
     settings["spark.driver.extraJavaOptions"] += f" {QUICKLY}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its pipe to the JVM's launcher open

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -29,7 +29,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
-from tests.spark.archive import QUICKLY, quick_java
+from tests.spark.archive import INTERPRETED, QUICKLY, quick_java
 from tests.spark.descendants import Process, descendants, wait_until_gone
 from tests.spark.standalone import EXECUTOR_MEMORY, SPECULATION, environment, executors, standalone_cluster
 from tests.spark.table_check import end_offset, problems_of
@@ -38,6 +38,8 @@ INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 """How a command ends that was interrupted: the second when, on a busy machine, it took long to unwind
 (`pykraft.cli.interrupt`).
 """
+CALM = {**QUICK, "controller.quorum.append.linger.ms": "100"}
+"""Ten batches a second: three nodes with 40 take a fifth of a core, which Spark needs."""
 PAUSE_S_MAX = 1.0
 LOOK_INTERVAL_S = 0.3
 PROGRESS_TIMEOUT_S = 400.0
@@ -57,7 +59,7 @@ class Pipeline:
         self.root = folder / "tables"
         words = ["run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow"]
         words += ["--format", table_format]
-        conf = {"spark.driver.extraJavaOptions": QUICKLY}
+        conf = INTERPRETED | {"spark.driver.extraJavaOptions": QUICKLY}
         self._environment = {"PYTHONPATH": str(SOURCES)}
         if master is not None:
             words += ["--master", master]
@@ -138,19 +140,14 @@ class Pipeline:
 
 
 def run(
-    folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str = "delta", has_cluster: bool = False
+    folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str = "delta", master: str | None = None
 ) -> list[str]:
     """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
-    with standalone_cluster(folder / "spark") if has_cluster else nullcontext() as master:
-        return _run(folder, rounds=rounds, throughput=throughput, seed=seed, table_format=table_format, master=master)
-
-
-def _run(folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str, master: str | None) -> list[str]:
     dice = random.Random(seed)
     pause = Event()
     killed: Counter[str] = Counter()
     with Children() as children:
-        cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=QUICK)
+        cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=CALM)
         cluster.start()
         bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
         pipeline = Pipeline(children, folder, bootstrap, table_format=table_format, master=master)
@@ -205,14 +202,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--format", choices=("delta", "parquet"), default="delta")
     parser.add_argument("--cluster", action="store_true", help="executors of a standalone cluster, with speculation")
     options = parser.parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="pykraft-kill-rounds-") as folder:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pykraft-kill-rounds-")))
         found = run(
-            Path(folder),
+            folder,
             rounds=options.rounds,
             throughput=options.throughput,
             seed=options.seed,
             table_format=options.format,
-            has_cluster=options.cluster,
+            master=stack.enter_context(standalone_cluster(folder / "spark")) if options.cluster else None,
         )
     print("\n".join(found) or "everything acknowledged is in the tables once and in order, and all tables agree")
     return 1 if found else 0

@@ -25,7 +25,7 @@ from threading import Event
 
 from pykraft.errors import PykraftError
 from pykraft.local.child import Child, Children
-from pykraft.local.cluster import QUICK, SOURCES, Cluster
+from pykraft.local.cluster import SOURCES, Cluster
 from pykraft.local.voters import LISTENER
 from pykraft.local.waiting import wait_until
 from pykraft.plural import counted
@@ -33,6 +33,7 @@ from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.types import Endpoint, Offset
 from tests.spark.descendants import Process, descendants
+from tests.spark.kill_rounds import CALM
 
 PAUSE_S_MAX = 1.0
 PROGRESS_TIMEOUT_S = 400.0
@@ -48,8 +49,8 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
     killed: Counter[str] = Counter()
     with Children() as children:
         (folder / "target").mkdir(parents=True)
-        source = Cluster(children, folder / "source", throughput=throughput, properties=QUICK)
-        properties = {**QUICK, "pykraft.client.listeners": LISTENER}
+        source = Cluster(children, folder / "source", throughput=throughput, properties=CALM)
+        properties = {**CALM, "pykraft.client.listeners": LISTENER}
         target = Cluster(children, folder / "target" / "quorum", throughput=0, properties=properties)
         for cluster in (source, target):
             cluster.start()

@@ -13,7 +13,3 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 def test_three_rounds(tmp_path: Path) -> None:
     assert run(tmp_path, rounds=3, throughput=100, seed=3) == []
-
-
-def test_a_round_into_parquet_while_copies_of_tasks_run_on_a_cluster(tmp_path: Path) -> None:
-    assert run(tmp_path, rounds=1, throughput=100, seed=4, table_format="parquet", has_cluster=True) == []

@@ -1,4 +1,4 @@
-"""Groups: one for all tests of the session, one for each module with a fixture of its own, none for others."""
+"""Groups: one for each of two sessions, one for each module with a fixture of its own, none for others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from tests.spark.workers import group_of
 @pytest.mark.parametrize(
     ("test", "group"),
     [
-        ("tests/spark/pipeline/test_run.py::test_a", "the Spark session"),
-        ("tests/spark/test_audit.py::test_a", "the audit's Spark session"),
-        ("tests/spark/test_standalone.py::test_a", "tests/spark/test_standalone.py::test_a"),
+        ("tests/spark/pipeline/test_run.py::test_a", "the first Spark session"),
+        ("tests/spark/test_audit.py::test_a", "the second Spark session"),
+        ("tests/spark/test_source_at_uris.py::test_a", "the second Spark session"),
+        ("tests/spark/test_standalone.py::test_a", "tests/spark/test_standalone.py"),
+        ("tests/object_storage/test_files.py::test_a", "tests/object_storage/"),
+        ("tests/object_storage/test_stores.py::test_a", "tests/object_storage/"),
         ("tests/spark/demo/report/test_page.py::test_a", "tests/spark/demo/report/test_page.py"),
         ("tests/install/test_spark_job.py::test_a", "tests/install/test_spark_job.py"),
         ("tests/spark/test_kill_rounds.py::test_a", "tests/spark/test_kill_rounds.py::test_a"),

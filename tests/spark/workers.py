@@ -1,9 +1,9 @@
 """Which worker of pytest-xdist runs which tests of the stage ``spark``: the scheduler of ``-p tests.spark.workers``.
 
-- Tests in modules that use the fixture ``spark`` are one group: one worker runs them all, so that one session opens.
-  The audit's take a quarter of the time, and are a group of their own with a session: it costs 12 s of processor time,
-  and without it that one worker goes on when the others have ended.
-- A module with a fixture of its own scope, such as a browser or an installed environment, is a group.
+- Tests in modules that use the fixture ``spark`` are two groups, each with a session and a worker. A session costs 12 s
+  of processor time; with one alone, its worker goes on for minutes when the others have ended.
+- A module with a fixture of its own scope, such as a cluster or an installed environment, is a group. The tests of
+  object storage are one, with their server.
 - All other tests are given out one by one, in the order in which they were collected: those marked ``long`` first.
 
 The groups are read from the modules' text, since the process that schedules collects nothing. xdist's own groups
@@ -21,17 +21,19 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.tidy.repository import ROOT
 
 SESSION, OF_MODULE = "spark: SparkSession", ("open_page:", 'scope="module"')
-
-
-AUDIT = "tests/spark/test_audit.py"
+OF_SECOND_SESSION = ("tests/spark/test_audit.py", "tests/spark/test_audit_job.py", "tests/spark/test_source_at_uris.py")
+"""They take a third of the sessions' time."""
+OBJECT_STORAGE = "tests/object_storage/"
 
 
 def group_of(node_id: str) -> str:
-    """The group of a test: the session's, its module's, or its own."""
+    """The group of a test: a session's, its module's, or its own."""
     module = node_id.partition("::")[0]
     text = _text(module)
     if SESSION in text:
-        return "the audit's Spark session" if module == AUDIT else "the Spark session"
+        return "the second Spark session" if module in OF_SECOND_SESSION else "the first Spark session"
+    if module.startswith(OBJECT_STORAGE):
+        return OBJECT_STORAGE
     return module if any(word in text for word in OF_MODULE) else node_id
 
 

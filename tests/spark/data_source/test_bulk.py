@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header, scan
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
 from pykraft.protocol.records import decode_values
 from pykraft.spark.data_source import bulk
 from pykraft.spark.data_source.bulk import find_values
+from tests.spark.data_source.test_decode import sealed
 from tests.spark.logs import batch
 
 pytestmark = pytest.mark.spark
@@ -97,21 +98,37 @@ def test_what_is_found_is_what_the_decoder_reads(sizes: list[list[int]]) -> None
             assert values == decode_values(data[position : position + header.size_bytes])
 
 
+CHANGED_TOGETHER = 100
+
+
 @pytest.mark.parametrize("size", [1, 60])
 @pytest.mark.parametrize("xor", [1, 0x80])
 def test_no_byte_around_a_value_may_be_another(size: int, xor: int) -> None:
-    """Also when the CRC was made for it: then the decoder decides."""
-    data = log(alike(size, 70), alike(size, 70))
-    (_, first), (position, second) = list(scan(data))
-    for at in range(position + HEADER_SIZE_BYTES, len(data)):
-        changed = bytearray(data)
-        changed[at] ^= xor
-        header = read_header(bytes(changed), position)
-        changed[position + 17 : position + 21] = crc_of(changed, position, header).to_bytes(4, "big")
-        one, other = found(bytes(changed), [(0, first), (position, second)])
-        assert one == alike(size, 70)
-        try:
-            wanted = decode_values(bytes(changed[position:]))
-        except ProtocolError:
-            wanted = None
-        assert other in (None, wanted), at
+    """Also when the CRC was made for it: then the decoder decides. Each byte is another one in a batch of its own."""
+    values = alike(size, 70)
+    sound = log(values)
+    every_place = range(HEADER_SIZE_BYTES, len(sound))
+    for begin in range(0, len(every_place), CHANGED_TOGETHER):
+        places = every_place[begin : begin + CHANGED_TOGETHER]
+        log_of_each = [sound, *(changed(sound, at, xor) for at in places)]
+        starts = range(0, len(sound) * len(log_of_each), len(sound))
+        data = b"".join(log_of_each)
+        first, *others = found(data, [(start, read_header(data, start)) for start in starts])
+        assert first == values
+        for at, other, piece in zip(places, others, log_of_each[1:], strict=True):
+            assert other in (None, decoded(piece)), at
+
+
+def changed(data: bytes, at: int, xor: int) -> bytes:
+    """A batch with another byte there, and the CRC for it."""
+    made = bytearray(data)
+    made[at] ^= xor
+    return sealed(bytes(made))
+
+
+def decoded(data: bytes) -> list[bytes] | None:
+    """The values of a batch; None if the decoder refuses it."""
+    try:
+        return decode_values(data)
+    except ProtocolError:
+        return None

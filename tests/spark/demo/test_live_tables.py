@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pykraft.errors import LocalQuorumError, StorageError
 from pykraft.local.child import Children
+from pykraft.local.waiting import wait_until
 from pykraft.spark.demo import live_tables
 from pykraft.spark.demo.failures import NO_SPACE
 from pykraft.spark.demo.live_tables import LiveTables, MicroBatch, micro_batch
@@ -47,15 +47,16 @@ def made(monkeypatch: pytest.MonkeyPatch, folder: Path, session: Any) -> tuple[L
 
 
 def failure_of(tables: LiveTables) -> Exception:
-    """What is told, when it is told."""
-    wait = threading.Event()
-    for _ in range(1_000):
+    """What is told, when it is told: the first stream of a session takes seconds, on a busy machine many."""
+
+    def look() -> Exception | None:
         try:
             tables.check()
         except (LocalQuorumError, StorageError) as error:
             return error
-        wait.wait(0.01)
-    raise AssertionError("nothing was told")
+        return None
+
+    return wait_until(look, "a failure of the stream")
 
 
 @pytest.fixture
