@@ -137,7 +137,7 @@ _MEANINGS: Mapping[str, str] = {
     "internal.metadata.delete.delay.millis": "how long deleted files are kept, as .deleted",
     "index.interval.bytes": "bytes of the log between two index entries",
     "segment.index.bytes": "largest size of an index file",
-    "pykraft.log.clean.interval.ms": "time between checks for files to delete; fetched snapshots stay as long",
+    "pykraft.log.clean.interval.ms": "time between checks for files to delete; fetched ones stay at least that long",
     "pykraft.log.scrub.bytes.per.second": "how fast the log is re-read to find damage; 0 turns this off",
     "pykraft.log.scrub.interval.ms": "time from the start of one pass over the log to the start of the next",
     "socket.request.max.bytes": "largest request; above 65536 it has no effect, since none needs more",

@@ -303,11 +303,46 @@ def test_an_empty_log_behind_a_snapshot_ends_in_its_epoch() -> None:
 
 
 @pytest.mark.conformance(107)
-@pytest.mark.parametrize(("at", "expected"), [((14, 5), False), ((13, 5), False), ((20, 4), False), ((15, 5), True)])
+@pytest.mark.parametrize(("at", "expected"), [((14, 5), False), ((13, 5), False), ((14, 4), False), ((15, 5), True)])
 def test_epoch_before_offset_says_which_holds_more(at: tuple[int, int], expected: bool) -> None:
     log = from_8()
     assert log.is_older_than(place(*at)) is expected
     assert log.is_older_than(place(9, 6))
+
+
+def test_a_log_that_ends_before_the_snapshot_holds_less_whatever_its_epoch() -> None:
+    """Campaign seed 17060: records of epoch 3, never committed, stood where the snapshot had some of epoch 2."""
+    assert from_8().is_older_than(place(20, 4))
+
+
+@pytest.mark.parametrize(
+    ("committed", "at", "expected"),
+    [
+        (12, (12, 5), False),
+        (12, (11, 5), True),
+        (12, (20, 4), False),
+        (13, (20, 4), True),
+        (14, (20, 5), False),
+        (8, (20, 2), True),
+    ],
+)
+def test_committed_records_that_a_snapshot_lacks(committed: int, at: tuple[int, int], expected: bool) -> None:
+    """The log starts at a snapshot of epoch 3, and has records of epoch 4 from 10, of epoch 5 from 12 on."""
+    starts = [EpochStart(epoch=Epoch(epoch), start_offset=Offset(offset)) for epoch, offset in ((4, 10), (5, 12))]
+    log = LogView(start_offset=Offset(8), end_offset=Offset(14), epochs=starts, snapshots=[place(8, 3)])
+    log.commit_to(Offset(committed))
+    assert log.lacks_committed(place(*at)) is expected
+
+
+@pytest.mark.parametrize(("at", "expected"), [((20, 4), False), ((30, 5), False), ((30, 4), True), ((35, 4), True)])
+def test_a_snapshot_before_our_newest_lacks_nothing_of_a_log_that_damage_has_cut(
+    at: tuple[int, int], expected: bool
+) -> None:
+    """Campaign seed 10921: the leader had no newer one, and a node in quarantine refused it for ever."""
+    log = LogView(start_offset=Offset(8), end_offset=Offset(40), snapshots=[place(8, 3), place(30, 5)])
+    log.commit_to(Offset(40))
+    log.lose_from(Offset(12))
+    assert log.lacks_committed(place(*at)) is expected
 
 
 @pytest.mark.conformance(107)

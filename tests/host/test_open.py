@@ -12,9 +12,10 @@ from random import Random
 import pytest
 
 from pykraft.config import NodeConfig
-from pykraft.core.effects import WriteElectionState
+from pykraft.core.effects import InstallSnapshot, WriteElectionState
 from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
 from pykraft.host.open import Opened, open_node
+from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.log.lane import AppendBytes
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import encode_quorum_state
@@ -37,6 +38,7 @@ from pykraft.types import (
 )
 from tests.disks import ScriptedDisk
 from tests.host.fakes import DIRECTORY, at, batch, config, listeners
+from tests.snapshot.snapshots import id_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "raft" / "disk" / "n1"
 PARTITION = DIRECTORY / "a-topic-0"
@@ -50,12 +52,17 @@ def opened(fs: ScriptedDisk, node_config: NodeConfig | None = None) -> Opened:
 def used() -> ScriptedDisk:
     """A disk on which a node has written two batches and a vote, and was closed."""
     fs = ScriptedDisk()
-    node = opened(fs)
+    use(fs, config(1), batch(0), batch(1))
+    return fs
+
+
+def use(fs: ScriptedDisk, node_config: NodeConfig, *batches: HeaderAndBytes) -> None:
+    """A node writes a vote and these batches, and is closed."""
+    node = opened(fs, node_config)
     election = Election(epoch=Epoch(1), leader_id=NodeId(2))
     write = WriteElectionState(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
-    node.lane.perform([write, AppendBytes(io=Io(2), batches=[batch(0), batch(1)])])
+    node.lane.perform([write, AppendBytes(io=Io(2), batches=batches)])
     node.close()
-    return fs
 
 
 @pytest.mark.conformance(1)
@@ -135,6 +142,44 @@ def test_a_torn_tail_is_cut_and_told() -> None:
     node = opened(fs)
     assert node.view.end_offset == 2
     assert any("torn tail" in note for note in node.notes)
+
+
+def cleaned(fs: ScriptedDisk, *snapshots: int) -> NodeConfig:
+    """Batches at 2, 3 and 4, each in a segment, and snapshots that end there: the node died while it removed more."""
+    node_config = config(1)
+    node_config = replace(node_config, log=replace(node_config.log, segment_size_bytes=1_024))
+    use(fs, node_config, *(batch(offset, bytes(700)) for offset in range(5)))
+    for offset in snapshots:
+        write(fs, [b"state"], PARTITION, id_of(offset, 1))
+    for gone in [name for name in fs.listdir(PARTITION) if name.startswith((f"{0:020d}.", f"{1:020d}."))]:
+        fs.remove(PARTITION / gone)
+    return node_config
+
+
+def test_a_log_starts_where_its_oldest_snapshot_ends_though_its_first_segment_begins_before() -> None:
+    fs = ScriptedDisk()
+    node = opened(fs, cleaned(fs, 3, 4))
+    assert (node.log.start_offset, node.view.start_offset, node.view.end_offset) == (2, 3, 5)
+    assert node.view.snapshots == (id_of(3, 1), id_of(4, 1))
+
+
+def test_a_damaged_log_of_which_nothing_is_left_goes_on_at_the_newest_snapshot() -> None:
+    """Nobody knows the epoch before the first segment, so no leader could be asked for what follows there."""
+    fs = ScriptedDisk()
+    node_config = cleaned(fs, 3, 4)
+    path = PARTITION / f"{2:020d}.log"
+    fs.write(path, fs.read(path)[:-1] + b"?")
+    before = {name: fs.read(PARTITION / name) for name in fs.listdir(PARTITION) if name.endswith(".log")}
+    node = opened(fs, node_config)
+    assert node.log.end_offset == 2
+    assert (node.view.start_offset, node.view.end, node.view.snapshots) == (4, id_of(4, 1), (id_of(4, 1),))
+    assert node.view.quarantine is not None
+    assert not node.view.quarantine.is_cut
+    assert any("the log begins anew there" in note for note in node.notes)
+    # Without a leader these files may hold the last copy of a record.
+    assert {name: fs.read(PARTITION / name) for name in before} == before
+    node.lane.perform([InstallSnapshot(io=Io(1), snapshot_id=id_of(4, 1)), AppendBytes(io=Io(2), batches=[batch(4)])])
+    assert (node.log.start_offset, node.log.end_offset) == (4, 5)
 
 
 @pytest.mark.parametrize("has_point", [True, False], ids=["recovery point", "no recovery point"])

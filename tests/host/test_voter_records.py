@@ -28,7 +28,7 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
     log.append([batch])
-    found = list(voter_records_at_start(fs, log, [Offset(0)]))
+    found = list(voter_records_at_start(fs, log, [Offset(0)], end_offset=log.end_offset))
     log.close()
     assert found == [
         (-1, KRaftVersion(1)),
@@ -47,7 +47,7 @@ def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> 
     log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == (0,)
     log.begin_anew_at(Offset(7))
-    assert list(voter_records_at_start(fs, log, recovery.control_offsets)) == []
+    assert list(voter_records_at_start(fs, log, recovery.control_offsets, end_offset=log.end_offset)) == []
     log.close()
 
 
@@ -56,5 +56,5 @@ def test_a_node_that_joins_believes_the_log_and_not_its_own_checkpoint(tmp_path:
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, None)
     log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
-    assert list(voter_records_at_start(fs, log, [])) == []
+    assert list(voter_records_at_start(fs, log, [], end_offset=log.end_offset)) == []
     log.close()

@@ -5,6 +5,7 @@ Source: KIP-630; Kafka's ``KafkaRaftLog`` (its map of snapshots, ``readSnapshot`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.snapshot.snapshots import DIRECTORY, TIMESTAMP_MS, disk, id_of, write
 
 FIRST, SECOND, THIRD = id_of(100, 2), id_of(50, 3), id_of(200, 3)
 NOTHING_KEPT = LogSettings(retention_size_bytes_max=0, retention_age_ms_max=-1)
+FETCH_TIMEOUT_MS = 2_000
 SEGMENTS = [KeptSegment(end_offset=Offset(300), size_bytes=10)]
 
 
@@ -31,8 +33,9 @@ def three() -> tuple[VirtualDisk, Catalog]:
     return fs, Catalog.open(fs, DIRECTORY, log_start_offset=Offset(0))
 
 
-def expired(catalog: Catalog, *, mono_ms: int = 0) -> list[object]:
-    return [*catalog.expired(NOTHING_KEPT, SEGMENTS, mono_ms=mono_ms, wall_ms=TIMESTAMP_MS)]
+def expired(catalog: Catalog, settings: LogSettings = NOTHING_KEPT, *, mono_ms: int = 0) -> list[object]:
+    times = {"fetch_timeout_ms": FETCH_TIMEOUT_MS, "mono_ms": mono_ms, "wall_ms": TIMESTAMP_MS}
+    return [*catalog.expired(settings, SEGMENTS, **times)]
 
 
 def test_an_empty_directory_has_no_snapshots() -> None:
@@ -85,6 +88,15 @@ def test_one_that_is_fetched_slowly_is_kept_for_as_long_as_that_takes() -> None:
     assert expired(catalog, mono_ms=(5 * 60 - 1) * 1_000 + LogSettings().clean_interval_ms) == [FIRST, SECOND]
 
 
+def test_one_that_is_fetched_stays_for_a_fetch_timeout_however_often_old_ones_are_looked_for() -> None:
+    """Campaign seed 13916: a node looked every 50 ms, and another one took 85 ms to write a slice."""
+    _, catalog = three()
+    often = replace(NOTHING_KEPT, clean_interval_ms=50)
+    catalog.read(FIRST, 0, 10, mono_ms=5)
+    assert expired(catalog, often, mono_ms=5 + FETCH_TIMEOUT_MS - 1) == []
+    assert expired(catalog, often, mono_ms=5 + FETCH_TIMEOUT_MS) == [FIRST, SECOND]
+
+
 @pytest.mark.conformance(106)
 def test_what_is_retired_is_gone_and_cannot_be_asked_for() -> None:
     fs, catalog = three()
@@ -127,4 +139,4 @@ def test_one_whose_header_is_damaged_counts_as_the_oldest() -> None:
     fs, catalog = three()
     fs.open(checkpoint_path(DIRECTORY, FIRST), write=True).pwrite([b"\0\0\0\0"], 17)
     a_week = LogSettings(retention_size_bytes_max=-1)
-    assert catalog.expired(a_week, SEGMENTS, mono_ms=0, wall_ms=TIMESTAMP_MS) == [FIRST]
+    assert catalog.expired(a_week, SEGMENTS, fetch_timeout_ms=0, mono_ms=0, wall_ms=TIMESTAMP_MS) == [FIRST]

@@ -140,11 +140,21 @@ class LogView:
             self.flushed_end_offset = self._unflushed.popleft().end_offset
 
     def is_older_than(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """True when this snapshot holds more than the log and may replace it.
+        """True when this snapshot holds more than the log and may replace it, unless it `lacks_committed`.
 
-        Source: Kafka ``RaftLog.truncateToLatestSnapshot``.
+        Source: Kafka ``RaftLog.truncateToLatestSnapshot``; the second case is ours (ADR 119).
         """
-        return not self.end.is_at_least(snapshot_id)
+        # A log that ends before the snapshot may have a higher epoch: that of a leader of which nothing was committed.
+        return not self.end.is_at_least(snapshot_id) or self.end_offset < snapshot_id.offset
+
+    def lacks_committed(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """True when a record known to be committed is not in this snapshot: it comes later, or in a later epoch."""
+        newest = self.latest_snapshot
+        # One that ends before ours says less but nothing else. It is of use where damage has left less than our newest.
+        if newest is not None and newest.epoch > snapshot_id.epoch and newest.offset <= snapshot_id.offset:
+            return True
+        later = next((each.start_offset for each in self.epochs if each.epoch > snapshot_id.epoch), self.end_offset)
+        return self.committed_end_offset > min(snapshot_id.offset, later)
 
     def holds(self, snapshot_id: OffsetAndEpoch) -> bool:
         """True when the records that this snapshot covers are a prefix of this log."""

@@ -24,11 +24,13 @@ class Proof:
     """What the directory proves. ``votes_above``: this replica may vote in later epochs only.
 
     ``has_fresh_id``: the directory id was drawn at random for this directory, so no voter set can name it yet.
+    ``was_complete``: it was proven until now, so a log that this start finds is this replica's own.
     """
 
     is_complete: bool
     votes_above: Epoch = NO_EPOCH
     has_fresh_id: bool = False
+    was_complete: bool = False
 
 
 PROVEN: Final = Proof(is_complete=True)
@@ -45,8 +47,8 @@ class Survey:
     """
 
     has_fresh_id: bool
-    others: frozenset[NodeId] = frozenset()
-    """The voter set without this replica."""
+    others: frozenset[NodeId] | None = None
+    """The voter set without this replica; None while it is not known."""
     epoch: Epoch = EPOCH_ZERO
     empty: frozenset[NodeId] = frozenset()
     told: frozenset[NodeId] = frozenset()
@@ -69,21 +71,23 @@ class Survey:
 
     @property
     def has_all_told(self) -> bool:
-        """True when every other voter has told its epoch."""
-        return bool(self.others) and self.others <= self.told
+        """True when every other voter has told its epoch, or when there is no other voter."""
+        return self.others is not None and self.others <= self.told
 
     @property
     def are_all_empty(self) -> bool:
         """True when every other voter has an empty log, or when there is no other voter."""
-        return self.others <= self.empty
+        return self.others is not None and self.others <= self.empty
 
     @property
     def unheard(self) -> frozenset[NodeId]:
         """Voters that have not told their epoch."""
-        return self.others - self.told
+        return frozenset() if self.others is None else self.others - self.told
 
     @property
     def is_blocking(self) -> bool:
         """True when every majority that contains this replica also contains a voter that told its epoch."""
+        if self.others is None:
+            return False
         count = len(self.others) + 1
         return len(self.told) > count - majority_of(count)

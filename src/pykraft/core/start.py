@@ -82,7 +82,7 @@ def begin(replica: Replica, now: Instant) -> None:
     """
     write_election(replica)
     announce(replica)
-    settle_proof(replica, now)
+    settle_proof(replica, now, is_log_own=replica.local.proof.was_complete)
     if isinstance(replica.state, Candidate):
         if replica.state.tally.is_won:
             to_leader(replica, now)

@@ -146,7 +146,7 @@ def assemble(
         pending_reads=PendingReads(),
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
-        snapshots=SnapshotStore(ports, inbox, snapshot_files, log),
+        snapshots=SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms),
         removal=_removal(ports, config, snapshot_files, view),
         snapshot_creation=SnapshotCreation(
             ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max

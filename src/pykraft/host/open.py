@@ -12,7 +12,7 @@ and the repair, and leaves nothing open. The steps:
    takes no part in elections until it has fetched it again.
 6. Read the newest snapshot through; set a damaged one aside if the log does not need it.
 7. If a snapshot holds more than an intact log, let it replace the log: an install was cut short, or records that the
-   snapshot covers were not synced yet.
+   snapshot covers were not synced yet. The same if nothing of a damaged log is left behind the oldest snapshot.
 8. Bring the snapshots into order.
 
 The core is built later by `Opened.raft`, when the node starts, since recovery may take longer than an election timeout.
@@ -22,6 +22,7 @@ Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KI
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
@@ -45,7 +46,18 @@ from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
-from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
+from pykraft.types import (
+    EPOCH_MAX,
+    EPOCH_ZERO,
+    Election,
+    Epoch,
+    Instant,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +179,8 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             leader_epoch=election.epoch if election else None,
             settings=config.log,
         )
-        voter_history = VoterHistory(config.voters, voter_records_at_start(fs, log, recovery.control_offsets))
+        records = voter_records_at_start(fs, log, recovery.control_offsets, end_offset=view.end_offset)
+        voter_history = VoterHistory(config.voters, records)
         _check_others(config, voter_history, directory.directory_id)
         proving.note_partition(
             elections,
@@ -204,26 +217,38 @@ def _check_others(config: NodeConfig, voter_history: VoterHistory, directory_id:
 
 def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> LogView:
     """The core's view of the log, after a newer snapshot has replaced it (step 7)."""
-    snapshots = real_snapshots(fs, log.path)
-
-    def look() -> LogView:
-        return LogView(
-            start_offset=log.start_offset,
+    snapshots = [each for each in real_snapshots(fs, log.path) if each.offset >= log.start_offset]
+    start_offset = _start_offset(log, snapshots)
+    is_cut = quarantine is None or quarantine.is_cut
+    # A damaged log may have lost all that it had after that snapshot.
+    is_lost = log.end_offset < start_offset
+    if not is_lost:
+        view = LogView(
+            start_offset=start_offset,
             end_offset=log.end_offset,
             epochs=log.epochs,
-            snapshots=[each for each in snapshots if each.offset >= log.start_offset],
+            snapshots=snapshots,
             quarantine=quarantine,
         )
+        # While a damaged log is not cut yet, keep its files: they may hold the last copy of a record.
+        if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
+            return view
+    newest = snapshots[-1]
+    ends = (newest, OffsetAndEpoch(log.end_offset, log.last_epoch))
+    found, end = (f"offset {each.offset} of epoch {each.epoch}" for each in ends)
+    notes.append(f"the snapshot up to {found} is ahead of the log, which ended at {end}: the log begins anew there")
+    if is_cut:
+        log.begin_anew_at(newest.offset)
+    # Else the core has it begin there, when it cuts the damage.
+    return LogView(start_offset=newest.offset, end_offset=newest.offset, snapshots=[newest], quarantine=quarantine)
 
-    view = look()
-    is_cut = quarantine is None or quarantine.is_cut
-    # While a damaged log is not cut yet, keep its files: they may hold the last copy of a record.
-    if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
-        return view
-    newest, end = (f"offset {each.offset} of epoch {each.epoch}" for each in (snapshots[-1], view.end))
-    notes.append(f"the snapshot up to {newest} is ahead of the log, which ended at {end}: the log begins anew there")
-    log.begin_anew_at(snapshots[-1].offset)
-    return look()
+
+def _start_offset(log: Log, snapshots: Sequence[OffsetAndEpoch]) -> Offset:
+    """Where the log starts: at 0, or at the end of the oldest snapshot; its first segment may begin before that.
+
+    Between the two no leader could be asked for what follows: nobody knows the epoch there.
+    """
+    return snapshots[0].offset if snapshots and log.start_offset > 0 else log.start_offset
 
 
 def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:

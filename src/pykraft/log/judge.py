@@ -16,11 +16,12 @@ smaller epoch. The first violation, at offset x, is
 
 A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: a crash cannot
 produce a batch that was not written. Nor is a sector that the disk cannot read. But no CRC covers a batch's epoch, so
-the epoch may be damaged. It counts as damage when it is smaller than the epoch before it; when
-``leader-epoch-checkpoint`` has another epoch for an offset below the recovery point; and when it is above the epoch of
-``quorum-state`` and missing in ``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of its epoch,
-so a smaller epoch there means that an older copy was restored, or that the file belongs to another log. If the
-checkpoint confirms the log's epoch, or there is no checkpoint, the log is right and ``quorum-state`` is too old.
+the epoch may be damaged. It counts as damage when it is smaller than the epoch before it; when it is 0 and the
+checkpoint does not say so; when ``leader-epoch-checkpoint`` has another epoch for an offset below the recovery point,
+or above it and the file does not merely lag; and when it is above the epoch of ``quorum-state`` and missing in
+``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of its epoch, so a smaller epoch there means
+that an older copy was restored, or that the file belongs to another log. If the checkpoint confirms the log's epoch, or
+there is no checkpoint, the log is right and ``quorum-state`` is too old.
 
 The file ``quarantine`` may say that a batch was found with a wrong epoch. If the batch still has it, and the checkpoint
 does not confirm it, it still is damage: the checkpoint, or the memory of the node that found it, may be gone since.
@@ -46,10 +47,13 @@ from pykraft.log.scan import epoch_in_words
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
-from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, Offset
+from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, EpochStart, Offset
 
 NO_ONE_KNOWS: Final = Offset(2**63 - 1)
 """Recovery point of a log that lost its own: anything invalid is damage, and the log may end anywhere."""
+
+EPOCH_LEAST: Final = Epoch(1)
+"""Nobody leads a quorum in epoch 0, so no record of one has it; other topics of Kafka begin with it."""
 
 MISSING_START_REPAIR: Final = (
     "restore the missing segments, or a snapshot that reaches the log start, from another replica; empty the directory "
@@ -217,12 +221,25 @@ class Chain:
                     "quorum-state has"
                 )
                 raise _contradicted(path, position, expected, header)
-            # Above the recovery point the checkpoint may lag behind the log, so only a synced batch is judged by it.
-            if epoch is not None and header.base_offset < evidence.synced_offset:
+            if epoch is not None and (
+                header.base_offset < evidence.synced_offset or not _may_lag(evidence, entries, at, header)
+            ):
                 raise _contradicted(path, position, f"epoch {epoch} as in {EPOCHS_NAME}", header)
+            if header.epoch < EPOCH_LEAST:
+                raise _contradicted(path, position, f"an epoch of at least {EPOCH_LEAST}", header)
         # The next batches of this epoch need no look before the checkpoint's next entry, or a noted place.
         next_entry = entries[at].start_offset if at < len(entries) else NO_ONE_KNOWS
         self._agreed_until = min(next_entry, evidence.noted_after(header.base_offset))
+
+
+def _may_lag(evidence: Evidence, entries: Sequence[EpochStart], at: int, header: BatchHeader) -> bool:
+    """True when a checkpoint whose entry ``at - 1`` covers this sound batch, which has another epoch, may only lag.
+
+    A node of ours writes the file after the first batch of an epoch, and before anything follows a truncation. So the
+    file lags behind the log by the epochs after its last entry alone. Java may write it later.
+    """
+    is_later = at == len(entries) and header.epoch > entries[at - 1].epoch
+    return is_later or evidence.recovery_point is None
 
 
 def refuse_impossible(

@@ -95,13 +95,20 @@ class Catalog:
         return Slice(served.raw.read(position, size_bytes_max), served.raw.size_bytes)
 
     def expired(
-        self, settings: LogSettings, segments: Sequence[KeptSegment], *, mono_ms: int, wall_ms: int
+        self,
+        settings: LogSettings,
+        segments: Sequence[KeptSegment],
+        *,
+        fetch_timeout_ms: int,
+        mono_ms: int,
+        wall_ms: int,
     ) -> list[OffsetAndEpoch]:
         """The snapshots that are no longer needed; see `pykraft.snapshot.retention.expired`."""
         if len(self.ids) < 2:
             return []
-        # A snapshot requested since the last check is being fetched, so it stays.
-        since_mono_ms = mono_ms - settings.clean_interval_ms
+        # A snapshot requested since the last check is being fetched, so it stays. However short that interval is, a
+        # replica may take a fetch timeout to write what it got, and needs the log after it when it has all (ADR 121).
+        since_mono_ms = mono_ms - max(settings.clean_interval_ms, fetch_timeout_ms)
         in_use = [each for each, served in self._served.items() if served.asked_mono_ms > since_mono_ms]
         kept = [self._fact(snapshot_id) for snapshot_id in self.ids]
         return expired(settings, kept, segments, in_use=in_use, now_ms=wall_ms)

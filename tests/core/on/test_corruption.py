@@ -11,13 +11,21 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core.effects import AppendFetched, EnterQuarantine, LeaveQuarantine, Report, TruncateTo
+from pykraft.core.effects import (
+    AppendFetched,
+    EnterQuarantine,
+    InstallSnapshot,
+    LeaveQuarantine,
+    Report,
+    TruncateTo,
+)
 from pykraft.core.events import CorruptionFound
+from pykraft.core.log_view import LogView
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Resigned, State, Unattached
-from pykraft.types import Epoch, Io, Offset
+from pykraft.types import Epoch, Io, Offset, OffsetAndEpoch
 from tests.core.replicas import (
     NOW,
     STATES,
@@ -193,6 +201,20 @@ def test_the_files_are_cut_when_the_leader_has_what_follows() -> None:
     assert kinds(answer(made, fetched(batch(12, 13, 5)))) == ["AppendFetched"]
 
 
+def test_of_files_that_end_before_the_snapshot_nothing_is_left() -> None:
+    """Campaign seed 14040: the log began at 93, a snapshot ended at 94, and the batch at 93 was unreadable."""
+    made = replica(follower())
+    end = OffsetAndEpoch(Offset(94), Epoch(3))
+    made.log = LogView(
+        start_offset=end.offset, end_offset=end.offset, snapshots=[end], quarantine=quarantine(is_cut=False)
+    )
+    found = answer(made, fetched(batch(94, 96, 3)))
+    assert kinds(found)[:2] == ["InstallSnapshot", "AppendFetched"]
+    assert only(found, InstallSnapshot).snapshot_id == end
+    assert made.log.quarantine == quarantine()
+    assert (made.log.start_offset, made.log.end_offset) == (94, 96)
+
+
 def test_they_are_cut_before_the_quarantine_ends() -> None:
     made = following(quarantine(is_cut=False))
     found = answer(made, fetched(high_watermark=8))
@@ -211,3 +233,21 @@ def test_a_log_in_quarantine_is_cut_back_below_what_it_knew_to_be_committed() ->
     assert only(found, TruncateTo).end_offset == 7
     assert not made.has_given_up_leader
     assert (made.log.end_offset, made.high_watermark, made.log.committed_end_offset) == (7, 4, 7)
+
+
+def test_an_epoch_that_the_leader_has_only_later_is_damaged_too() -> None:
+    """Campaign seed 15312: the batch before the one that was found had a bit flipped in its epoch, 3 to 7."""
+    made = following(quarantine())
+    found = answer(made, fetched(batch(10, 12, 3), high_watermark=10))
+    assert kinds(found)[0] == "TruncateTo"
+    assert only(found, TruncateTo).end_offset == 9
+    assert (made.log.end, made.log.quarantine) == (OffsetAndEpoch(Offset(9), Epoch(3)), quarantine())
+    assert made.high_watermark == 4
+    assert kinds(answer(made, fetched(batch(9, 12, 3)))) == ["AppendFetched"]
+
+
+def test_a_log_that_is_not_damaged_is_not_cut_back_for_an_older_epoch() -> None:
+    made = following(quarantine())
+    made.log.quarantine = None
+    assert "TruncateTo" not in kinds(answer(made, fetched(batch(10, 12, 3))))
+    assert made.log.end_offset == 10

@@ -56,10 +56,18 @@ def test_a_snapshot_in_the_place_of_records_is_fetched() -> None:
 @pytest.mark.parametrize("wrong", [(-1, 5), (30, -1), (30, 6), (10, 3), (9, 3), (30, 2), (3, 4)])
 def test_a_snapshot_that_cannot_help_makes_no_sense(wrong: tuple[int, int]) -> None:
     made = replica(follower())
-    made.log.commit_to(Offset(4))
+    made.log.commit_to(Offset(7))
     with pytest.raises(ProtocolError, match="it offers the snapshot"):
         answer(made, fetched(snapshot=wrong))
     assert state_of(made).download is None
+
+
+def test_a_snapshot_of_an_older_epoch_is_fetched_in_place_of_records_that_were_never_committed() -> None:
+    """The log ends at 10 in epoch 3, which began at 6; nothing from there on is committed, as the snapshot tells."""
+    made = replica(follower())
+    made.log.commit_to(Offset(6))
+    found = answer(made, fetched(snapshot=(30, 2)))
+    assert only(found, BeginDownload).snapshot_id == place(30, 2)
 
 
 def test_nothing_is_asked_while_the_host_is_busy() -> None:

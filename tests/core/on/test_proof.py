@@ -256,12 +256,6 @@ def test_a_voter_without_pre_votes_is_remembered() -> None:
         made.survey = None
 
 
-def test_a_quorum_of_one_has_nobody_to_ask() -> None:
-    made = unproven(unattached(), voters=voter_set(1))
-    settle_proof(made, NOW)
-    assert made.survey is None
-
-
 def test_nobody_can_know_a_fresh_directory_id() -> None:
     made = unproven(unattached(), survey=Survey(has_fresh_id=True), voters=voter_set(2, 3))
     settle_proof(made, NOW)

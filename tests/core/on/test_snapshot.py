@@ -64,6 +64,17 @@ def test_one_that_holds_more_takes_the_place_of_the_log(state: State) -> None:
     assert (made.voters, made.kraft_version, made.voter_history.voters_offset) == (voter_set(1, 2), 1, 29)
 
 
+@pytest.mark.parametrize(("up_to", "is_installed"), [(6, True), (7, False)])
+def test_one_of_an_older_epoch_takes_the_place_of_records_that_were_never_committed(
+    up_to: int, *, is_installed: bool
+) -> None:
+    """The log ends at 10 in epoch 3, which began at 6."""
+    made = committed(follower(), up_to)
+    freeze(made, place(30, 2))
+    assert ("InstallSnapshot" in kinds(done(made))) is is_installed
+    assert made.log.end == (place(30, 2) if is_installed else place(10, 3))
+
+
 def test_a_resigned_leader_has_no_high_watermark_to_raise() -> None:
     made = committed(resigned())
     freeze(made, place(30, 5))

@@ -174,7 +174,7 @@ def test_a_snapshot_beyond_what_java_can_read_is_served_at_any_position(tmp_path
     file.close()
     files = SnapshotFiles.open(OsFs(), tmp_path, log_start_offset=Offset(0), leader_epoch=None, settings=LogSettings())
     ports, answers = FakePorts(), list[object]()
-    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
+    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog(), fetch_timeout_ms=2_000)
     snapshots.read(snapshot_id, 2**33, 100, at(0), answers.append)
     ports.finish_read()
     assert answers == [Slice(b"end", 2**33 + 3)]
@@ -233,7 +233,7 @@ def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None
     ids = [OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (3, 8)]
     catalog = Catalog(fs, DIRECTORY, ids)
     files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, settings=LogSettings(clean_interval_ms=100))
-    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog())
+    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog(), fetch_timeout_ms=2_000)
     for mono_ms in (0, 100, 150, 200, 300):
         snapshots.poll(at(mono_ms))
         assert snapshots.next_deadline_ms is not None

@@ -18,19 +18,17 @@ from pykraft.log.small_files.slots import SLOT_SIZE_BYTES
 from pykraft.protocol.batch import crc_of, read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ControlRecord, Election, Epoch, EpochStart, NodeId, Offset, SnapshotFooter, SnapshotHeader
+from tests.log.damaged_directories import epoch_of
 from tests.log.data_directory import batch_size, damage, flip, look, segments
 
 
 def test_an_epoch_that_is_changed_is_damage_of_the_log_and_the_checkpoint_is_not_blamed(node: Path) -> None:
     """Without the checkpoint, recovery would believe the changed epoch; so nobody may be told to remove it."""
-    path = segments(node)[0]
-    data = bytearray(path.read_bytes())
-    data[12:16] = struct.pack(">i", 0)
-    path.write_bytes(data)
-    assert damage(node) == [(path.name, "0: epoch 1 as in leader-epoch-checkpoint / epoch 0")]
+    epoch_of(29, 2)(node)
+    assert damage(node) == [(segments(node)[1].name, "1020: epoch 1 as in leader-epoch-checkpoint / epoch 2")]
     (node / "recovery-point").unlink()
     assert damage(node) == [
-        ("leader-epoch-checkpoint", "4: epoch 0 from offset 0 on, as in the log / epoch 1 from offset 0 on")
+        ("leader-epoch-checkpoint", "10: epoch 2 from offset 29 on, as in the log / epoch 2 from offset 30 on")
     ]
 
 

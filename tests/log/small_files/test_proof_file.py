@@ -6,6 +6,7 @@ Source: rules of ours (ADR 022); KAFKA-14077.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -74,8 +75,8 @@ def test_it_is_one_slot_of_json_that_anyone_can_look_at() -> None:
         (None, True, False, False, PROVEN),  # Kafka's test server has no meta.properties
         (None, True, True, False, PROVEN),
         (PROVEN, True, True, False, PROVEN),
-        (PROVEN, False, True, False, UNPROVEN),  # the partition was there, and is gone
-        (PROVEN, False, False, False, Proof(is_complete=False, has_fresh_id=True)),
+        (PROVEN, False, True, False, Proof(is_complete=False, was_complete=True)),  # the partition is gone
+        (PROVEN, False, False, False, Proof(is_complete=False, has_fresh_id=True, was_complete=True)),
         (UNPROVEN, True, True, False, UNPROVEN),
         (Proof(is_complete=False, has_fresh_id=True), False, True, True, Proof(is_complete=False, has_fresh_id=True)),
     ],
@@ -86,7 +87,7 @@ def test_what_a_directory_proves(
     fs = disk(has_partition=has_partition, note=note)
     assert look_up(fs, is_formatted=is_formatted, has_given_id=has_given_id) == found
     fs.power_loss(Random(3))
-    assert ProofFile(fs, FOLDER).read() == (note if found.is_complete else found)
+    assert ProofFile(fs, FOLDER).read() == (note if found.is_complete else replace(found, was_complete=False))
 
 
 @pytest.mark.parametrize("missing", ["quorum-state", f"{0:020}.log"])

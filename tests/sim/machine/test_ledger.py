@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.core.effects import MoveLogStart, TruncateTo, WriteElectionState
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch
@@ -45,5 +45,5 @@ def test_a_snapshot_takes_the_place_of_everything_and_cleaning_of_what_is_before
     assert (ledger.begin, ledger.end_offset, ledger.at(2)) == (OffsetAndEpoch(Offset(3), Epoch(1)), 4, None)
     ledger.submitted(MoveLogStart(io=Io(3), snapshot_id=OffsetAndEpoch(Offset(3), Epoch(1))))
     assert ledger.begin == OffsetAndEpoch(Offset(3), Epoch(1))
-    ledger.begin_anew_at(OffsetAndEpoch(Offset(9), Epoch(4)))
+    ledger.submitted(InstallSnapshot(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(4))))
     assert (ledger.end_offset, ledger.last_epoch, ledger.at(3)) == (9, 4, None)

@@ -38,11 +38,11 @@ def test_the_answer_to_a_vote_is_read_by_its_question_once() -> None:
 def test_a_fetch_is_open_until_its_answer_comes_or_the_network_breaks() -> None:
     wiretap = Wiretap(lambda: False)
     wiretap.dialed(HERE, 7)
-    wiretap.fetches(HERE, 2, 5)
+    wiretap.fetches(HERE, 5, led_epoch=2)
     assert wiretap.open_fetches == {HERE: 5}
     wiretap.heard(HERE, b"answer", LOG, is_damaged=False)
     assert not wiretap.open_fetches
-    wiretap.fetches(HERE, 3, 6)
+    wiretap.fetches(HERE, 6, led_epoch=3)
     wiretap.broke(HERE)
     assert not wiretap.open_fetches
 
@@ -50,13 +50,16 @@ def test_a_fetch_is_open_until_its_answer_comes_or_the_network_breaks() -> None:
 def test_answers_are_counted_by_who_gave_them() -> None:
     wiretap = Wiretap(lambda: False)
     wiretap.dialed(HERE, 7)
-    wiretap.fetches(HERE, 2, 5)
+    wiretap.fetches(HERE, 5, led_epoch=2)
     for said in (b"answer to a Fetch", b"answer to a FetchSnapshot"):
         wiretap.heard(HERE, said, LOG, is_damaged=False)
     assert wiretap.fetch_answers == {7: 1}
     assert wiretap.answers == {7: 2}
-    wiretap.fetches(HERE, 3, 6)
+    wiretap.fetches(HERE, 6, led_epoch=3)
     wiretap.heard(HERE, b"answer to a Fetch of a later epoch", LOG, is_damaged=False)
+    wiretap.fetches(HERE, 7, led_epoch=None)
+    wiretap.heard(HERE, b"answer to a Fetch of one who looks for the leader", LOG, is_damaged=False)
+    assert wiretap.fetch_answers == {7: 3}
     assert wiretap.fetch_answers_in == {(7, 2): 1, (7, 3): 1}
 
 

@@ -8,12 +8,13 @@ from pykraft.core.effects import LeaveQuarantine
 from pykraft.core.messages import FetchResponse, VoteRequest
 from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
-from pykraft.log import segment_view
+from pykraft.host import open as host_open
+from pykraft.log import judge, segment_view
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.types import Buffer, Offset
+from pykraft.types import Buffer, Epoch, Offset
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -56,6 +57,27 @@ def damage_is_not_noted(patch: Patch) -> None:
     patch.setattr(QuarantineFile, "remove", lambda file: None)
 
 
+def log_starts_where_its_first_segment_begins(patch: Patch) -> None:
+    """A node whose damaged log has nothing left asks for what follows its first segment's offset, without an epoch."""
+    patch.setattr(host_open, "_start_offset", lambda log, snapshots: log.start_offset)
+
+
+def epoch_before_the_damage_is_believed(patch: Patch) -> None:
+    """A node in quarantine keeps the last batch that it could read, though the leader has an older epoch after it."""
+    patch.setattr(fetch_response, "_damaged_end", lambda log, message: None)
+
+
+def checkpoint_above_the_point_says_nothing(patch: Patch) -> None:
+    """Recovery believes any epoch above the recovery point, though the epoch checkpoint has another one there."""
+    patch.setattr(judge, "_may_lag", lambda evidence, entries, at, header: True)
+
+
+def epoch_of_nobody_is_believed(patch: Patch) -> None:
+    """Recovery takes a batch of epoch 0, in which nobody leads, for a sound one; no read finds it in memory."""
+    checkpoint_above_the_point_says_nothing(patch)  # it would know better, but may be gone
+    patch.setattr(judge, "EPOCH_LEAST", Epoch(0))
+
+
 def damage_is_served(patch: Patch) -> None:
     """A node sends what it reads from a file to followers and listeners without verifying checksums."""
 
@@ -95,6 +117,26 @@ MUTANTS = (
         plant=damage_is_not_noted,
         source="ours, almost: the epoch of the damage was first in memory only",
         scenario="silent",
+    ),
+    Mutant(
+        plant=log_starts_where_its_first_segment_begins,
+        source="ours, until a campaign found it: a sector was lost in the first batch that a snapshot had left",
+        scenario="all",
+    ),
+    Mutant(
+        plant=epoch_before_the_damage_is_believed,
+        source="ours, until a campaign found it: a bit had flipped in the epoch of the batch before the damage",
+        scenario="all",
+    ),
+    Mutant(
+        plant=epoch_of_nobody_is_believed,
+        source="ours, until a campaign found it: a bit had flipped in the first batch, 1 to 0",
+        scenario="all",
+    ),
+    Mutant(
+        plant=checkpoint_above_the_point_says_nothing,
+        source="ours, until a campaign found it: a bit had flipped in the last batch of epoch 1, before 3",
+        scenario="all",
     ),
     Mutant(
         plant=damage_is_served,

@@ -8,6 +8,7 @@ from typing import Any
 from pykraft.core.connections import Connections
 from pykraft.core.effects import AppendDownload, NotifyLeaderChange
 from pykraft.core.events import DownloadAdvanced, SnapshotFrozen
+from pykraft.core.log_view import LogView
 from pykraft.core.on import download, snapshot
 from pykraft.core.replica import Replica
 from pykraft.host.delivery import Delivery, Registration
@@ -97,6 +98,36 @@ def snapshot_is_in_use_for_one_period(patch: Patch) -> None:
     patch.setattr(Catalog, "read", read_once)
 
 
+def snapshot_is_in_use_between_two_searches(patch: Patch) -> None:
+    """A snapshot counts as in use only if it was asked for since the last search, however often a node searches."""
+    expired = Catalog.expired
+
+    def hasty(self: Catalog, *given: Any, **named: Any) -> list[OffsetAndEpoch]:
+        return expired(self, *given, **{**named, "fetch_timeout_ms": 0})
+
+    patch.setattr(Catalog, "expired", hasty)
+
+
+def epoch_alone_says_which_holds_more(patch: Patch) -> None:
+    """A follower refuses a snapshot because its own log ends in a higher epoch, of which nothing was committed."""
+
+    def is_older_than(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
+        return not self.end.is_at_least(snapshot_id)
+
+    patch.setattr(LogView, "is_older_than", is_older_than)
+
+
+def snapshot_before_our_newest_is_refused(patch: Patch) -> None:
+    """A node in quarantine that has a snapshot of a higher epoch refuses its leader's, which ends before that."""
+    lacks_committed = LogView.lacks_committed
+
+    def lacks(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
+        newest = self.latest_snapshot
+        return lacks_committed(self, snapshot_id) or (newest is not None and newest.epoch > snapshot_id.epoch)
+
+    patch.setattr(LogView, "lacks_committed", lacks)
+
+
 def slices_are_no_sign_of_life(patch: Patch) -> None:
     """A follower that downloads a snapshot does not extend its fetch timeout when a slice arrives."""
     patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
@@ -155,6 +186,21 @@ MUTANTS = (
         plant=snapshot_is_in_use_for_one_period,
         source="an outside review planted it, and five minutes of downloads did not notice it",
         scenario="patience",
+    ),
+    Mutant(
+        plant=snapshot_is_in_use_between_two_searches,
+        source="ours, until a campaign found it: a node was sent one snapshot after the other, and never had the log",
+        scenario="all",
+    ),
+    Mutant(
+        plant=epoch_alone_says_which_holds_more,
+        source="Kafka RaftLog.truncateToLatestSnapshot; ours, until a campaign found it",
+        scenario="all",
+    ),
+    Mutant(
+        plant=snapshot_before_our_newest_is_refused,
+        source="ours, until a campaign found it: a node with damage closed its leader's connection for ever",
+        scenario="all",
     ),
     Mutant(
         plant=part_of_a_download_counts_as_all,

@@ -53,6 +53,18 @@ def any_fetched_record_proves_the_directory(patch: Patch) -> None:
     patch.setattr(fetch_response, "prove_if_caught_up", prove)
 
 
+def first_voter_of_a_fetched_log_is_proven(patch: Patch) -> None:
+    """An unproven replica takes part when the log that it fetches names no other voter yet, however that goes on."""
+    settle = proof.settle_proof
+
+    def settle_alone(replica: Replica, now: Instant, **named: bool) -> None:
+        settle(replica, now, **named)
+        if replica.survey is not None and replica.is_only_voter:
+            vars(proof)["_prove"](replica, replica.epoch, now, "the logs of all voters are empty")
+
+    patch.everywhere(settle, settle_alone)
+
+
 def unproven_directory_is_not_noted(patch: Patch) -> None:
     """No file says that a directory is unproven: after a restart its meta.properties makes it look proven."""
     patch.setattr(ProofFile, "write", lambda file, found: None)
@@ -91,6 +103,11 @@ MUTANTS = (
         plant=any_fetched_record_proves_the_directory,
         source="KAFKA-14077, with catching up as the only condition",
         scenario=SCENARIO,
+    ),
+    Mutant(
+        plant=first_voter_of_a_fetched_log_is_proven,
+        source="ours, until a campaign found it: a former only voter that was emptied counted with four batches",
+        scenario="all",
     ),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
     Mutant(plant=emptied_leader_closes_its_voters_connections, source="ours, until a test found it", scenario=SCENARIO),

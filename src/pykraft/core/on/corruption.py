@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.effects import EnterQuarantine, LeaveQuarantine, Report, TruncateTo
+from pykraft.core.effects import EnterQuarantine, InstallSnapshot, LeaveQuarantine, Report, TruncateTo
 from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned
 from pykraft.core.events import CorruptionFound
 from pykraft.core.messages import FetchResponse
@@ -75,16 +75,21 @@ def lose_from(replica: Replica, end_offset: Offset) -> None:
 def cut_damage(replica: Replica) -> None:
     """Truncate the files of a replica in quarantine to the log end, now that a leader can send what follows.
 
-    Effects: TruncateTo unless it was done.
+    Effects: TruncateTo or, when nothing is left of the log, InstallSnapshot for the one at whose end it starts; none if
+    it was done.
     """
-    quarantine = replica.log.quarantine
+    quarantine, log = replica.log.quarantine, replica.log
     # Not before a leader has answered: without a leader these files may hold the last copy of a record.
     if quarantine is None or quarantine.is_cut:
         return
     io = replica.outbox.next_log_io()
-    replica.log.submit(io)
-    replica.outbox.add(TruncateTo(io=io, end_offset=replica.log.end_offset))
-    replica.log.quarantine = replace(quarantine, is_cut=True)
+    log.submit(io)
+    # The files may end before that snapshot does.
+    if log.end_offset == log.start_offset > 0:
+        replica.outbox.add(InstallSnapshot(io=io, snapshot_id=log.snapshots[0]))
+    else:
+        replica.outbox.add(TruncateTo(io=io, end_offset=log.end_offset))
+    log.quarantine = replace(quarantine, is_cut=True)
 
 
 def leave_if_whole(replica: Replica, answer: FetchResponse) -> None:

@@ -37,7 +37,7 @@ def begin_download(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
     state, log = replica.state, replica.log
     assert isinstance(state, Follower)
     is_id = snapshot_id.offset >= 0 and 0 <= snapshot_id.epoch <= replica.epoch
-    if not is_id or not log.is_older_than(snapshot_id) or snapshot_id.offset < log.committed_end_offset:
+    if not is_id or not log.is_older_than(snapshot_id) or log.lacks_committed(snapshot_id):
         known = f"a log that ends at {log.end}, of which everything below {log.committed_end_offset} is committed"
         raise ProtocolError(f"it offers the snapshot {snapshot_id} for {known}")
     replica.state = replace(state, download=SnapshotDownload(snapshot_id=snapshot_id))

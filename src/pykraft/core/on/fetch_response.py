@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import CommitHeard, ResponseReceived
+from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, note_told
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
@@ -51,6 +52,8 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     cut_to = None
     if message.snapshot_id is None and message.diverging is not None:
         cut_to = _truncation_point(replica, message.diverging, message.batch_start)
+    elif replica.log.quarantine is not None:
+        cut_to = _damaged_end(replica.log, message)
     contradiction = contradiction_in(replica, state, message, cut_to)
     if contradiction is not None:
         give_up_leader(replica, state, contradiction, now)
@@ -139,6 +142,18 @@ def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: 
     if diverging.offset < 0 or diverging.epoch < 0 or log.end_offset in (point, log.start_offset):
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to truncate from {log.end}")
     return point
+
+
+def _damaged_end(log: LogView, message: FetchResponse) -> Offset | None:
+    """Where the last epoch of a log in quarantine begins, if the leader has an older one after it; else None.
+
+    No CRC covers a batch's epoch, so a flipped bit may have raised the last one to an epoch that the leader has only
+    later: it does not notice, and nothing that it sends can follow.
+
+    Source: ours (ADR 120).
+    """
+    is_older = bool(message.batches) and message.batches[0].epoch < log.last_epoch
+    return log.epochs[-1].start_offset if is_older and log.epochs else None
 
 
 def _truncate(replica: Replica, point: Offset) -> None:

@@ -3,12 +3,14 @@
 It cannot know what its voter promised before the directory was emptied: votes, acknowledged records, epochs. It sends
 every other voter a PreVote for an empty log in its current epoch, and takes part when one of these holds:
 
-(a) All of them grant: all logs are empty, so nothing was ever committed, and any candidate that could still use a
-    forgotten vote has an epoch that is not higher. From then on this replica votes in later epochs only.
+(a) All of them grant, and its own log is empty: nothing was ever committed, and any candidate that could still use a
+    forgotten vote has an epoch that is not higher. From then on this replica votes in later epochs only. The only voter
+    of a static set, or of the log that it had when it was last proven, has nobody to ask, and its log is its own.
 (b) Enough voters deny, and so tell their epoch, that every majority with this replica contains one of them, and its log
     holds everything that it may have acknowledged. In the epoch that all of them told, that means all the records that
     the leader had when they told it. In a later epoch, whose leader was elected without this replica, one record of
-    that epoch is enough.
+    that epoch is enough. The only voter of a set in the log has nobody to ask either, but this log may be the beginning
+    of what another leader has by now, with other voters: it counts as if all had told.
 (c) An operator formatted the directory: then the replica is not unproven at all.
 
 A replica with a fresh directory id, which no voter set can contain yet, needs no proof once it knows that the voter set
@@ -35,8 +37,10 @@ ROUNDS_PER_ELECTION_TIMEOUT: Final = 4
 EMPTY_LOG: Final = OffsetAndEpoch(Offset(0), EPOCH_ZERO)
 
 
-def settle_proof(replica: Replica, now: Instant) -> None:
+def settle_proof(replica: Replica, now: Instant, *, is_log_own: bool = False) -> None:
     """Restart the survey when the epoch or the voter set has changed; end it when nothing is missing.
+
+    ``is_log_own``: nothing in the log was fetched without proof.
 
     Effects: what `_prove` adds.
     """
@@ -45,7 +49,7 @@ def settle_proof(replica: Replica, now: Instant) -> None:
         return
     if not len(replica.voters):
         # Without a voter set we do not know whom to ask, nor whether we are a voter; a truncation may have removed it.
-        if survey.others:
+        if survey.others is not None:
             replica.survey = Survey(has_fresh_id=survey.has_fresh_id, has_old_voter=survey.has_old_voter)
         return
     # No voter ever had this directory id, and we are no voter under it: there is nothing to have forgotten.
@@ -64,8 +68,9 @@ def settle_proof(replica: Replica, now: Instant) -> None:
             has_old_voter=survey.has_old_voter,
         )
     replica.survey = survey
-    # Case (a) of the module's docstring: every log is empty.
-    if survey.are_all_empty and (replica.log.end == EMPTY_LOG or not others):
+    # Case (a) of the module's docstring: every log is empty, or nobody else can ever have led.
+    is_only_ever = not others and (replica.voter_history.voters_offset is None or is_log_own)
+    if survey.are_all_empty and (replica.log.end == EMPTY_LOG or is_only_ever):
         _prove(replica, survey.epoch, now, "the logs of all voters are empty")
 
 
@@ -108,7 +113,7 @@ def survey_deadline_ms(replica: Replica) -> int | None:
 def on_survey_answer(replica: Replica, voter_id: NodeId, *, granted: bool) -> None:
     """A voter answered in the current epoch without an error: its log is empty, or it told its epoch."""
     survey = replica.survey
-    if survey is None or voter_id not in survey.others or survey.epoch != replica.epoch:
+    if survey is None or voter_id not in (survey.others or ()) or survey.epoch != replica.epoch:
         return
     alone = frozenset({voter_id})
     if granted:

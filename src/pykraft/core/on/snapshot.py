@@ -50,7 +50,7 @@ def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, _now: Instan
 
 def _may_install(replica: Replica, event: SnapshotFrozen) -> bool:
     log = replica.log
-    has_more = log.is_older_than(event.snapshot_id) and log.committed_end_offset <= event.snapshot_id.offset
+    has_more = log.is_older_than(event.snapshot_id) and not log.lacks_committed(event.snapshot_id)
     # A leader was elected with all committed records, so no snapshot holds more than its log.
     return has_more and not isinstance(replica.state, Leader)
 

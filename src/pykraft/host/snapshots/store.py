@@ -31,12 +31,15 @@ Found: TypeAlias = Slice | ErrorCode
 class SnapshotStore:
     """The snapshots of one node, beside its log."""
 
-    def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog) -> None:
+    def __init__(
+        self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog, *, fetch_timeout_ms: int
+    ) -> None:
         self.download_jobs = DownloadJobs(ports, inbox, files)
         self._ports = ports
         self._inbox = inbox
         self._files = files
         self._log = log
+        self._fetch_timeout_ms = fetch_timeout_ms
         self._clean_ms: int | None = None
         self._is_looking = False
 
@@ -91,7 +94,13 @@ class SnapshotStore:
         """On the bulk lane: the oldest snapshot that is still needed; None when all are."""
         catalog = self._files.catalog
         segments = [KeptSegment(end_offset=view.end_offset, size_bytes=view.size_bytes) for view in self._log.views()]
-        gone = catalog.expired(self._files.settings, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
+        gone = catalog.expired(
+            self._files.settings,
+            segments,
+            fetch_timeout_ms=self._fetch_timeout_ms,
+            mono_ms=now.mono_ms,
+            wall_ms=now.wall_ms,
+        )
         return catalog.ids[len(gone)] if gone else None
 
     def _looked(self, oldest_kept: OffsetAndEpoch | None) -> None:

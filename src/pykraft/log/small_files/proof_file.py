@@ -81,7 +81,8 @@ def look_up_proof(fs: Fs, file: ProofFile, partition: Path, *, is_formatted: boo
     if is_trusted:
         return known or PROVEN
     has_fresh_id = not has_given_id if not is_formatted else known is not None and known.has_fresh_id
-    unproven = Proof(is_complete=False, has_fresh_id=has_fresh_id)
+    was_complete = known is not None and known.is_complete
+    unproven = Proof(is_complete=False, has_fresh_id=has_fresh_id, was_complete=was_complete)
     # Write even if the file says so already: a killed process may have left it in the page cache only.
     file.write(unproven)
     return unproven

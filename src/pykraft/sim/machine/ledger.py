@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pykraft.core.effects import MoveLogStart, TruncateTo
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.batch import BatchHeader
 from pykraft.sim.machine.spoken import LogEnd
@@ -78,14 +78,12 @@ class Ledger:
                 self.entries += [Entry.of(header) for header, _ in job.batches]
             case TruncateTo():
                 self.cut(job.end_offset)
+            case InstallSnapshot():
+                self.entries, self.begin = [], job.snapshot_id
             case MoveLogStart():
                 self._forget_before(job.snapshot_id.offset)
             case _:
                 pass
-
-    def begin_anew_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Drop all batches: a snapshot with this id replaces the log."""
-        self.entries, self.begin = [], snapshot_id
 
     def cut(self, end_offset: int) -> None:
         """Keep only the batches that end at or below this offset."""

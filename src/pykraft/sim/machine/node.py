@@ -17,7 +17,7 @@ from random import Random
 from typing import TypeVar
 
 from pykraft.config import NodeConfig
-from pykraft.core.effects import EnterQuarantine, InstallSnapshot
+from pykraft.core.effects import EnterQuarantine
 from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import StorageError
@@ -172,7 +172,8 @@ class Process:
         if spoken is not None:
             self._observer.watch.before_send(self._node, spoken)
             if spoken.fetched is not None:
-                self.wiretap.fetches(connection, spoken.epoch, self._surroundings.clock.now_us)
+                led_epoch = spoken.epoch if spoken.target_id == self.host.status.leader_id else None
+                self.wiretap.fetches(connection, self._surroundings.clock.now_us, led_epoch=led_epoch)
         if self._negotiation is not None:
             parts = self._negotiation.sent(connection, parts)
         self._surroundings.network.send(connection, parts)
@@ -196,8 +197,6 @@ class Process:
         ledger.submitted(job)
         if isinstance(job, EnterQuarantine):
             ledger.cut(self.host.status.log_end_offset)
-        elif isinstance(job, InstallSnapshot) and self.host.raft is not None:
-            ledger.begin_anew_at(self.host.raft.log.end)
         self.ordered.submit(job)
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:

@@ -45,13 +45,17 @@ class Wiretap:
         self.fetch_answers: Counter[int] = Counter()
         """How many Fetches each node answered."""
         self.fetch_answers_in: Counter[tuple[int, int]] = Counter()
-        """How many Fetches that were asked in an epoch each node answered, by node and epoch."""
+        """How many Fetches each node answered that were sent to it as the leader of an epoch, by node and epoch.
+
+        A voter that learns of the leader asks it anew, and no longer counts the answer to an earlier Fetch.
+        """
         self.answers: Counter[int] = Counter()
         """How many requests each node answered; a leader answers FetchSnapshot, too."""
         self.refusals: Counter[int] = Counter()
         """How many connections each node's machine refused."""
         self._dialed: dict[ConnectionId, int] = {}
-        self._fetch_epochs: dict[ConnectionId, int] = {}
+        self._led_epochs: dict[ConnectionId, int] = {}
+        """The epochs of unanswered Fetches to a node that is followed as the leader."""
         self.departures: list[Departure] = []
         """EndQuorumEpoch requests that this process received."""
         self.asked_by_shorter = 0
@@ -71,7 +75,7 @@ class Wiretap:
         self._asked.pop(connection, None)
         self._epochs.pop(connection, None)
         self.open_fetches.pop(connection, None)
-        self._fetch_epochs.pop(connection, None)
+        self._led_epochs.pop(connection, None)
 
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
@@ -80,7 +84,9 @@ class Wiretap:
             self.answers[target_id] += 1
             if self.open_fetches.pop(connection, None) is not None:
                 self.fetch_answers[target_id] += 1
-                self.fetch_answers_in[target_id, self._fetch_epochs[connection]] += 1
+            led_epoch = self._led_epochs.pop(connection, None)
+            if led_epoch is not None:
+                self.fetch_answers_in[target_id, led_epoch] += 1
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
@@ -107,10 +113,11 @@ class Wiretap:
             return None
         return spoken_in_answer(asked, parts, epoch)
 
-    def fetches(self, connection: ConnectionId, epoch: int, now_us: int) -> None:
-        """A Fetch left on this connection, asked in this epoch."""
+    def fetches(self, connection: ConnectionId, now_us: int, *, led_epoch: int | None) -> None:
+        """A Fetch left on this connection; ``led_epoch`` is that of the other end, if this process follows it."""
         self.open_fetches[connection] = now_us
-        self._fetch_epochs[connection] = epoch
+        if led_epoch is not None:
+            self._led_epochs[connection] = led_epoch
 
     def _may_serve_damage(self, asked: RequestHeader) -> bool:
         return asked.api_key == ApiKey.FETCH and self._is_rotten()

@@ -38,6 +38,20 @@ def test_what_is_committed_may_not(offset: int) -> None:
         cut(offset)
 
 
+@pytest.mark.parametrize(("is_damaged", "is_rotten"), [(True, True), (True, False), (False, True)])
+def test_a_replica_in_quarantine_whose_epochs_have_rotted_fetches_them_again(
+    *, is_damaged: bool, is_rotten: bool
+) -> None:
+    where = world()
+    where.committed, where.ledgers[1] = Ledger([entry(0)]), Ledger([entry(0)])
+    rotten = node(1, epoch=1, is_damaged=is_damaged, is_rotten=is_rotten)
+    if is_damaged and is_rotten:
+        CommittedIsNeverCut(where).submitted(rotten, truncates(0))
+    else:
+        with pytest.raises(ViolationError, match="cuts its log to 0"):
+            CommittedIsNeverCut(where).submitted(rotten, truncates(0))
+
+
 @pytest.mark.parametrize(("epoch", "is_found"), [(3, False), (4, True), (5, True)])
 def test_the_leader_of_an_older_epoch_may_not_know_of_a_commit(epoch: int, is_found: bool) -> None:
     where = world()

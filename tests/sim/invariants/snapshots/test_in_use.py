@@ -12,7 +12,7 @@ from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.machine.spoken import SliceAsked, Spoken
 from tests.sim.invariants.fakes import deletes_before, node, snapshot_id, truncates, world
 
-PERIOD_MS = 100
+PATIENCE_MS = 100
 
 
 class Fetching:
@@ -25,7 +25,8 @@ class Fetching:
 
     def made(self, node_id: int) -> Any:
         each: Any = node(node_id)
-        each.config.log = SimpleNamespace(clean_interval_ms=PERIOD_MS)
+        each.config.log = SimpleNamespace(clean_interval_ms=20)
+        each.config.raft = SimpleNamespace(fetch_timeout_ms=PATIENCE_MS)
         each.disk.io_errors = SimpleNamespace(stalled_until_us=0)
         return each
 

@@ -3,6 +3,9 @@
 A follower truncates only what no majority holds. If it is told otherwise, it or its leader has a bug, and the
 truncation would lose acknowledged records. A snapshot replaces committed records only if it contains them.
 
+A disk may have changed the epochs of batches. A replica that knows of damage promises nothing about its log, and may
+have to fetch again what was written as it should be.
+
 The leader of an older epoch does not know what a newer one has committed, and who still follows it may be told to cut
 that: its copy did not count.
 
@@ -38,6 +41,8 @@ class CommittedIsNeverCut(Invariant):
     def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Check what a truncation, or a snapshot that replaces the log, removes."""
         if not isinstance(job, TruncateTo | InstallSnapshot):
+            return
+        if node.is_damaged and node.disk.is_rotten:
             return
         end_offset = job.end_offset if isinstance(job, TruncateTo) else job.snapshot_id.offset
         committed = self.facts.committed
