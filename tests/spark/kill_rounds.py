@@ -42,6 +42,7 @@ CALM = {**QUICK, "controller.quorum.append.linger.ms": "100"}
 """Ten batches a second: three nodes with 40 take a fifth of a core, which Spark needs."""
 PAUSE_S_MAX = 1.0
 LOOK_INTERVAL_S = 0.3
+DAEMON = "daemon pyspark.worker"
 PROGRESS_TIMEOUT_S = 400.0
 WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
 DRIVER_KINDS = ("Python", "Java", None)
@@ -69,6 +70,8 @@ class Pipeline:
         confs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
         self._command = [sys.executable, "-m", "pykraft", "pipeline", *words, *confs]
         self._child: Child | None = None
+        self._orphans: list[Process] = []
+        """Processes of tasks whose daemon was killed: Java goes on with them, as long as it needs no other."""
 
     @property
     def child(self) -> Child:
@@ -96,18 +99,19 @@ class Pipeline:
 
         def look() -> list[Process]:
             below = self._below()
-            daemons = {each.pid for each in below if "daemon pyspark.worker" in each.command}
-            tasks = [each for each in below if each.parent in daemons]
+            tasks = self._tasks_in(below)
             match kind:
                 case "a task":
                     return tasks
                 case "a daemon":
-                    return [each for each in below if each.pid in daemons and each not in tasks]
+                    return [each for each in below if DAEMON in each.command and each not in tasks]
                 case _:
                     return [each for each in below if "source_runner" in each.command]
 
         there = wait_until(lambda: look() or None, f"a Python process for {kind}", alive=[self.child])
-        dice.choice(there).kill()
+        chosen = dice.choice(there)
+        self._orphans += [each for each in self._below() if each.parent == chosen.pid]
+        chosen.kill()
 
     def kill_driver(self, *, is_java: bool) -> None:
         """SIGKILL to one half of it; the other half, and all below, must end by itself."""
@@ -134,9 +138,15 @@ class Pipeline:
                 process.kill()
 
     def _below(self) -> list[Process]:
-        """What belongs to it: the processes below its own, and its executors with what is below them."""
+        """What belongs to it: the processes below its own, its executors with what is below them, and orphans."""
         of_executors = [found for each in executors() for found in (each, *descendants(each.pid))]
-        return descendants(self.child.pid) + of_executors
+        below = descendants(self.child.pid) + of_executors
+        return below + [each for each in self._orphans if each.is_alive and each not in below]
+
+    def _tasks_in(self, below: Sequence[Process]) -> list[Process]:
+        """Those that run tasks: a daemon's children have its command line."""
+        daemons = {each.pid for each in below if DAEMON in each.command}
+        return [each for each in below if each.parent in daemons or each in self._orphans]
 
 
 def run(
