@@ -212,6 +212,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--format", choices=("delta", "parquet"), default="delta")
     parser.add_argument("--cluster", action="store_true", help="executors of a standalone cluster, with speculation")
     options = parser.parse_args(words)
+    # Started in the background by a script, this ignores SIGINT, and would hand that down to the pipeline.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pykraft-kill-rounds-")))
         found = run(
