@@ -19,11 +19,12 @@ from pykraft.spark.session.daemon import print_exc
 from tests.tidy.repository import ROOT
 
 THREADS = """
-import os, sys
+import gc, os, sys
 from pykraft.spark.session.daemon import import_for_tasks
 
 import_for_tasks()
 print(len(os.listdir("/proc/self/task")), "pyarrow" in sys.modules, "pyspark.worker" in sys.modules)
+print(gc.get_freeze_count() > 10_000, len(gc.get_objects()) < 1_000)
 """
 
 
@@ -37,11 +38,11 @@ def main(infile, outfile):
 """It writes once Java has hung up: the first bytes are answered with a reset, and the others fail."""
 
 
-def test_it_has_one_thread() -> None:
+def test_it_has_one_thread_and_garbage_is_not_sought_in_what_it_imported() -> None:
     given = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     command = [sys.executable, "-c", THREADS]
     done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("1 False True\n", "")
+    assert (done.stdout, done.stderr) == ("1 False True\nTrue True\n", "")
 
 
 @pytest.mark.parametrize(

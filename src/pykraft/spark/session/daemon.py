@@ -17,6 +17,7 @@ Source: pyspark's ``daemon.py``.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -38,6 +39,10 @@ def import_for_tasks() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in FOR_TASKS:
         import_module(name)
+    # Spark has each process collect garbage after each task: a search of all that was imported, which also copies the
+    # pages that it shares with this one.
+    gc.collect()
+    gc.freeze()
 
 
 def print_exc() -> None:
