@@ -119,7 +119,7 @@ def first_offset_without_a_row(node: Path) -> int:
                 return split.start_offset
             for chunk in read_chunks(split, size_bytes=1):
                 check_all(chunk)
-                offset = chunk.batches[-1][1].end_offset
+                offset = chunk.headers.pair(-1)[1].end_offset
     except CorruptionError:
         pass
     return offset
@@ -133,7 +133,7 @@ def plan_of(node: Path, **options: str) -> Sequence[Split]:
 
 def check_all(chunk: SplitChunk) -> None:
     """The CRC of every batch, as rows are made only of sound ones."""
-    for at, header in chunk.batches:
+    for at, header in chunk.headers.pairs():
         try:
             check_crc(chunk.data, at, header)
         except ProtocolError as error:

@@ -32,7 +32,7 @@ def read(directory: Path, **options: str) -> list[int]:
     for split in plan_batch(replica, parsed).splits:
         for part in read_chunks(split):
             wanted = range(part.split.start_offset, part.split.end_offset)
-            for position, header in part.batches:
+            for position, header in part.headers.pairs():
                 offsets = [each.offset for each in decode_records(part.data[position : position + header.size_bytes])]
                 found += [offset for offset in offsets if offset in wanted]
     return found
@@ -170,7 +170,7 @@ def test_filters_bound_the_plan(bounds: Bounds, offsets: list[int], log: Path) -
     found: set[int] = set()
     for split in plan_batch(replica, parsed, bounds=bounds).splits:
         for part in read_chunks(split):
-            for _, header in part.batches:
+            for _, header in part.headers.pairs():
                 found.update(range(header.base_offset, header.end_offset))
         wanted = range(split.start_offset, split.end_offset)
         found = {offset for offset in found if offset in wanted}

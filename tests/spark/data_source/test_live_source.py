@@ -98,6 +98,19 @@ def test_tasks_share_the_offsets_and_no_batch_is_there_twice(
     assert len(splits_of(Offset(0), Offset(6), None)) == -(-6 // size)
 
 
+@pytest.mark.parametrize(
+    ("records", "tasks_min", "sizes"),
+    [(11, None, [5, 6]), (13, None, [4, 4, 5]), (10, 6, [1, 2, 2, 1, 2, 2]), (3, 6, [1, 1, 1]), (0, None, [])],
+)
+def test_no_task_has_only_what_is_left(
+    records: int, tasks_min: int | None, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_source, "RECORDS_PER_TASK", 5)
+    found = splits_of(Offset(7), Offset(7 + records), None, tasks_min=tasks_min)
+    assert [one.end_offset - one.start_offset for one in found] == sizes
+    assert [one.is_first for one in found] == [True, *[False] * (len(sizes) - 1)][: len(sizes)]
+
+
 @pytest.mark.parametrize("rows", ["records", "batches"])
 @pytest.mark.parametrize(
     ("given", "micro_batches"),

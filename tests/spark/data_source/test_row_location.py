@@ -31,10 +31,12 @@ PIECE = Split(replica="n1", path=str(Path("data") / "p-0" / "1.log"), position=1
 
 def sound(data: bytes, *, tolerant: bool = False) -> list[int | tuple[int, int, int]]:
     """Position of each batch; position, size and offset of damage."""
-    return [
-        (one.position, one.size_bytes, one.offset) if isinstance(one, DamagedBytes) else one[0]
-        for one in sound_batches(PIECE, data, tolerant=tolerant)
-    ]
+    found: list[int | tuple[int, int, int]] = []
+    for one in sound_batches(PIECE, data, tolerant=tolerant):
+        found += (
+            [(one.position, one.size_bytes, one.offset)] if isinstance(one, DamagedBytes) else one.positions.tolist()
+        )
+    return found
 
 
 def test_whole_batches_come_one_after_the_other() -> None:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
-from pykraft.protocol.batch import read_header
+from pykraft.protocol.records import encode_control_batch
+from pykraft.spark.data_source.headers import headers_of
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
 from pykraft.spark.data_source.selection import Selection, select
-from pykraft.types import Epoch
+from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch
 
 pytestmark = pytest.mark.spark
 
-HEADER = read_header(batch([b"a", b"b"], base_offset=0))
+CONTROL = encode_control_batch(
+    [KRaftVersion(level=1)], base_offset=Offset(2), epoch=Epoch(EPOCH), timestamp_ms=START_MS
+)
+HEADERS = headers_of(batch([b"a", b"b"], base_offset=0) + CONTROL.data)
 
 
 @pytest.mark.parametrize("columns", [RECORDS, KAFKA, columns_of("topic string, epoch int, value binary")])
 def test_columns_of_the_source_are_taken_in_their_order(columns: StructType) -> None:
     selection = select(columns, parse_options({"path": "p"}))
     assert selection.schema.equals(arrow_of(columns), check_metadata=True)
-    assert selection.wants(HEADER)
+    assert selection.wanted(HEADERS)[0]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,9 @@ def test_no_column_is_refused() -> None:
     ],
 )
 def test_a_batch_is_left_out_if_its_header_proves_that_no_row_is_wanted(selection: Selection, is_wanted: bool) -> None:
-    assert selection.wants(HEADER) is is_wanted
+    assert selection.wanted(HEADERS)[0] == is_wanted
 
 
 def test_control_batches_can_be_left_out() -> None:
     selection = select(KAFKA, parse_options({"path": "p", "columns": "kafka"}))
-    assert not selection.wants(replace(HEADER, attributes=0x20))
+    assert selection.wanted(HEADERS).tolist() == [True, False]

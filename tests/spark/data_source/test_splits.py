@@ -95,7 +95,7 @@ def test_a_split_is_read_in_chunks_of_whole_batches(size_bytes: int, tmp_path: P
     assert [len(chunk.data) for chunk in chunks] == [
         chunk.split.end_position - chunk.split.position for chunk in chunks
     ]
-    assert [chunk.batches for chunk in chunks] == [list(scan(chunk.data)) for chunk in chunks]
+    assert [list(chunk.headers.pairs()) for chunk in chunks] == [list(scan(chunk.data)) for chunk in chunks]
     assert len(chunks) == (1 if size_bytes >= 2 * SIZE_BYTES else 2)
 
 

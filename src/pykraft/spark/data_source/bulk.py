@@ -3,7 +3,7 @@
 If all values of a batch have the same size, the position of every record can be computed, and the bytes around all
 values can be compared in one operation (`pykraft.spark.data_source.record_layout`):
 
-1. Read the size of each batch's first value.
+1. Read the size of the first value; batches of as many records and bytes have one, or are something else.
 2. Group the batches by this size. Drop those that are not exactly as long as records of this size would be.
 3. Where neighbors have as many records, compare them as blocks (`pykraft.spark.data_source.blocks`). Otherwise compute
    where each record starts,
@@ -24,10 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.varint import read_varint
 from pykraft.spark.arrow_columns import array_column, bytes_column
 from pykraft.spark.data_source.blocks import Block, blocks_of
+from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.record_layout import (
     BEFORE_DELTA,
     NO_HEADERS,
@@ -104,16 +105,14 @@ class Values:
         self.are_found[members] = are_right
 
 
-def find_values(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
-    """The values of the batches whose values have one size and which are encoded as KRaft does.
-
-    ``batches`` are positions and headers of whole batches in ``data``, each header checked against its length.
-    """
-    counts = np.array([header.records_count for _, header in batches], dtype=np.int64)
-    bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in batches], dtype=np.int64)
-    sizes = np.array([header.size_bytes - HEADER_SIZE_BYTES for _, header in batches], dtype=np.int64)
+def find_values(data: Buffer, headers: Headers) -> Values:
+    """The values of the batches of ``data`` whose values have one size and which are encoded as KRaft does."""
+    counts = headers.counts
+    bodies = headers.positions + HEADER_SIZE_BYTES
+    sizes = headers.sizes_bytes - HEADER_SIZE_BYTES
     # 1. Size of the first value; 0 leaves a batch to the decoder.
-    first_sizes = np.array([_first_size(data, position, header) for position, header in batches], dtype=np.int64)
+    are_plain = (headers.column("attributes") == 0) & (counts > 0) & ~headers.are_compacted
+    first_sizes = _first_sizes(data, are_plain, bodies, counts, sizes)
     found = Values(counts, first_sizes)
     for size in np.unique(first_sizes[first_sizes > 0]).tolist():
         # 2. Batches whose length fits records of this size.
@@ -125,13 +124,29 @@ def find_values(data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Val
     return found
 
 
-def _first_size(data: Buffer, position: int, header: BatchHeader) -> int:
-    """Size of a batch's first value; 0 for a batch that cannot be found here."""
-    count = header.records_count
-    if header.attributes != 0 or count == 0 or count != header.last_offset_delta + 1:
-        return 0
+def _first_sizes(
+    data: Buffer, are_plain: np.ndarray, bodies: np.ndarray, counts: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """Size of the first value of each plain batch, and 0 for all others.
+
+    Batches with as many records and bytes get the same one: values of one size can have no other, and what is
+    something else is no value that is found.
+    """
+    first_sizes = np.zeros(len(bodies), dtype=np.int64)
+    known: dict[tuple[int, int], int] = {}
+    for index in np.flatnonzero(are_plain).tolist():
+        kind = int(counts[index]), int(sizes[index])
+        size = known.get(kind)
+        if size is None:
+            size = known[kind] = _first_size(data, int(bodies[index]))
+        first_sizes[index] = size
+    return first_sizes
+
+
+def _first_size(data: Buffer, body: int) -> int:
+    """Size of the first value of the batch whose records begin there; 0 if it has none."""
     try:
-        _, at = read_varint(data, position + HEADER_SIZE_BYTES)
+        _, at = read_varint(data, body)
         size, _ = read_varint(data, at + len(BEFORE_DELTA) + 1 + len(NO_KEY))
     except ProtocolError:
         return 0

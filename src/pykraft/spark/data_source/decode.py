@@ -25,12 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.protocol.batch import BatchHeader, open_batch
+from pykraft.protocol.batch import open_batch
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.arrow_columns import array_column, bytes_column, text_column
 from pykraft.spark.data_source.bulk import find_values, gather_values
+from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.metadata_columns import METADATA_COLUMNS, metadata_columns
 from pykraft.spark.data_source.row_location import (
     DamagedBytes,
@@ -41,7 +42,7 @@ from pykraft.spark.data_source.row_location import (
     sound_batches,
 )
 from pykraft.spark.data_source.selection import EVERY_RECORD, Selection
-from pykraft.spark.data_source.splits import OFFSET_MIN, Batches, Split
+from pykraft.spark.data_source.splits import OFFSET_MIN, Split
 from pykraft.spark.data_source.walk import OFFSET_MAX
 from pykraft.types import Buffer
 
@@ -60,84 +61,75 @@ def records_of(
     data: Buffer,
     *,
     tolerant: bool = False,
-    batches: Batches | None = None,
+    headers: Headers | None = None,
+    are_checked: bool = False,
     selection: Selection = EVERY_RECORD,
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a split, CRC checked. ``data`` are the bytes of the split, ``batches`` as `sound_batches`.
+    """The wanted records of a split, CRC checked. ``data`` are its bytes; the rest is as in `sound_batches`.
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
-    for group in _groups(sound_batches(split, data, tolerant=tolerant, batches=batches), selection):
-        if isinstance(group, DamagedBytes):
-            yield damage_row(split, group, selection.schema)
+    for part in sound_batches(split, data, tolerant=tolerant, headers=headers, are_checked=are_checked):
+        if isinstance(part, DamagedBytes):
+            yield damage_row(split, part, selection.schema)
             continue
-        try:
-            yield _Rows(split, data, group, selection).to_arrow()
-        except CorruptionError:
-            if not tolerant:
-                raise
-            yield from _one_by_one(split, data, group, selection)
+        for group in _groups(part.at((part.counts > 0) & selection.wanted(part))):
+            try:
+                yield _Rows(split, data, group, selection).to_arrow()
+            except CorruptionError:
+                if not tolerant:
+                    raise
+                yield from _one_by_one(split, data, group, selection)
 
 
-def _one_by_one(split: Split, data: Buffer, batches: Batches, selection: Selection) -> Iterator[pa.RecordBatch]:
+def _one_by_one(split: Split, data: Buffer, headers: Headers, selection: Selection) -> Iterator[pa.RecordBatch]:
     """The batches of a group that can be decoded, and a row for each of the others."""
-    for position, header in batches:
+    for index in range(len(headers)):
         try:
-            yield _Rows(split, data, [(position, header)], selection).to_arrow()
+            yield _Rows(split, data, headers.at(slice(index, index + 1)), selection).to_arrow()
         except CorruptionError as error:
+            position, header = headers.pair(index)
             damage = DamagedBytes(
                 position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(error)
             )
             yield damage_row(split, damage, selection.schema)
 
 
-def _groups(
-    batches: Iterator[tuple[int, BatchHeader] | DamagedBytes], selection: Selection
-) -> Iterator[Batches | DamagedBytes]:
-    """Split batches into row groups; batches without wanted records are in none, and damage is a group of its own."""
-    group: list[tuple[int, BatchHeader]] = []
-    rows_count = size_bytes = 0
-    for one in batches:
-        if isinstance(one, DamagedBytes):
-            if group:
-                yield group
-            yield one
-            group, rows_count, size_bytes = [], 0, 0
-            continue
-        position, header = one
-        if header.records_count == 0 or not selection.wants(header):
-            continue
-        is_alone = header.compression != Compression.NONE
-        rows_count += header.records_count
-        size_bytes += header.size_bytes
-        if group and (is_alone or rows_count > ROWS_MAX or size_bytes > BATCHES_SIZE_BYTES_MAX):
-            yield group
-            group, rows_count, size_bytes = [], header.records_count, header.size_bytes
-        group.append((position, header))
-        if is_alone:
-            yield group
-            group, rows_count, size_bytes = [], 0, 0
-    if group:
-        yield group
+def _groups(headers: Headers) -> Iterator[Headers]:
+    """Split batches into row groups."""
+    rows, size_bytes = np.cumsum(headers.counts), np.cumsum(headers.sizes_bytes)
+    alone = np.flatnonzero(headers.codecs != Compression.NONE)
+    begin = rows_before = size_bytes_before = 0
+    while begin < len(headers):
+        end = min(
+            int(np.searchsorted(rows, rows_before + ROWS_MAX, side="right")),
+            int(np.searchsorted(size_bytes, size_bytes_before + BATCHES_SIZE_BYTES_MAX, side="right")),
+        )
+        following = alone[np.searchsorted(alone, begin) :][:1].tolist()
+        if following:
+            end = min(end, following[0])
+        end = max(end, begin + 1)
+        yield headers.at(slice(begin, end))
+        begin, rows_before, size_bytes_before = end, int(rows[end - 1]), int(size_bytes[end - 1])
 
 
 class _Rows:
     """The columns of one row group: first from the batch headers, then corrected from the records."""
 
-    def __init__(self, split: Split, data: Buffer, batches: Batches, selection: Selection) -> None:
+    def __init__(self, split: Split, data: Buffer, headers: Headers, selection: Selection) -> None:
         """Errors: CorruptionError for malformed records that a wanted column needs."""
-        _believe_counts(split, data, batches)
+        _believe_counts(split, data, headers)
         self._split = split
         self._data = data
-        self._batches = batches
         self._schema = selection.schema
-        self._headers = headers = [header for _, header in batches]
-        self._counts = np.array([header.records_count for header in headers], dtype=np.int64)
+        self._headers = headers
+        self._counts = headers.counts
         self._first_rows = np.cumsum(self._counts) - self._counts
         self._count = int(self._counts.sum())
-        bases = np.array([header.base_offset for header in headers], dtype=np.int64)
-        self._offsets = np.arange(self._count) + np.repeat(bases - self._first_rows, self._counts)
-        self._timestamps = np.repeat([_timestamp_ms(header) for header in headers], self._counts)
+        self._offsets = np.arange(self._count) + np.repeat(
+            headers.column("base_offset") - self._first_rows, self._counts
+        )
+        self._timestamps = np.repeat(_timestamps_ms(headers), self._counts)
         self._control_types: dict[int, str] = {}
         self._keys: dict[int, bytes] = {}
         self._values: pa.BinaryArray | None = None
@@ -149,7 +141,7 @@ class _Rows:
             self._check_timestamps()
 
     def _read_records(self, *, with_values: bool) -> None:
-        found = find_values(self._data, self._batches)
+        found = find_values(self._data, self._headers)
         others: list[bytes | None] = []
         for index in np.flatnonzero(~found.are_found).tolist():
             others += self._read(index)
@@ -158,13 +150,12 @@ class _Rows:
 
     def _read_compacted(self) -> None:
         """Correct the offsets of batches of which a cleaner removed records: only the records have theirs."""
-        for index, header in enumerate(self._headers):
-            if header.records_count != header.last_offset_delta + 1:
-                self._read(index)
+        for index in np.flatnonzero(self._headers.are_compacted).tolist():
+            self._read(index)
 
     def _read(self, index: int) -> Sequence[bytes | None]:
         """The values of one batch; fields that its records override go into the columns. Errors: CorruptionError."""
-        position, header = self._batches[index]
+        position, header = self._headers.pair(index)
         batch = self._data[position : position + header.size_bytes]
         if not header.is_control and (values := _values_of_kraft(batch)) is not None:
             return values
@@ -185,7 +176,8 @@ class _Rows:
         if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
             row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
             batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
-            raise damaged(self._split, self._batches[batch][0], f"one of the time {self._timestamps[row]} ms")
+            position = int(self._headers.positions[batch])
+            raise damaged(self._split, position, f"one of the time {self._timestamps[row]} ms")
 
     def to_arrow(self) -> pa.RecordBatch:
         """The wanted columns of the rows at the wanted offsets."""
@@ -202,17 +194,17 @@ class _Rows:
         headers = self._headers
         match field.name:
             case "batch_size":
-                return self._repeated([header.size_bytes for header in headers], pa.int32())
+                return self._repeated(headers.sizes_bytes, pa.int32())
             case "offset":
                 return array_column(self._offsets, pa.int64())
             case "epoch":
-                return self._repeated([header.epoch for header in headers], pa.int32())
+                return self._repeated(headers.column("epoch"), pa.int32())
             case "timestamp":
                 return array_column(self._timestamps * MICROSECONDS_PER_MS, field.type)
             case "timestampType":
-                return self._repeated([int(header.is_log_append_time) for header in headers], pa.int32())
+                return self._repeated(headers.are_log_append_time, pa.int32())
             case "is_control":
-                return self._repeated([header.is_control for header in headers], pa.bool_())
+                return self._repeated(headers.are_control, pa.bool_())
             case "control_type":
                 types = self._control_types
                 return text_column([types.get(row) for row in range(self._count)]) if types else self._nulls(field)
@@ -235,31 +227,31 @@ class _Rows:
 
     @cached_property
     def _location(self) -> dict[str, pa.Array]:
-        positions = self._split.position + np.array([position for position, _ in self._batches], dtype=np.int64)
+        positions = self._split.position + self._headers.positions
         return location_columns(self._split, np.repeat(positions, self._counts))
 
     def _nulls(self, field: pa.Field) -> pa.Array:
         return pa.nulls(self._count, field.type)
 
-    def _repeated(self, values: Sequence[int], kind: pa.DataType) -> pa.Array:
+    def _repeated(self, values: np.ndarray, kind: pa.DataType) -> pa.Array:
         """A column of the batches' values."""
         dtype = np.bool_ if kind == pa.bool_() else np.int32
-        return array_column(np.repeat(np.array(values, dtype=dtype), self._counts), kind)
+        return array_column(np.repeat(values.astype(dtype), self._counts), kind)
 
 
-def _believe_counts(split: Split, data: Buffer, batches: Batches) -> None:
+def _believe_counts(split: Split, data: Buffer, headers: Headers) -> None:
     """Decompress batches before allocating for as many records as their headers claim. Errors: CorruptionError."""
-    for position, header in batches:
-        if header.compression != Compression.NONE:
-            try:
-                open_batch(data[position : position + header.size_bytes], verify_crc=False)
-            except ProtocolError as error:
-                raise damaged(split, position, str(error)) from error
+    for index in np.flatnonzero(headers.codecs != Compression.NONE).tolist():
+        position, header = headers.pair(index)
+        try:
+            open_batch(data[position : position + header.size_bytes], verify_crc=False)
+        except ProtocolError as error:
+            raise damaged(split, position, str(error)) from error
 
 
-def _timestamp_ms(header: BatchHeader) -> int:
-    """The time of records without a time of their own."""
-    return header.max_timestamp if header.is_log_append_time else header.base_timestamp
+def _timestamps_ms(headers: Headers) -> np.ndarray:
+    """For each batch the time of records without a time of their own."""
+    return np.where(headers.are_log_append_time, headers.column("max_timestamp"), headers.column("base_timestamp"))
 
 
 def _control_type(record: Record) -> str:

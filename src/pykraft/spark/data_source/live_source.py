@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ from pykraft.spark.data_source.tracebacks import rows_without_traceback, without
 from pykraft.types import Offset
 
 RECORDS_PER_TASK = 250_000
+"""About as many."""
 
 
 class LivePartition(InputPartition):
@@ -208,12 +210,16 @@ def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Off
 def splits_of(
     start: Offset, end: Offset, cluster_id: str | None, *, tasks_min: int | None = None
 ) -> list[LivePartition]:
-    """Split the offsets among tasks, at least so many if there are records for each."""
-    count = min(RECORDS_PER_TASK, max(1, (end - start) // (tasks_min or 1)))
-    return [
-        LivePartition(Offset(low), min(end, Offset(low + count)), cluster_id, is_first=low == start)
-        for low in range(start, end, count)
-    ]
+    """Split the offsets among tasks, at least so many if there are records for each.
+
+    All have about as many: a small last one would leave other cores without work.
+    """
+    records = end - start
+    if records <= 0:
+        return []
+    tasks = max(1, round(records / RECORDS_PER_TASK), min(records, tasks_min or 1))
+    edges = [Offset(start + records * task // tasks) for task in range(tasks + 1)]
+    return [LivePartition(low, high, cluster_id, is_first=low == start) for low, high in pairwise(edges)]
 
 
 def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -232,9 +238,9 @@ def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Sel
     for data in quorum.chunks(partition.start_offset, partition.end_offset):
         if options.rows == "batches":
             own = data if partition.is_first else _from(data, partition.start_offset)
-            yield from batches_of(split, own, selection=selection)
+            yield from batches_of(split, own, are_checked=True, selection=selection)
         else:
-            yield from records_of(split, data, selection=selection)
+            yield from records_of(split, data, are_checked=True, selection=selection)
 
 
 def _from(data: bytes, offset: Offset) -> bytes:

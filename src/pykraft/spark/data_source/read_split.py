@@ -43,7 +43,7 @@ def read_split(partition: InputPartition, options: SourceOptions, selection: Sel
     for chunk in read_chunks(split):
         try:
             yield from rows_of(
-                chunk.split, chunk.data, tolerant=options.tolerant, batches=chunk.batches, selection=selection
+                chunk.split, chunk.data, tolerant=options.tolerant, headers=chunk.headers, selection=selection
             )
         except CorruptionError as problem:
             raise judged(split, problem) from problem

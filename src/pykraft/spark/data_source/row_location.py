@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.protocol.batch import BatchHeader, check_crc, scan
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
 from pykraft.spark.arrow_columns import array_column, number_column, text_column
-from pykraft.spark.data_source.splits import Batches, Split
+from pykraft.spark.data_source.headers import Headers, headers_of
+from pykraft.spark.data_source.splits import Split
 from pykraft.types import Buffer, Offset
 
 INT32_MAX = 2**31 - 1
@@ -45,48 +46,59 @@ def damaged(split: Split, position: int, found: str) -> CorruptionError:
 
 
 def sound_batches(
-    split: Split, data: Buffer, *, tolerant: bool, batches: Batches | None = None
-) -> Iterator[tuple[int, BatchHeader] | DamagedBytes]:
-    """Position in ``data`` and header of each batch; all of them are whole, and no byte that a CRC covers changed.
+    split: Split, data: Buffer, *, tolerant: bool, headers: Headers | None = None, are_checked: bool = False
+) -> Iterator[Headers | DamagedBytes]:
+    """Batches that follow each other in ``data``; all of them are whole, and no byte that a CRC covers changed.
 
-    ``batches`` are the headers of all of ``data`` if they are known already.
+    ``headers`` are those of ``data`` if they are known already. Whoever has compared the CRCs of these bytes in memory
+    says ``are_checked``.
 
     Errors: CorruptionError; when ``tolerant``, `DamagedBytes` is yielded instead.
     """
-    reached, offset = 0, split.start_offset
-    try:
-        for position, header in scan(data, verify_crc=False) if batches is None else batches:
-            problem = _crc_problem(data, position, header)
-            if problem and not tolerant:
-                raise damaged(split, position, problem)
-            yield (
-                DamagedBytes(
-                    position=position,
-                    size_bytes=header.size_bytes,
-                    offset=header.base_offset,
-                    text=str(damaged(split, position, problem)),
-                )
-                if problem
-                else (position, header)
-            )
-            reached, offset = position + header.size_bytes, header.end_offset
-        rest = f"{len(data) - reached} bytes"
-    except ProtocolError as error:
-        rest = str(error)
+    found = headers_of(data) if headers is None else headers
+    begin = reached = 0
+    offset = split.start_offset
+    for index in [] if are_checked else np.flatnonzero(~found.have_crcs_of(data)).tolist():
+        position, header = found.pair(index)
+        problem = damaged(split, position, _wrong_crc(data, position, header))
+        if not tolerant:
+            raise problem
+        if begin < index:
+            yield found.at(slice(begin, index))
+        yield DamagedBytes(
+            position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem)
+        )
+        begin = index + 1
+    if begin < len(found):
+        yield found.at(slice(begin, len(found)))
+    if len(found):
+        position, header = found.pair(-1)
+        reached, offset = position + header.size_bytes, header.end_offset
     if reached == len(data):
         return
-    fault = damaged(split, reached, rest)
+    fault = damaged(split, reached, _no_batch(data, reached))
     if not tolerant:
         raise fault
     yield DamagedBytes(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
 
 
-def _crc_problem(data: Buffer, position: int, header: BatchHeader) -> str | None:
+def _wrong_crc(data: Buffer, position: int, header: BatchHeader) -> str:
+    """What is wrong with a batch that has not the CRC of its bytes."""
     try:
         check_crc(data, position, header)
     except ProtocolError as error:
         return str(error)
-    return None
+    raise AssertionError("two ways to compute a CRC differ")
+
+
+def _no_batch(data: Buffer, position: int) -> str:
+    """What stands in place of a whole batch."""
+    if len(data) - position >= HEADER_SIZE_BYTES:
+        try:
+            read_header(data, position)
+        except ProtocolError as error:
+            return str(error)
+    return f"{len(data) - position} bytes"
 
 
 def location_columns(split: Split, positions: np.ndarray) -> dict[str, pa.Array]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from pykraft.protocol.batch import BatchHeader
 from pykraft.spark.data_source.bounds import EPOCH_MAX, EPOCH_MIN, TIMESTAMP_MS_MIN, Bounds
+from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
 from pykraft.types import Epoch
@@ -31,13 +32,12 @@ class Selection:
     timestamp_ms_min: int = TIMESTAMP_MS_MIN
     leaves_out_control: bool = False
 
-    def wants(self, header: BatchHeader) -> bool:
-        """Whether a batch may hold a wanted row."""
-        return (
-            self.epoch_min <= header.epoch <= self.epoch_max
-            and header.max_timestamp >= self.timestamp_ms_min
-            and not (self.leaves_out_control and header.is_control)
-        )
+    def wanted(self, headers: Headers) -> np.ndarray:
+        """Which batches may hold a wanted row."""
+        epochs = headers.column("epoch")
+        are_wanted = (self.epoch_min <= epochs) & (epochs <= self.epoch_max)
+        are_wanted &= headers.column("max_timestamp") >= self.timestamp_ms_min
+        return are_wanted & ~headers.are_control if self.leaves_out_control else are_wanted
 
     def within(self, bounds: Bounds) -> Selection:
         """The selection within these bounds."""

@@ -15,8 +15,8 @@ Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,8 @@ from pykraft.log.judge import Chain, EpochError
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.remote_file import expect_reads
 from pykraft.object_storage.uris import located
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
@@ -40,9 +41,6 @@ CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
-
-Batches = Sequence[tuple[int, BatchHeader]]
-"""Position in some bytes and header of each batch in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +79,12 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitChunk:
-    """Whole batches of a split: their bytes, and position in these bytes and header of each."""
+    """Whole batches of a split: their bytes and headers."""
 
     split: Split
     """The split, narrowed to these batches."""
     data: Buffer
-    batches: Batches
+    headers: Headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,13 +210,13 @@ def _read_chunks(split: Split, least: int) -> Iterator[SplitChunk]:
         follow = _Follow(split, split.first) if split.first is not None else None
         while position < split.end_position:
             data = file.pread(min(wanted, split.end_position - position), position)
-            batches = _whole_batches(data)
-            if batches:
-                end = batches[-1][0] + batches[-1][1].size_bytes
+            headers = headers_of(data)
+            if len(headers):
+                end = int(headers.positions[-1] + headers.sizes_bytes[-1])
                 if follow is not None:
-                    follow.take(position, batches)
+                    follow.take(position, headers)
                 chunk = replace(split, position=position, end_position=position + end)
-                yield SplitChunk(split=chunk, data=memoryview(data)[:end], batches=batches)
+                yield SplitChunk(split=chunk, data=memoryview(data)[:end], headers=headers)
                 position, wanted = position + end, least
             elif wanted < (next_size_bytes := _size_of_next(data)) <= split.end_position - position:
                 wanted = next_size_bytes
@@ -236,22 +234,23 @@ class _Follow:
         self._segment = located(split.path)
         self._chain: Chain | None = None
 
-    def take(self, position: int, batches: Batches) -> None:
+    def take(self, position: int, headers: Headers) -> None:
         """The next batches, whose bytes begin at this position. Errors: as `read_chunks`."""
         chain = self._chain
         if chain is None:
-            found = BatchIdentity.of(batches[0][1])
+            found = BatchIdentity.of(headers.pair(0)[1])
             if found != self._first:
                 raise _rewritten(self._split, position, found, self._first)
             chain = self._chain = self._new_chain(self._first.base_offset, self._first.epoch)
-        for at, header in batches:
+        run = headers.run(position)
+        for at, header in () if run is not None and chain.check_run(run) else headers.pairs():
             try:
                 chain.check(self._segment, position + at, header)
             except EpochError:
                 # A running node may have begun the epoch since the evidence was read.
                 chain = self._chain = self._new_chain(chain.offset, chain.epoch)
                 chain.check(self._segment, position + at, header)
-        at, header = batches[-1]
+        at, header = headers.pair(-1)
         last = BatchIdentity.of(header)
         if position + at + header.size_bytes == self._split.end_position and last != self._split.last:
             raise _rewritten(self._split, position, last, self._split.last)
@@ -287,15 +286,6 @@ def _open(fs: Files, segment: Path) -> File:
         if not fs.exists(deleted):
             raise
     return fs.open(deleted)
-
-
-def _whole_batches(data: Buffer) -> Batches:
-    """Position and header of the whole batches at the beginning, up to the first that is cut or has no valid header."""
-    batches: list[tuple[int, BatchHeader]] = []
-    # A bad header is reported once it is the first: the batches before it still count.
-    with suppress(ProtocolError):
-        batches.extend(scan(data, verify_crc=False))
-    return batches
 
 
 def _size_of_next(data: Buffer) -> int:

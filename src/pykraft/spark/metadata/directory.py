@@ -69,7 +69,7 @@ def log_records(replica: ReplicaLog, start: Offset, moment: Moment) -> Iterator[
     options = parse_options({"path": str(replica.directory), "startingOffsets": str(start)})
     for split in plan_batch(replica, options).splits:
         for chunk in read_chunks(split):
-            for position, header in chunk.batches:
+            for position, header in chunk.headers.pairs():
                 for record in _records(chunk, position, header):
                     if record.offset < start:  # within the first batch
                         continue

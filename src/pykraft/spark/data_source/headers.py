@@ -1,0 +1,187 @@
+"""The headers of many batches as columns of numbers, without an object for each batch.
+
+What rows need of their batches' headers is computed for all of them at once. Most headers are as KRaft writes them;
+`headers_of` asks the protocol about each one that is not.
+
+Invariant: every batch here is whole, and `pykraft.protocol.batch.read_header` takes it.
+
+Source: KIP-98; NumPy's structured arrays.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+from crc32c import crc32c
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, MAGIC, RECORD_SIZE_BYTES_MIN, BatchHeader, read_header
+from pykraft.protocol.batch_run import BatchRun
+from pykraft.types import Buffer, Epoch, Offset
+
+_HEADER = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("batch_length", ">i4"),
+        ("epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("records_count", ">i4"),
+    ]
+)
+_LENGTH = struct.Struct(">i").unpack_from
+_LENGTH_AT = 8
+_LENGTH_END = 12
+_CRC_START = 21
+_COMPRESSION_MASK = 0x07
+_LOG_APPEND_TIME_BIT = 0x08
+_CONTROL_BIT = 0x20
+
+assert _HEADER.itemsize == HEADER_SIZE_BYTES
+
+
+class Headers:
+    """Headers in order, and ``positions``: where each batch starts in the bytes that they are of."""
+
+    __slots__ = ("_fields", "positions")
+
+    def __init__(self, positions: np.ndarray, fields: np.ndarray) -> None:
+        self.positions = positions
+        self._fields = fields
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def at(self, which: slice | np.ndarray) -> Headers:
+        """Some of them: a slice, or those for which an array is true."""
+        return Headers(self.positions[which], self._fields[which])
+
+    def pair(self, index: int) -> tuple[int, BatchHeader]:
+        """Position and header of one batch."""
+        base_offset, batch_length, *rest = self._fields[index].item()
+        return int(self.positions[index]), BatchHeader(base_offset, batch_length + _LENGTH_END, *rest)
+
+    def pairs(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch."""
+        return map(self.pair, range(len(self)))
+
+    def column(self, name: str) -> np.ndarray:
+        """A field of `BatchHeader`, as 64-bit numbers."""
+        return self._fields[name].astype(np.int64)
+
+    @property
+    def sizes_bytes(self) -> np.ndarray:
+        """Of whole batches."""
+        return self.column("batch_length") + _LENGTH_END
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Of records."""
+        return self.column("records_count")
+
+    @property
+    def last_offsets(self) -> np.ndarray:
+        """Offsets of the last records, inclusive."""
+        return self.column("base_offset") + self.column("last_offset_delta")
+
+    @property
+    def codecs(self) -> np.ndarray:
+        """The numbers of `pykraft.protocol.compression.Compression`."""
+        return self._fields["attributes"] & _COMPRESSION_MASK
+
+    @property
+    def are_control(self) -> np.ndarray:
+        """Which have control records."""
+        return (self._fields["attributes"] & _CONTROL_BIT) != 0
+
+    @property
+    def are_log_append_time(self) -> np.ndarray:
+        """In which every record has the time ``max_timestamp``."""
+        return (self._fields["attributes"] & _LOG_APPEND_TIME_BIT) != 0
+
+    @property
+    def are_compacted(self) -> np.ndarray:
+        """From which a cleaner removed records, so that they have fewer records than offsets."""
+        return self._fields["records_count"] != self.column("last_offset_delta") + 1
+
+    def have_crcs_of(self, data: Buffer) -> np.ndarray:
+        """Which batches have the CRC of their bytes in ``data``."""
+        begins = self.positions + _CRC_START
+        ends = self.positions + self.sizes_bytes
+        with memoryview(data) as view:
+            # Without any Python code for a single batch.
+            pieces = map(view.__getitem__, map(slice, begins.tolist(), ends.tolist()))
+            computed = np.fromiter(map(crc32c, pieces), dtype=np.int64, count=len(self))
+        return computed == self.column("crc")
+
+    def run(self, shift: int) -> BatchRun | None:
+        """Them as a run of batches in a file, in which the bytes begin at ``shift``; None if they are no run.
+
+        Nobody has compared their CRCs.
+        """
+        base_offsets, epochs, last_offsets = self.column("base_offset"), self._fields["epoch"], self.last_offsets
+        is_run = len(self) and (epochs == epochs[0]).all() and (base_offsets[1:] == last_offsets[:-1] + 1).all()
+        if not is_run or self._fields["attributes"].any():
+            return None
+        return BatchRun(
+            b"",
+            shift,
+            positions=[*(self.positions + shift).tolist(), shift + int(self.positions[-1] + self.sizes_bytes[-1])],
+            base_offset=Offset(int(base_offsets[0])),
+            epoch=Epoch(int(epochs[0])),
+            last_offsets=last_offsets.tolist(),
+            max_timestamps=self.column("max_timestamp").tolist(),
+        )
+
+    def _are_plain(self) -> np.ndarray:
+        """Which are certainly valid."""
+        fields = self._fields
+        deltas, counts = self.column("last_offset_delta"), self.counts
+        return (
+            (fields["magic"] == MAGIC)
+            & (fields["base_offset"] >= 0)
+            & (deltas >= 0)
+            & (self.last_offsets >= 0)  # a sum that is too large is negative
+            & (fields["epoch"] >= 0)
+            & (self.codecs == 0)
+            & (counts >= 0)
+            & (counts <= deltas + 1)
+            & (counts * RECORD_SIZE_BYTES_MIN <= self.sizes_bytes - HEADER_SIZE_BYTES)
+        )
+
+
+def headers_of(data: Buffer) -> Headers:
+    """Those of the whole batches at the beginning, up to the first that is cut or has no valid header."""
+    positions = np.array(_starts(data), dtype=np.int64)
+    if not len(positions):
+        return Headers(positions, np.empty(0, dtype=_HEADER))
+    anywhere = np.ndarray(len(data) - HEADER_SIZE_BYTES + 1, dtype=f"V{HEADER_SIZE_BYTES}", buffer=data, strides=(1,))
+    found = Headers(positions, anywhere[positions].view(_HEADER))
+    for index in np.flatnonzero(~found._are_plain()).tolist():  # noqa: SLF001 - our own class
+        try:
+            read_header(data, int(positions[index]))
+        except ProtocolError:
+            return found.at(slice(index))
+    return found
+
+
+def _starts(data: Buffer) -> list[int]:
+    """Where whole batches start, by their lengths alone."""
+    starts: list[int] = []
+    at, end = 0, len(data)
+    while end - at >= HEADER_SIZE_BYTES:
+        size_bytes: int = _LENGTH(data, at + _LENGTH_AT)[0] + _LENGTH_END
+        if not HEADER_SIZE_BYTES <= size_bytes <= end - at:
+            break
+        starts.append(at)
+        at += size_bytes
+    return starts
