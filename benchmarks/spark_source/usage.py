@@ -3,6 +3,10 @@
 Processes come and go, and Spark's Python daemons do not wait for theirs, so a thread looks at all of them again and
 again. Invariant: the time of a process that ended is what it had at the last look before, at most `LOOK_S` earlier.
 
+To ask the kernel which pages processes share takes it milliseconds for each process, in which that one waits. So memory
+is looked at only in the end, where Spark's processes wait for their next task; what a process had more at its peak is
+added.
+
 Source: Linux man-pages ``proc(5)``.
 """
 
@@ -25,7 +29,7 @@ _TASK = b"daemon\0pyspark.worker\0"
 class Used:
     """Seconds of processor time, and the most memory in MiB: of Java, of tasks, and of all other Python processes.
 
-    Tasks and others are those that were there at one time; pages that forked processes share count once.
+    Tasks and others are those that are there in the end, each at its peak. Pages that processes share count once.
     """
 
     java_s: float
@@ -42,14 +46,12 @@ class ProcessTree:
         self._root = pid
         self._before: dict[int, float] = {}
         self._seen: dict[int, tuple[bool, float]] = {}
-        self._tasks_mib = self._other_mib = self._java_mib = 0.0
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         """Start to watch; forget the peaks of memory."""
         self._seen = {}
-        self._tasks_mib = self._other_mib = self._java_mib = 0.0
         for pid in below(self._root):
             with suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")  # its peak is what it has now
@@ -66,23 +68,24 @@ class ProcessTree:
         self._thread.join()
         self._look()
         java_s = python_s = 0.0
+        java_mib = tasks_mib = other_mib = 0.0
         for pid, (is_java, used_s) in self._seen.items():
             own_s = used_s - self._before.get(pid, 0.0)
             java_s, python_s = (java_s + own_s, python_s) if is_java else (java_s, python_s + own_s)
-        return Used(
-            java_s=java_s,
-            python_s=python_s,
-            java_mib=self._java_mib,
-            tasks_mib=self._tasks_mib,
-            other_mib=self._other_mib,
-        )
+            peak_mib = memory_mib(pid, "status", "VmHWM")
+            if is_java:
+                java_mib = max(java_mib, peak_mib)
+                continue
+            own_mib = memory_mib(pid, "smaps_rollup", "Pss") + peak_mib - memory_mib(pid, "status", "VmRSS")
+            is_task = _TASK in content(pid, "cmdline")
+            tasks_mib, other_mib = (tasks_mib + own_mib, other_mib) if is_task else (tasks_mib, other_mib + own_mib)
+        return Used(java_s=java_s, python_s=python_s, java_mib=java_mib, tasks_mib=tasks_mib, other_mib=other_mib)
 
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_S):
             self._look()
 
     def _look(self) -> None:
-        tasks_mib = other_mib = 0.0
         for pid in below(self._root):
             command, stat = content(pid, "cmdline"), content(pid, "stat").decode(errors="replace")
             if not stat:
@@ -90,14 +93,6 @@ class ProcessTree:
             fields = stat.rpartition(")")[2].split()
             is_java = command.partition(b"\0")[0].endswith(b"java")
             self._seen[pid] = (is_java, (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND)
-            if is_java:
-                self._java_mib = max(self._java_mib, memory_mib(pid, "status", "VmHWM"))
-            elif _TASK in command:
-                tasks_mib += memory_mib(pid, "smaps_rollup", "Pss")
-            else:
-                other_mib += memory_mib(pid, "smaps_rollup", "Pss")
-        self._tasks_mib = max(self._tasks_mib, tasks_mib)
-        self._other_mib = max(self._other_mib, other_mib)
 
 
 def below(pid: int) -> Iterator[int]:
