@@ -21,6 +21,7 @@ from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import check_crc
 from pykraft.spark.data_source.file_plan import plan_batch
 from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.headers.scanned import ScannedHeaders
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import Split, SplitChunk, judged, read_chunks
 from pykraft.types import EPOCH_MAX
@@ -131,7 +132,7 @@ def plan_of(node: Path, **options: str) -> Sequence[Split]:
     return plan_batch(replica, parsed).splits
 
 
-def check_all(chunk: SplitChunk) -> None:
+def check_all(chunk: SplitChunk[ScannedHeaders]) -> None:
     """The CRC of every batch, as rows are made only of sound ones."""
     for at, header in chunk.headers.pairs():
         try:

@@ -13,7 +13,7 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, scan
 from pykraft.protocol.records import decode_values
 from pykraft.spark.data_source import bulk
 from pykraft.spark.data_source.bulk import find_values
-from pykraft.spark.data_source.headers import headers_of
+from pykraft.spark.data_source.headers.columns import headers_of
 from tests.spark.data_source.test_decode import sealed
 from tests.spark.logs import batch
 

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.data_source.headers import headers_of
+from pykraft.spark.data_source.headers.columns import headers_of
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
 from pykraft.spark.data_source.selection import Selection, select

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import scan
-from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, plan_splits, read_chunks
+from pykraft.spark.data_source.headers.scanned import FoundHeaders, scanned_headers
+from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, chunks_with, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
-from pykraft.types import Offset
+from pykraft.types import Buffer, Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
 BATCHES = three_batches()
@@ -86,11 +88,25 @@ def test_damage_is_a_split_of_its_own(tmp_path: Path) -> None:
     assert (damage.position, damage.end_position, damage.start_offset) == (SIZE_BYTES, SIZE_BYTES + 70, 2)
 
 
+def in_columns(data: Buffer) -> FoundHeaders:
+    """The headers, as Spark's tasks read them."""
+    # The unit tests have no NumPy.
+    from pykraft.spark.data_source.headers.columns import headers_of
+
+    return headers_of(data)
+
+
+READERS = pytest.mark.parametrize("read_headers", [scanned_headers, pytest.param(in_columns, marks=pytest.mark.spark)])
+
+
+@READERS
 @pytest.mark.parametrize("size_bytes", [1, 70, SIZE_BYTES, 2 * SIZE_BYTES + 5, 1_000])
-def test_a_split_is_read_in_chunks_of_whole_batches(size_bytes: int, tmp_path: Path) -> None:
+def test_a_split_is_read_in_chunks_of_whole_batches(
+    size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+) -> None:
     segment = write_segment(tmp_path, b"".join(BATCHES))
     split = Split(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
-    chunks = list(read_chunks(split, size_bytes=size_bytes))
+    chunks = list(chunks_with(read_headers, split, size_bytes=size_bytes))
     assert b"".join(chunk.data for chunk in chunks) == BATCHES[1] + BATCHES[2]
     assert [len(chunk.data) for chunk in chunks] == [
         chunk.split.end_position - chunk.split.position for chunk in chunks
@@ -99,12 +115,15 @@ def test_a_split_is_read_in_chunks_of_whole_batches(size_bytes: int, tmp_path: P
     assert len(chunks) == (1 if size_bytes >= 2 * SIZE_BYTES else 2)
 
 
+@READERS
 @pytest.mark.parametrize("data", [b"123", bytes(500), BATCHES[1][:-1], b""], ids=["few", "zeros", "cut", "nothing"])
-def test_a_file_that_is_no_longer_as_it_was_is_damage(data: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_longer_as_it_was_is_damage(
+    data: bytes, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+) -> None:
     segment = write_segment(tmp_path, BATCHES[0] + data)
     split = Split(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
     with pytest.raises(CorruptionError, match="expected a whole batch") as caught:
-        list(read_chunks(split))
+        list(chunks_with(read_headers, split))
     assert caught.value.position == SIZE_BYTES
 
 
@@ -114,6 +133,7 @@ def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
     return [batch(each, base_offset=2 * i, epoch=epoch) for i, each in enumerate(values)]
 
 
+@READERS
 @pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["chunks of a batch", "one chunk"])
 @pytest.mark.parametrize(
     "now",
@@ -127,30 +147,33 @@ def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
     ids=["all of another epoch", "from the middle on", "the first", "the last", "another place"],
 )
 def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
-    now: list[bytes], size_bytes: int, tmp_path: Path
+    now: list[bytes], size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
 ) -> None:
     """Each batch is sound and stands where the old one did."""
     write_segment(tmp_path, b"".join(many()))
     (split,) = plan(tmp_path).splits
-    assert b"".join(chunk.data for chunk in read_chunks(split, size_bytes=size_bytes)) == b"".join(many())
+    assert b"".join(chunk.data for chunk in chunks_with(read_headers, split, size_bytes=size_bytes)) == b"".join(many())
     write_segment(tmp_path, b"".join(now))
     with pytest.raises(UsageError, match="the log was cut back and rewritten"):
-        list(read_chunks(split, size_bytes=size_bytes))
+        list(chunks_with(read_headers, split, size_bytes=size_bytes))
 
 
+@READERS
 @pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["chunks of a batch", "one chunk"])
 @pytest.mark.parametrize(
     "between",
     [batch([b"a2", b"b2"], base_offset=6), batch([b"a2", b"b2"], base_offset=4, epoch=EPOCH - 1)],
     ids=["offset", "epoch"],
 )
-def test_batches_of_a_split_follow_each_other(between: bytes, size_bytes: int, tmp_path: Path) -> None:
+def test_batches_of_a_split_follow_each_other(
+    between: bytes, size_bytes: int, read_headers: Callable[[Buffer], FoundHeaders], tmp_path: Path
+) -> None:
     """A plan by the index has not looked at what is between its ends."""
     write_segment(tmp_path, b"".join(many()))
     (split,) = plan(tmp_path).splits
     write_segment(tmp_path, b"".join([*many()[:2], between, *many()[3:]]))
     with pytest.raises(CorruptionError, match=f"expected (offset 4|an epoch of at least {EPOCH}), found"):
-        list(read_chunks(split, size_bytes=size_bytes))
+        list(chunks_with(read_headers, split, size_bytes=size_bytes))
 
 
 def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path: Path) -> None:

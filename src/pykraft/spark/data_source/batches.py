@@ -16,7 +16,7 @@ import pyarrow as pa
 from pykraft.protocol.compression import Compression
 from pykraft.spark.arrow_columns import array_column, text_column
 from pykraft.spark.data_source.decode import MICROSECONDS_PER_MS, TIMESTAMP_MS_MAX
-from pykraft.spark.data_source.headers import Headers
+from pykraft.spark.data_source.headers.columns import Headers
 from pykraft.spark.data_source.row_location import (
     DamagedBytes,
     constant,

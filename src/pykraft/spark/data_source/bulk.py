@@ -28,7 +28,7 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES
 from pykraft.protocol.varint import read_varint
 from pykraft.spark.arrow_columns import array_column, bytes_column
 from pykraft.spark.data_source.blocks import Block, blocks_of
-from pykraft.spark.data_source.headers import Headers
+from pykraft.spark.data_source.headers.columns import Headers
 from pykraft.spark.data_source.record_layout import (
     BEFORE_DELTA,
     NO_HEADERS,

@@ -31,7 +31,7 @@ from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.arrow_columns import array_column, bytes_column, text_column
 from pykraft.spark.data_source.bulk import find_values, gather_values
-from pykraft.spark.data_source.headers import Headers
+from pykraft.spark.data_source.headers.columns import Headers
 from pykraft.spark.data_source.metadata_columns import METADATA_COLUMNS, metadata_columns
 from pykraft.spark.data_source.row_location import (
     DamagedBytes,

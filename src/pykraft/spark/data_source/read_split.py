@@ -15,10 +15,11 @@ from pyspark.sql.datasource import InputPartition
 from pykraft.errors import CorruptionError
 from pykraft.spark.data_source.batches import batches_of
 from pykraft.spark.data_source.decode import records_of
+from pykraft.spark.data_source.headers.columns import headers_of
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
 from pykraft.spark.data_source.selection import Selection
-from pykraft.spark.data_source.splits import Split, judged, read_chunks
+from pykraft.spark.data_source.splits import Split, chunks_with, judged
 
 
 class SplitPartition(InputPartition):
@@ -40,7 +41,7 @@ def read_split(partition: InputPartition, options: SourceOptions, selection: Sel
         yield damage_row(split, damage, selection.schema)
         return
     rows_of = batches_of if options.rows == "batches" else records_of
-    for chunk in read_chunks(split):
+    for chunk in chunks_with(headers_of, split):
         try:
             yield from rows_of(
                 chunk.split, chunk.data, tolerant=options.tolerant, headers=chunk.headers, selection=selection

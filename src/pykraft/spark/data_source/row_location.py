@@ -20,7 +20,7 @@ from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
 from pykraft.spark.arrow_columns import array_column, number_column, text_column
-from pykraft.spark.data_source.headers import Headers, headers_of
+from pykraft.spark.data_source.headers.columns import Headers, headers_of
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Buffer, Offset
 

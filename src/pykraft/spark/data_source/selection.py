@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pykraft.spark.data_source.bounds import EPOCH_MAX, EPOCH_MIN, TIMESTAMP_MS_MIN, Bounds
-from pykraft.spark.data_source.headers import Headers
+from pykraft.spark.data_source.headers.columns import Headers
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
 from pykraft.types import Epoch

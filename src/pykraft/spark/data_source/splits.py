@@ -15,10 +15,11 @@ Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.evidence import read_evidence
@@ -28,7 +29,7 @@ from pykraft.object_storage.files import Files
 from pykraft.object_storage.remote_file import expect_reads
 from pykraft.object_storage.uris import located
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.data_source.headers import Headers, headers_of
+from pykraft.spark.data_source.headers.scanned import FoundHeaders, ScannedHeaders, scanned_headers
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
@@ -41,6 +42,8 @@ CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
+
+H = TypeVar("H", bound=FoundHeaders)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +81,13 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitChunk:
+class SplitChunk(Generic[H]):
     """Whole batches of a split: their bytes and headers."""
 
     split: Split
     """The split, narrowed to these batches."""
     data: Buffer
-    headers: Headers
+    headers: H
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,30 +192,39 @@ def _goes_on(split: Split, one: BatchSpan, size_bytes: int) -> bool:
     return is_same and one.end_position - split.position <= size_bytes
 
 
-def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator[SplitChunk]:
+def read_chunks(split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES) -> Iterator[SplitChunk[ScannedHeaders]]:
+    """As `chunks_with`, without NumPy."""
+    return chunks_with(scanned_headers, split, size_bytes=size_bytes)
+
+
+def chunks_with(
+    read_headers: Callable[[Buffer], H], split: Split, *, size_bytes: int = CHUNK_SIZE_BYTES
+) -> Iterator[SplitChunk[H]]:
     """A split in chunks of whole batches, so that only one needs to be in memory; each header is parsed once.
 
-    A chunk has about ``size_bytes``, or one batch.
+    A chunk has about ``size_bytes``, or one batch. ``read_headers`` returns the headers of the whole batches at the
+    beginning of some bytes.
 
     Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
     as it was, or a batch contradicts the other files; StorageError when it cannot be read.
     """
     try:
-        yield from _read_chunks(split, max(size_bytes, HEADER_SIZE_BYTES))
+        yield from _read_chunks(read_headers, split, max(size_bytes, HEADER_SIZE_BYTES))
     except CorruptionError as problem:
         raise judged(split, problem) from problem
 
 
-def _read_chunks(split: Split, least: int) -> Iterator[SplitChunk]:
+def _read_chunks(read_headers: Callable[[Buffer], H], split: Split, least: int) -> Iterator[SplitChunk[H]]:
     with closing(_open(Files(), located(split.path))) as file:
         expect_reads(file, split.position, split.end_position)
         position, wanted = split.position, least
         follow = _Follow(split, split.first) if split.first is not None else None
         while position < split.end_position:
             data = file.pread(min(wanted, split.end_position - position), position)
-            headers = headers_of(data)
+            headers = read_headers(data)
             if len(headers):
-                end = int(headers.positions[-1] + headers.sizes_bytes[-1])
+                at, last = headers.pair(-1)
+                end = at + last.size_bytes
                 if follow is not None:
                     follow.take(position, headers)
                 chunk = replace(split, position=position, end_position=position + end)
@@ -234,7 +246,7 @@ class _Follow:
         self._segment = located(split.path)
         self._chain: Chain | None = None
 
-    def take(self, position: int, headers: Headers) -> None:
+    def take(self, position: int, headers: FoundHeaders) -> None:
         """The next batches, whose bytes begin at this position. Errors: as `read_chunks`."""
         chain = self._chain
         if chain is None:

@@ -19,6 +19,7 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.data_source.file_plan import end_of, plan_batch
 from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.headers.scanned import ScannedHeaders
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import SplitChunk, judged, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
@@ -79,7 +80,7 @@ def log_records(replica: ReplicaLog, start: Offset, moment: Moment) -> Iterator[
                         yield logged_record(replica.directory, record)
 
 
-def _records(chunk: SplitChunk, position: int, header: BatchHeader) -> Sequence[Record]:
+def _records(chunk: SplitChunk[ScannedHeaders], position: int, header: BatchHeader) -> Sequence[Record]:
     """The records of a batch. Errors: CorruptionError."""
     try:
         return decode_records(chunk.data[position : position + header.size_bytes])

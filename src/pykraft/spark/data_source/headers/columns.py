@@ -66,12 +66,12 @@ class Headers:
         return Headers(self.positions[which], self._fields[which])
 
     def pair(self, index: int) -> tuple[int, BatchHeader]:
-        """Position and header of one batch."""
+        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
         base_offset, batch_length, *rest = self._fields[index].item()
         return int(self.positions[index]), BatchHeader(base_offset, batch_length + _LENGTH_END, *rest)
 
     def pairs(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch."""
+        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
         return map(self.pair, range(len(self)))
 
     def column(self, name: str) -> np.ndarray:
@@ -124,10 +124,7 @@ class Headers:
         return computed == self.column("crc")
 
     def run(self, shift: int) -> BatchRun | None:
-        """Them as a run of batches in a file, in which the bytes begin at ``shift``; None if they are no run.
-
-        Nobody has compared their CRCs.
-        """
+        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
         base_offsets, epochs, last_offsets = self.column("base_offset"), self._fields["epoch"], self.last_offsets
         is_run = len(self) and (epochs == epochs[0]).all() and (base_offsets[1:] == last_offsets[:-1] + 1).all()
         if not is_run or self._fields["attributes"].any():
