@@ -88,11 +88,7 @@ def _one_by_one(split: Split, data: Buffer, headers: Headers, selection: Selecti
         try:
             yield _Rows(split, data, headers.at(slice(index, index + 1)), selection).to_arrow()
         except CorruptionError as error:
-            position, header = headers.pair(index)
-            damage = DamagedBytes(
-                position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(error)
-            )
-            yield damage_row(split, damage, selection.schema)
+            yield damage_row(split, DamagedBytes.batch(*headers.pair(index), error), selection.schema)
 
 
 def _groups(headers: Headers) -> Iterator[Headers]:

@@ -39,6 +39,11 @@ class DamagedBytes:
     offset: Offset
     text: str
 
+    @classmethod
+    def batch(cls, position: int, header: BatchHeader, problem: CorruptionError) -> DamagedBytes:
+        """A batch whose header is sound."""
+        return cls(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem))
+
 
 def damaged(split: Split, position: int, found: str) -> CorruptionError:
     """The error for a position in the bytes of a split."""
@@ -65,9 +70,7 @@ def sound_batches(
             raise problem
         if begin < index:
             yield found.at(slice(begin, index))
-        yield DamagedBytes(
-            position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem)
-        )
+        yield DamagedBytes.batch(position, header, problem)
         begin = index + 1
     if begin < len(found):
         yield found.at(slice(begin, len(found)))

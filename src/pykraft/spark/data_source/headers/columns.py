@@ -38,15 +38,15 @@ _HEADER = np.dtype(
         ("records_count", ">i4"),
     ]
 )
+assert _HEADER.itemsize == HEADER_SIZE_BYTES
 _LENGTH = struct.Struct(">i").unpack_from
-_LENGTH_AT = 8
-_LENGTH_END = 12
-_CRC_START = 21
+_LENGTH_AT = _HEADER.fields["batch_length"][1]
+_LENGTH_END = _HEADER.fields["epoch"][1]
+_CRC_START = _HEADER.fields["attributes"][1]
+"""The first byte that a CRC covers."""
 _COMPRESSION_MASK = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _CONTROL_BIT = 0x20
-
-assert _HEADER.itemsize == HEADER_SIZE_BYTES
 
 
 class Headers:
