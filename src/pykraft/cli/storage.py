@@ -8,10 +8,12 @@ Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +24,9 @@ from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.initial_voters import initial_voters
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.errors import ConfigError, UsageError
+from pykraft.client.remote.voter_epochs import epochs_of
+from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError, UnreachableError, UsageError
 from pykraft.known_properties import NODE_ID
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
@@ -30,6 +34,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.properties import node_config
 from pykraft.properties_format import origin_of, with_origins
+from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Uuid, uuid_text
 
 _CONFIG: Final = click.option(
@@ -97,6 +102,8 @@ def format_command(
         random_uuid=_random_uuid,
         before_metadata=lambda: initial.write(OsFs(), config.partition_directory),
     )
+    if any(one.is_new and one.path == config.log_dir for one in done):
+        _warn_of_others(config, cluster_id)
     if as_json:
         document = _format_document(done, config.log_dir, cluster_id, config.node_id)
         click.echo(json.dumps({**document, "kraftVersion": initial.kraft_version}, indent=2))
@@ -108,6 +115,27 @@ def format_command(
             click.echo(f"Formatting {kind} directory {click.format_filename(one.path)} with kraft.version {version}.")
     if not any(one.is_new for one in done):
         click.echo("All of the log directories are already formatted.")
+
+
+def _warn_of_others(config: NodeConfig, cluster_id: str) -> None:
+    """Say which of the other static voters hold records, or cannot be asked: a majority that is formatted anew elects.
+
+    It then elects a leader without these records, and nobody but the voters that still have them can tell (ADR 128).
+    """
+    endpoints = {voter.key.id: voter.listeners.get(config.default_listener) for voter in config.voters.voters}
+    others = {id_: each for id_, each in endpoints.items() if each is not None and id_ != config.node_id}
+    if not others:
+        return
+    told = asyncio.run(epochs_of(others, replace(RpcContext.of(config), cluster_id=cluster_id)))
+    for node_id, found in told.items():
+        if found == 0:
+            continue
+        what = str(found) if isinstance(found, UnreachableError) else f"{others[node_id]} is in epoch {found}"
+        click.echo(
+            f"WARNING: voter {node_id} may hold committed records ({what}). If most voters are formatted anew, they "
+            "elect a leader without them: format one voter at a time, while a majority has all records.",
+            err=True,
+        )
 
 
 @storage.command("info")

@@ -113,6 +113,10 @@ def become(replica: Replica, new: State) -> None:
     # A response to a request of the old state must not be applied in the new one.
     replica.connections.reset()
     if isinstance(old, Leader):
+        replica.led_directories = old.progress.directories
+    if isinstance(new, Follower):
+        replica.led_directories = {}
+    if isinstance(old, Leader):
         _fail_parked(replica)
         _fail_change(replica, old)
         _fail_reads(replica, old)

@@ -44,6 +44,8 @@ class Update:
     listener: str
     voter: Voter
     deadline_ms: int
+    ask_ms: int | None = None
+    """When a voter that moved is asked, unless it fetches before (mono ms); None once it was asked."""
     offset: Offset | None = None
     is_answered: bool = False
 

@@ -22,6 +22,7 @@ the first case, and believes the leader in the others.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pykraft.core.effects import Report
 from pykraft.core.messages import FetchResponse
@@ -29,6 +30,12 @@ from pykraft.core.never_leads import hear_leader
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.types import Instant, NodeId, Offset
+
+WAYS_OUT: Final = (
+    "if it really leads, the voters that elected it have lost records (formatted anew, or an older copy put back): "
+    "either stop them and copy this node's log to them, or give this log up: stop this node and format its directory "
+    "(docs: A majority that lost its records)"
+)
 
 
 def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, cut_to: Offset | None) -> str | None:
@@ -39,7 +46,8 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     committed_end_offset = replica.log.committed_end_offset
     # 1. Committed records never diverge, and the high watermark never goes back (below).
     if cut_to is not None and cut_to < committed_end_offset:
-        return f"it asks to truncate the log to {cut_to}, but everything below {committed_end_offset} is committed"
+        wish = f"it asks to truncate the log to {cut_to}, but everything below {committed_end_offset} is committed"
+        return f"{wish}; {WAYS_OUT}"
     # 2. Our log was a prefix of the leader's.
     if cut_to is not None and state.has_agreed:
         return f"it asks to truncate the log to {cut_to}, after it had accepted all of it"

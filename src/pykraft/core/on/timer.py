@@ -15,6 +15,7 @@ from pykraft.core.election import NEVER_MS
 from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned, to_unattached
 from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.serving import serve
+from pykraft.core.leader.voter_change import Update
 from pykraft.core.never_leads import HANDS_OVER, abstains, let_timeout_pass, successor
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.read import serve_reads
@@ -27,6 +28,7 @@ from pykraft.core.on.send_requests import (
 )
 from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
 from pykraft.core.on.voters.auto_join import speak_of_membership
+from pykraft.core.on.voters.update_voter import ask_if_silent
 from pykraft.core.on.voters.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
@@ -178,6 +180,8 @@ def _speak(replica: Replica, now: Instant) -> None:
                 send_fetch_to_leader(replica, state, now)
         case Leader():
             drain_if_due(replica, state, now)
+            if state.change is not None:
+                ask_if_silent(replica, state, now)
             serve_reads(replica, state, now)
             say_begin_quorum_epoch(replica, state, now)
         case Resigned():
@@ -218,6 +222,7 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
                 _stalled_deadline_ms(replica),
                 drain_ms,
                 state.change.deadline_ms if state.change is not None else None,
+                state.change.ask_ms if isinstance(state.change, Update) else None,
             ]
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if replica.may_campaign else []

@@ -21,7 +21,7 @@ from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import Instant, NodeId
+from pykraft.types import Instant, NodeId, ReplicaKey
 
 
 def on_vote_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
@@ -93,6 +93,8 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
     # replica may have voted in this epoch and forgotten it; a proven one may have forgotten votes up to `votes_above`.
     if replica.log.quarantine is not None or replica.survey is not None or message.epoch <= replica.votes_above:
         return False
+    if _is_twin(replica, message.candidate):
+        return False
     match replica.state:
         case Unattached() | Prospective():
             # A replica without an id is no voter.
@@ -113,6 +115,8 @@ def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
     # and to no other.
     if replica.log.quarantine is not None or (replica.survey is not None and message.last != EMPTY_LOG):
         return False
+    if _is_twin(replica, message.candidate):
+        return False
     match replica.state:
         case Unattached() | Prospective() | Candidate() | Resigned():
             return message.last.is_at_least(replica.log.end)
@@ -123,6 +127,15 @@ def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
             return False
         case _:
             assert_never(replica.state)
+
+
+def _is_twin(replica: Replica, candidate: ReplicaKey) -> bool:
+    """True for another directory than the one that fetched as this static voter while this replica led.
+
+    What the twin stored counts for nobody. This replica has at least its log, so it can be elected instead.
+    """
+    known = replica.led_directories.get(candidate.id)
+    return known is not None and candidate.directory_id not in (None, known)
 
 
 def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteResponse, now: Instant) -> None:

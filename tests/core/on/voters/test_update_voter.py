@@ -13,6 +13,8 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import AppendBatches, Effect, Peer, Reply, Report, Send
 from pykraft.core.enter_state import to_resigned
+from pykraft.core.on.voters.asked_levels import on_asked_node_failed
+from pykraft.core.on.voters.update_voter import ask_if_silent
 from pykraft.core.on.voters.voter_changes import STATIC_QUORUM, end_change
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -33,7 +35,7 @@ from tests.core.replicas import (
     only,
     replica,
 )
-from tests.core.said import add_voter, update_voter
+from tests.core.said import add_voter, fetch, update_voter
 
 NOBODY = ReplicaKey(NodeId(4))
 ZERO = ReplicaKey(NodeId(4), ZERO_UUID)
@@ -60,7 +62,17 @@ def busy() -> Replica:
 def tell(made: Replica, levels: VersionRange = BOTH) -> Sequence[Effect]:
     """The voter answers the leader's question."""
     told = messages.ApiVersionsResponse(error=0, kraft_version=levels)
-    return answer(made, told, peer_id=2, now=later(90))
+    return answer(made, told, peer_id=2, now=later(390))
+
+
+def move(made: Replica) -> Sequence[Effect]:
+    """The voter says that it moved, does not fetch for long enough, and is asked there."""
+    assert ask(made, MOVED, later(70)) == []
+    assert isinstance(made.state, Leader)
+    ask_if_silent(made, made.state, later(319))
+    assert done(made) == []
+    ask_if_silent(made, made.state, later(320))
+    return done(made)
 
 
 def error_of(made: Replica, request: messages.Request) -> int:
@@ -131,7 +143,7 @@ def test_what_is_refused_without_asking_anybody(
 @pytest.mark.parametrize("made", [leading, dynamic])
 def test_the_voter_is_asked_at_its_new_endpoint_before_it_is_updated(made: Callable[[], Replica]) -> None:
     one = made()
-    send = only(ask(one, MOVED, later(70)), Send)
+    send = only(move(one), Send)
     assert send.peer == Peer(id=2, endpoint=ELSEWHERE)
     assert isinstance(send.message, messages.ApiVersionsRequest)
     assert error_of(one, update_voter(voter=key(3), told=listeners(3))) == ErrorCode.REQUEST_TIMED_OUT, "one at a time"
@@ -141,13 +153,13 @@ def test_the_voter_is_asked_at_its_new_endpoint_before_it_is_updated(made: Calla
         error=0, epoch=Epoch(5), leader_id=NodeId(1), listeners=one.reply_listeners(LISTENER)
     )
     assert isinstance(one.state, Leader)
-    assert one.state.check_quorum_deadline_ms == later(90).mono_ms + 3_000, "a sign of life"
+    assert one.state.check_quorum_deadline_ms == later(390).mono_ms + 3_000, "a sign of life"
 
 
 @pytest.mark.conformance(134)
 def test_a_static_voter_is_updated_in_memory_and_the_change_ends() -> None:
     made = leading()
-    ask(made, MOVED)
+    move(made)
     assert not [effect for effect in tell(made) if isinstance(effect, AppendBatches)]
     assert isinstance(made.state, Leader)
     assert made.state.change is None
@@ -160,7 +172,7 @@ def test_a_static_voter_is_updated_in_memory_and_the_change_ends() -> None:
 @pytest.mark.conformance(134)
 def test_an_entry_in_the_log_is_answered_before_the_commit_and_other_changes_wait_for_it() -> None:
     made = dynamic()
-    ask(made, MOVED)
+    move(made)
     assert [type(effect) for effect in tell(made)] == [AppendBatches, Reply]
     assert made.voters.listeners(NodeId(2)).get(LISTENER) == ELSEWHERE
     assert error_of(made, messages.RemoveVoterRequest(voter=key(3))) == ErrorCode.REQUEST_TIMED_OUT
@@ -195,7 +207,7 @@ def test_a_voter_that_does_not_answer_hears_so_before_its_fetch_timeout(request_
 @pytest.mark.conformance(134)
 def test_a_leader_that_steps_down_names_no_change() -> None:
     made = dynamic()
-    ask(made, MOVED)
+    move(made)
     to_resigned(made, NOW)
     found = done(made)
     answer = only(found, Reply).message
@@ -209,7 +221,7 @@ def test_a_leader_that_steps_down_names_no_change() -> None:
 @pytest.mark.parametrize("made", [leading, dynamic])
 def test_another_node_at_the_endpoint_is_not_the_voter(made: Callable[[], Replica]) -> None:
     one = made()
-    ask(one, MOVED)
+    move(one)
     found = tell(one, VersionRange(0, 2))
     assert only(found, Reply).message == replace(
         TIMED_OUT, error=ErrorCode.INVALID_REQUEST, listeners=one.reply_listeners(LISTENER)
@@ -220,9 +232,36 @@ def test_another_node_at_the_endpoint_is_not_the_voter(made: Callable[[], Replic
     assert one.state.volatile_voters.get(NodeId(2)) is None
 
 
-def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:
+@pytest.mark.conformance(134)
+def test_a_voter_that_fetches_has_not_moved_whoever_says_so() -> None:
+    made = dynamic()
+    assert ask(made, MOVED) == []
+    found = ask(made, fetch(high_watermark=10), later(10))
+    message = only(found, Reply).message
+    assert isinstance(message, messages.UpdateVoterResponse)
+    assert message.error == ErrorCode.INVALID_REQUEST
+    assert "another node has sent this in its name" in only(found, Report).text
+    assert isinstance(made.state, Leader)
+    assert made.state.change is None
+    # Its Fetch waits here.
+    assert error_of(made, MOVED) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_what_failed_before_the_voter_is_asked_was_sent_to_its_former_endpoint() -> None:
     made = dynamic()
     ask(made, MOVED)
+    on_asked_node_failed(made, 2)
+    assert done(made) == []
+    assert isinstance(made.state, Leader)
+    # A request to its former endpoint is still in flight: ask later.
+    made.connections.sent(2, NOW.mono_ms)
+    ask_if_silent(made, made.state, later(300))
+    assert done(made) == []
+
+
+def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:
+    made = dynamic()
+    move(made)
     found = tell(behind(made))
     assert only(found, Reply).message == replace(TIMED_OUT, listeners=made.reply_listeners(LISTENER))
     assert made.voter_history.voters_offset == 5

@@ -63,4 +63,7 @@ def _waiting_for(replica: Replica, peer_id: int) -> Addition | Update | None:
     change = replica.state.change if isinstance(replica.state, Leader) else None
     if not isinstance(change, Addition | Update) or change.offset is not None:
         return None
+    # What failed was a request to the voter's former endpoint.
+    if isinstance(change, Update) and change.ask_ms is not None:
+        return None
     return change if change.voter.key.id == peer_id else None

@@ -1,7 +1,9 @@
 """UpdateRaftVoter: a voter tells its leader its listeners and the kraft.version levels that it supports.
 
 1. The request passes the checks. If it tells nothing new, the leader answers at once.
-2. The leader asks the voter, at its new endpoint, which levels it supports. Meanwhile no other change begins.
+2. The leader asks the voter, at its new endpoint, which levels it supports. Meanwhile no other change begins. If the
+   voter is said to have moved, the leader first waits a moment: anyone can send this request, but a voter that waits
+   for its answer does not fetch. If it does, it is where it was, and somebody else sent the request (ADR 129).
 3. The voter answers with the levels of its request. At level 1 the leader appends the changed entry, and answers the
    request without waiting for the commit. At level 0 the log has no entry: the leader keeps the data in memory while
    it leads, and an upgrade writes it.
@@ -16,6 +18,7 @@ Source: KIP-853 §UpdateRaftVoter, KAFKA-16538, KAFKA-20661; Kafka ``UpdateVoter
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.change_answer import answer_change, tell_requester
@@ -29,6 +32,9 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, VersionRange, Voter, VoterSet
+
+SILENCE_SHARE: Final = 4
+"""How much of the time for the answer a voter that is said to have moved must not fetch: a fourth."""
 
 
 def on_update_voter_request(
@@ -58,18 +64,36 @@ def on_update_voter_request(
     if _with(replica, leader, voter) == _told(replica, leader):
         note_sign_of_life(replica, leader, voter.key, now)
         reply_with_leader(replica, event, UpdateVoterResponse, ErrorCode.NONE)
-    elif (replica.kraft_version > 0 and why_behind(leader)[0]) or not replica.connections.is_ready(voter.key.id):
+    elif (
+        (replica.kraft_version > 0 and why_behind(leader)[0])
+        or not replica.connections.is_ready(voter.key.id)
+        or replica.parked.has_from(voter.key.id)
+    ):
         reply_with_leader(replica, event, UpdateVoterResponse, ErrorCode.REQUEST_TIMED_OUT)
     else:
-        # 2. Ask for the supported levels.
-        ask_levels(replica, voter.key.id, voter.listeners, now)
         wait_ms = min(replica.config.request_timeout_ms, replica.config.fetch_timeout_ms // 2)
         leader.change = Update(
             request_id=event.request_id,
             listener=event.listener,
             voter=voter,
             deadline_ms=now.mono_ms + wait_ms,
+            ask_ms=now.mono_ms + (wait_ms // SILENCE_SHARE if _moves(replica, voter) else 0),
         )
+        ask_if_silent(replica, leader, now)
+
+
+def ask_if_silent(replica: Replica, leader: Leader, now: Instant) -> None:
+    """2. Ask for the supported levels, once the voter has not fetched for long enough.
+
+    Effects: Send.
+    """
+    update = leader.change
+    if not isinstance(update, Update) or update.ask_ms is None or update.ask_ms > now.mono_ms:
+        return
+    # A request to its former endpoint may be in flight.
+    if replica.connections.is_ready(update.voter.key.id):
+        leader.change = replace(update, ask_ms=None)
+        ask_levels(replica, update.voter.key.id, update.voter.listeners, now)
 
 
 def update_voter(replica: Replica, leader: Leader, update: Update, supported: VersionRange, now: Instant) -> None:
@@ -100,6 +124,12 @@ def update_voter(replica: Replica, leader: Leader, update: Update, supported: Ve
         leader.change = replace(update, offset=offset, is_answered=True)
         tell_requester(replica, update, ErrorCode.NONE)
         note_sign_of_life(replica, leader, update.voter.key, now)
+
+
+def _moves(replica: Replica, voter: Voter) -> bool:
+    """True when the other nodes would dial this voter somewhere else."""
+    known, endpoint = replica.voter_peer(voter.key.id), voter.listeners.get(replica.local.default_listener)
+    return known is not None and known.endpoint != endpoint
 
 
 def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
