@@ -131,6 +131,8 @@ class Replica:
         """The epochs, too high to be believed from one peer alone, that answers from these endpoints told."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
+        self.foreign_batch: tuple[Epoch, Offset] | None = None
+        """Epoch of a leader that sent a batch that begins within this log, and where."""
         self.led_directories: dict[NodeId, Uuid] = {}
         """The directories that fetched as static voters while this replica led, until it follows another leader."""
         self.asked_high_watermark: Offset | None = None

@@ -1,0 +1,68 @@
+"""A majority that lost its disks and was formatted anew cannot delete in silence what the survivor has (ADR 128)."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.logs import read_stream, wait_for_end_offset
+from pykraft.local.waiting import wait_until
+from tests.processes.commands import run
+from tests.processes.test_emptied import says
+
+RECORDS = 500
+
+
+@pytest.mark.processes
+def test_a_majority_formatted_anew_does_not_cut_the_survivor_and_gets_its_log_back(
+    children: Children, tmp_path: Path
+) -> None:
+    """Nodes 2 and 3 are formatted and elect a leader; node 1 gives it up with an alarm. Then its log is copied."""
+    cluster = Cluster(children, tmp_path, properties=QUICK)
+    cluster.start()
+    survivor, *lost = cluster.nodes.values()
+    cluster.journal.wait_for_acknowledged(RECORDS, since=0)
+    cluster.wait_until_caught_up()
+    for node in cluster.nodes.values():
+        node.process.kill()
+    end_offset = read_stream(survivor.partition).end_offset
+    restart = survivor.log_path.stat().st_size
+    for node in lost:
+        shutil.rmtree(node.partition.parent)
+        words = ["storage", "format", "--config", str(node.config), "--cluster-id", cluster.cluster_id]
+        formatted = run(*words)
+        assert formatted.returncode == 0
+        assert "voter 1 may hold committed records" in formatted.stderr
+    mark = cluster.journal.mark()
+    for node in lost:
+        node.start()
+    # Without a load the new quorum's log stays short: where one grew beyond the other, their batches may chance to fit.
+    for node in lost:
+        cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
+        node.process.signal(signal.SIGUSR1)
+    cluster.journal.wait_for_leader(since=mark, alive=[node.process for node in lost])
+    survivor.start()
+    wait_until(lambda: says(survivor, "A majority that lost its records", since=restart), "the survivor's alarm")
+    assert survivor.process.status is None, "it runs on"
+    for node in cluster.nodes.values():
+        node.process.kill()
+    assert read_stream(survivor.partition).end_offset == end_offset
+
+    # The first way out: the others get this log.
+    for node in lost:
+        shutil.rmtree(node.partition)
+        shutil.copytree(survivor.partition, node.partition)
+    mark = cluster.journal.mark()
+    for node in cluster.nodes.values():
+        node.start()
+    cluster.journal.wait_for_acknowledged(RECORDS, since=mark)
+    for node in cluster.nodes.values():
+        wait_for_end_offset(node.partition, end_offset + RECORDS, node.process)
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    logs = {node.partition: read_stream(node.partition) for node in cluster.nodes.values()}
+    assert len({log.end_offset for log in logs.values()}) == 1
