@@ -1,13 +1,13 @@
-"""How far, and how often, requests of other nodes may raise this replica's epoch.
+"""How far, and how often, messages of other nodes may raise this replica's epoch.
 
-The epoch is an int31 that never decreases, and anyone who reaches the port can name one. A single request with the
-highest epoch would end all elections for good. So requests raise the epoch only within a budget: `EPOCHS_PER_DAY`, with
-one day's worth at the start. Normal elections need a few epochs per hour; under attack, this budget makes the epochs
-last for five years.
+The epoch is an int31 that never decreases, and anyone who reaches the port can name one. A single message with the
+highest epoch would end all elections for good. So messages raise the epoch only within a budget: `EPOCHS_PER_DAY`, with
+one day's worth at the start, and at most `EPOCHS_AT_ONCE` at a time. Normal elections need a few epochs per hour; under
+attack, this budget makes the epochs last for five years.
 
-Raising the epoch by one already ends a leadership. So a sender that raised it a few times without any commit since
-waits longer and longer until its requests count again: a stranger always, a voter only while the leader is known to be
-alive. All strangers count as one sender, since an id costs nothing.
+Raising the epoch by one already ends a leadership. So a sender that raised it a few times waits longer and longer until
+its requests count again. Nobody signs a request, so this counts the name in it, which may be forged; a commit under
+that leader does not clear it. All strangers count as one sender, since an id costs nothing.
 
 Data only; times are mono ms. One entry for each voter and one for all others. A restart forgets it.
 
@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pykraft.types import NodeId
 
 EPOCHS_PER_DAY = 2**20
+EPOCHS_AT_ONCE = 1_000
+"""No single message is believed that raises the epoch by more, unless another voter tells as much."""
 DAY_MS = 86_400_000
 FREE_RAISES = 3
 """How often a sender may raise the epoch before its first pause."""
@@ -46,6 +48,7 @@ class EpochBudget:
         self._left = EPOCHS_PER_DAY * DAY_MS
         self._refilled_ms: int | None = None
         self._raises: dict[NodeId, _Raises] = {}
+        self._asked_ms: dict[NodeId, int] = {}
 
     def spend(self, epochs: int, now_ms: int) -> bool:
         """Take this many epochs from the budget; False when fewer are left."""
@@ -76,12 +79,17 @@ class EpochBudget:
         self._raises[sender] = _Raises(count, now_ms + wait_ms)
         return wait_ms
 
-    def won(self, sender: NodeId) -> None:
-        """A record committed under this leader, so it raised the epoch for a reason: forget its raises."""
-        self._raises.pop(sender, None)
+    def may_ask(self, voter: NodeId, now_ms: int, pause_ms: int) -> bool:
+        """True when this voter was last asked about a doubted request at least ``pause_ms`` ago."""
+        asked_ms = self._asked_ms.get(voter)
+        return asked_ms is None or now_ms - asked_ms >= pause_ms
+
+    def asked(self, voter: NodeId, now_ms: int) -> None:
+        """Note that this voter is asked now."""
+        self._asked_ms[voter] = now_ms
 
     def keep(self, voters: Collection[NodeId]) -> None:
         """Forget senders that are no longer voters."""
-        self._raises = {
-            sender: raises for sender, raises in self._raises.items() if sender == STRANGERS or sender in voters
-        }
+        kept = {STRANGERS, *voters}
+        self._raises = {sender: raises for sender, raises in self._raises.items() if sender in kept}
+        self._asked_ms = {voter: asked_ms for voter, asked_ms in self._asked_ms.items() if voter in kept}

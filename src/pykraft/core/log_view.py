@@ -43,13 +43,15 @@ class LogView:
         epochs: Iterable[EpochStart] = (),
         snapshots: Iterable[OffsetAndEpoch] = (),
         quarantine: Quarantine | None = None,
+        committed_end_offset: Offset | None = None,
     ) -> None:
+        """``committed_end_offset`` is what an earlier process knew to be committed, if the log reaches that far."""
         assert 0 <= start_offset <= end_offset
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
-        self.committed_end_offset = start_offset
-        """Exclusive end of what this process ever knew to be committed, whatever its state is now."""
+        self.committed_end_offset = max(start_offset, min(committed_end_offset or start_offset, end_offset))
+        """Exclusive end of what this replica ever knew to be committed, whatever its state is now (ADR 128)."""
         self.snapshots = tuple(sorted(snapshots, key=_age))
         """Ids of the complete and durable snapshots, oldest first: by epoch, then by offset."""
         self.quarantine = quarantine

@@ -126,14 +126,17 @@ class Replica:
         self.refused_epochs = 0
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         self.refusal_told_ms: int | None = None
-        """When the last alarm about an exhausted epoch budget was raised (mono ms)."""
+        """When the last alarm about a refused epoch was raised (mono ms)."""
+        self.told_epochs: dict[Endpoint, Epoch] = {}
+        """The epochs, too high to be believed from one peer alone, that answers from these endpoints told."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
         self.asked_high_watermark: Offset | None = None
         """What the newest Fetch told as this replica's high watermark."""
         self.now_ms = 0
         """When the current step began (mono ms)."""
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
+        """Endpoints to ask for the leader, whichever nodes are there."""
         self._asked_voters: VoterSet | None = None
         self._asked_listeners: Listeners | None = None
         self._reply_listeners: dict[str, Listeners] = {}
@@ -271,17 +274,23 @@ class Replica:
         endpoint = self.voters.listeners(node_id).get(self.local.default_listener)
         return Peer(id=node_id, endpoint=endpoint) if endpoint else None
 
+    def bootstrap_endpoint(self, peer_id: int) -> Endpoint | None:
+        """Where the bootstrap server with this id is; None for an id that no server has."""
+        at = BOOTSTRAP_ID_FIRST - peer_id
+        return self.bootstrap[at] if 0 <= at < len(self.bootstrap) else None
+
     def bootstrap_peers(self) -> tuple[Peer, ...]:
         """Peers to ask for the leader: the bootstrap servers, or the other voters if there are none.
 
-        An observer whose leader is gone asks both.
+        An observer asks both.
         """
         servers = tuple(
-            Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self._bootstrap)
+            Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self.bootstrap)
         )
-        # A voter campaigns when it finds no leader. An observer cannot, and its bootstrap servers may have moved, or be
-        # observers that know no more: so it also asks the voters that its log names. Kafka's does not (ADR 048).
-        if servers and (self.is_voter or self.leader_id not in self.refused_by):
+        # A voter campaigns when it finds no leader. An observer cannot, and every machine of its bootstrap list may
+        # have been replaced since, or know no more than itself: so it also asks the voters that its log names. Kafka's
+        # does not (ADR 048).
+        if servers and self.is_voter:
             return servers
         known = {peer.endpoint for peer in servers}
         others = (self.voter_peer(node_id) for node_id in self.voters.ids if node_id != self.local.id)

@@ -44,7 +44,7 @@ class Status(NamedTuple):
     log_end_offset: Offset = Offset(0)
     """End of the log (exclusive), including records that are still being written."""
     committed_end_offset: Offset = Offset(0)
-    """Exclusive end of what this process ever knew to be committed, whatever its state is now."""
+    """Exclusive end of what this replica ever knew to be committed, whatever its state is now."""
     voters: VoterSet = VoterSet()
     """The voter set in force."""
     kraft_version: int = 0

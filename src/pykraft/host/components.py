@@ -45,6 +45,9 @@ from pykraft.types import KRAFT_VERSIONS, Offset, ReplicaKey
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
     """The part of the log that the host's thread and the bulk lane use while the ordered lane writes it."""
 
+    def commit_to(self, offset: Offset) -> None:
+        """Everything below is committed."""
+
 
 @dataclass(slots=True)
 class Ending:
@@ -61,6 +64,7 @@ class Components:
     status: Callable[[], Status]
     clients: ClientRequests | None
     inbox: Inbox
+    log: SharedLog
     held: HeldMessages
     recent: RecentBatches
     reads: FetchReads
@@ -111,6 +115,7 @@ def assemble(
         clients=clients,
         status=status,
         inbox=inbox,
+        log=log,
         held=held,
         recent=recent,
         reads=reads,

@@ -214,6 +214,7 @@ def _complete_read(components: Components, effect: effects.CompleteRead, _: Step
 
 def _notify_high_watermark(components: Components, effect: effects.NotifyHighWatermark, step: Step) -> None:
     components.measurements.committed(effect.high_watermark, step.now)
+    components.log.commit_to(effect.high_watermark)
     components.producers.committed(effect.high_watermark)
     components.delivery.committed(effect.high_watermark)
 

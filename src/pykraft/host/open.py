@@ -229,6 +229,7 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
             epochs=log.epochs,
             snapshots=snapshots,
             quarantine=quarantine,
+            committed_end_offset=log.committed_end_offset,
         )
         # While a damaged log is not cut yet, keep its files: they may hold the last copy of a record.
         if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):

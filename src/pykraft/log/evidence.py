@@ -65,7 +65,7 @@ def _recovery_point(fs: Fs, directory: Path, on_bad_point: Callable[[CorruptionE
     if not fs.exists(path):
         return None
     try:
-        return recovery_point.parse_recovery_point(path, fs.read(path))
+        return recovery_point.parse_recovery_point(path, fs.read(path)).offset
     except CorruptionError as error:
         on_bad_point(error)
         return NO_ONE_KNOWS

@@ -63,6 +63,8 @@ class Log:
         self._flushes_since_point = 0
         self._bytes_since_point = 0
         self._is_point_due = False
+        self.committed_end_offset = self._point.committed_end_offset if self._point is not None else Offset(0)
+        """Everything below is committed, as far as `commit_to` and the last run said; a lower bound."""
         self._presence = Presence(fs, directory)
         self._page_cache = PageCache()
         self.generation = 0
@@ -155,11 +157,17 @@ class Log:
             if self._flushes_since_point >= POINT_FLUSHES_MAX or self._bytes_since_point >= POINT_SIZE_BYTES_MAX:
                 self.settle()
             # Only now: the recovery point must never be above what is durable, or a torn tail would look like damage.
-            self._point.raise_to(self.end_offset)
+            self._point.raise_to(self.end_offset, self.committed_end_offset)
+
+    def commit_to(self, offset: Offset) -> None:
+        """Everything below is committed: the next flush, or `settle`, writes that down. Any one thread may call it."""
+        self.committed_end_offset = max(self.committed_end_offset, offset)
 
     def settle(self) -> None:
-        """Make the recovery point durable as it was last written; for an idle writer, optional."""
+        """Make the recovery point durable; for an idle writer, optional."""
         if self._point is not None:
+            # The last flush came before the commit of its records. What is not flushed yet does not count.
+            self._point.raise_to(self._point.offset, self.committed_end_offset)
             self._point.settle()
             self._flushes_since_point = self._bytes_since_point = 0
 
@@ -209,6 +217,7 @@ class Log:
         # 2. If it fell after the cut, a crash in between would make the missing tail look like damage.
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(end_offset)
+        self.committed_end_offset = min(self.committed_end_offset, end_offset)
         # 3. Newest first: a crash in between leaves no gap.
         self._page_cache.forget()
         for segment in reversed(self._segments[kept:]):
@@ -289,7 +298,7 @@ class Log:
         # 5. Publish the new segment, then let the recovery point rise to it.
         self._views = (segment.view(self._epochs.entries),)
         self.start_offset = offset
-        self._point.raise_to(offset)
+        self._point.raise_to(offset, self.committed_end_offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """Whole batches from the one that contains ``offset`` on, checked, never across two segments.

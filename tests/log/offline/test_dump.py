@@ -217,8 +217,8 @@ def test_the_recovery_point_shows_its_two_slots(tmp_path: Path) -> None:
     point.raise_to(Offset(20))
     point.close()
     assert entries(tmp_path / "recovery-point") == [
-        {"generation": 1, "content": "7"},
-        {"generation": 2, "content": "20"},
+        {"generation": 1, "content": "7 0"},
+        {"generation": 2, "content": "20 0"},
     ]
     (what,) = dumped(tmp_path / "recovery-point", b"anything")
     assert what == problem(0, "a slot with a valid CRC", "neither of two")

@@ -92,6 +92,11 @@ class ParkedFetches:
         for fetches in self._all():
             fetches.pop(request_id, None)
 
+    def has_from(self, voter_id: int) -> bool:
+        """True while a Fetch of this voter waits."""
+        replicas = (each.request.replica for each in self._voters.values())
+        return any(replica is not None and replica.id == voter_id for replica in replicas)
+
     def take_oldest_other(self) -> ParkedFetch | None:
         """The observer's Fetch that has waited longest, to make room for a voter's."""
         for fetches in (self._due, self._paced, self._committed_only, self._others):

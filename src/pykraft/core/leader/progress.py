@@ -4,6 +4,10 @@ A Fetch at offset f acknowledges everything below f: a follower fetches only fro
 durable. Voters are kept for the whole epoch. Observers are kept by replica key and dropped after five minutes without a
 Fetch. A replica without an id is not recorded.
 
+A static voter set has no directory ids. The first one that fetches as such a voter is this voter's for the whole epoch;
+a replica with another one is an observer: two processes have the same node id, and what one of them acknowledges is not
+on the other's disk.
+
 Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
 """
 
@@ -12,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykraft.core.answer_pace import AnswerPace
-from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VoterSet
+from pykraft.types import Instant, NodeId, Offset, ReplicaKey, Uuid, VoterSet
 
 OBSERVER_SESSION_MS = 300_000
 OBSERVERS_MAX = 1_000
@@ -42,7 +46,11 @@ class ReplicaProgress:
     """
 
     key: ReplicaKey
+    directory_id: Uuid | None = None
+    """Of a voter whose key has none: the directory id of its first Fetch in this epoch."""
     end_offset: Offset | None = None
+    acknowledged_end_offset: int = 0
+    """The highest offset that it ever fetched at in this epoch."""
     fetched_mono_ms: int | None = None
     fetched_wall_ms: int = -1
     caught_up_wall_ms: int = -1
@@ -81,6 +89,11 @@ class ReplicaProgress:
         self.fetched_wall_ms = max(self.fetched_wall_ms, now.wall_ms)
         self.fetched_mono_ms = now.mono_ms
         self.end_offset = fetch_offset
+        self.acknowledged_end_offset = max(self.acknowledged_end_offset, fetch_offset)
+
+    def may_be(self, key: ReplicaKey) -> bool:
+        """True when this entry is the one of a replica with this key."""
+        return self.key.matches(key) and (self.directory_id is None or key.directory_id in (None, self.directory_id))
 
     def is_silent_for(self, time_ms: int, now: Instant) -> bool:
         """True when no Fetch arrived for at least this long, or none at all."""
@@ -94,11 +107,15 @@ class Progress:
         self.voters = {voter.key.id: ReplicaProgress(key=voter.key) for voter in voters.voters}
         # In the order of their newest Fetches.
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self.reported: set[ReplicaKey] = set()
+        """Voters, and directories that fetch in a voter's name, of which an alarm was raised in this epoch."""
 
     def of(self, key: ReplicaKey) -> ReplicaProgress:
         """The entry of a replica that fetches now; a new observer gets one."""
-        voter = self.voters.get(key.id)
-        if voter is not None and voter.key.matches(key):
+        voter = self._voter(key)
+        if voter is not None:
+            if voter.key.directory_id is None:
+                voter.directory_id = key.directory_id
             return voter
         # Reinsert at the end, so that the longest silent observer is always the first. Made-up ids then cost no search.
         found = self._observers.pop(key, None) or ReplicaProgress(key=key)
@@ -117,16 +134,15 @@ class Progress:
             seen = known if is_same else self._observers.pop(voter.key, None)
             after[voter.key.id] = seen or ReplicaProgress(key=voter.key)
             after[voter.key.id].key = voter.key
+            if voter.key.directory_id is not None:
+                after[voter.key.id].directory_id = None
         self.voters = after
         kept = {id(seen) for seen in after.values()}
         self._observers.update({seen.key: seen for seen in before if id(seen) not in kept})
 
     def known(self, key: ReplicaKey | None) -> ReplicaProgress | None:
         """The voter or observer with this key, if it has fetched or is a voter."""
-        if key is None:
-            return None
-        voter = self.voters.get(key.id)
-        return voter if voter is not None and voter.key.matches(key) else self._observers.get(key)
+        return None if key is None else self._voter(key) or self._observers.get(key)
 
     def observer(self, key: ReplicaKey) -> ReplicaProgress | None:
         """The progress of this observer, if it has fetched."""
@@ -134,8 +150,16 @@ class Progress:
 
     def is_voter(self, key: ReplicaKey) -> bool:
         """True when the key is a voter of this epoch."""
+        return self._voter(key) is not None
+
+    def twin_of(self, key: ReplicaKey) -> ReplicaProgress | None:
+        """The static voter in whose name this replica fetches from another directory."""
         voter = self.voters.get(key.id)
-        return voter is not None and voter.key.matches(key)
+        return voter if voter is not None and voter.key.matches(key) and not voter.may_be(key) else None
+
+    def _voter(self, key: ReplicaKey) -> ReplicaProgress | None:
+        voter = self.voters.get(key.id)
+        return voter if voter is not None and voter.may_be(key) else None
 
     def observers(self, now: Instant) -> list[ReplicaProgress]:
         """Observers in the order of their keys, without those that fell silent."""

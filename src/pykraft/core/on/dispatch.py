@@ -11,6 +11,7 @@ from typing import Any
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
+from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.download import on_fetch_snapshot_response
 from pykraft.core.on.early_campaign import on_leader_refused
 from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
@@ -80,6 +81,7 @@ def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
         # The peer's machine answers, and no process listens there.
         replica.refused_by.add(event.peer_id)
         on_leader_refused(replica, event.peer_id, now)
+        note_denial_of_leader(replica, event.peer_id, now)
     _on_error(replica, event.peer_id, event.error, now)
 
 

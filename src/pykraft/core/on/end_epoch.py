@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.election import successor_backoff_ms
 from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
-from pykraft.core.never_leads import abstains, leave_to_successors
+from pykraft.core.on.departure import note_goodbye
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
 from pykraft.core.on.requests import reply_with_leader, voter_only_error
@@ -24,7 +23,7 @@ from pykraft.types import Instant, NodeId
 def on_end_quorum_epoch_request(
     replica: Replica, event: RequestReceived, message: EndQuorumEpochRequest, now: Instant
 ) -> None:
-    """Campaign soon: the first successor at once, the others later in the order of the list.
+    """Campaign soon, if the leader itself confirms that it has left (`departure`).
 
     Effects: WriteElectionState if the sender's epoch was news; Reply after it.
     Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST; BROKER_NOT_AVAILABLE when the epoch budget refuses the epoch;
@@ -36,22 +35,8 @@ def on_end_quorum_epoch_request(
     if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         state = replica.state
-        is_of_leader = isinstance(state, Follower) and state.leader_id == message.leader_id
-        if is_of_leader and abstains(replica):
-            leave_to_successors(replica, now)
-        elif isinstance(state, Follower) and is_of_leader and replica.local.key is not None:
-            # The leader no longer counts as alive, so we grant pre-votes from now on. Kafka denies them until its own
-            # timeout, which delays the hand-over with five voters.
-            backoff_ms = successor_backoff_ms(
-                replica.local.key, message.successors, replica.config.election_backoff_max_ms
-            )
-            replica.state = replace(
-                state,
-                fetch_deadline_ms=now.mono_ms + backoff_ms,
-                part_deadline_ms=None,
-                has_fetched=False,
-                leader_has_left=True,
-            )
+        if isinstance(state, Follower) and state.leader_id == message.leader_id:
+            note_goodbye(replica, state, message.successors, now)
     reply_with_leader(replica, event, EndQuorumEpochResponse, error)
 
 

@@ -1,46 +1,63 @@
 """Decides whether a peer's message may raise this replica's epoch.
 
-A request may raise it within a budget (`pykraft.core.epoch_budget`). A response always may if it comes from a bootstrap
-server, or from the endpoint where the configuration, the formatted checkpoint or the log places that voter, because
-this node dialed it there. So a new node can join a quorum of any epoch. And a replica that refused a correct request
-learns the epoch as soon as it sends something to that sender itself, which every leader and every candidate does.
+Anyone can write a voter's name into a request; only the network between two machines stands behind an answer. So:
 
-Source: ours; Raft dissertation §6.2.
+1. A replica that leads, or hears its leader, does not yield to a request of a higher epoch (dissertation §4.2.3). No
+   replica yields to a sender that raised the epoch too often, or by too much (`core.epoch_budget`).
+2. If such a request names a voter, the replica asks that voter, where it knows it to be, and learns the epoch from the
+   answer. So a voter that really is ahead gets through a round trip later, and a forged name only costs the question.
+3. An answer may raise the epoch within the budget if it comes from a bootstrap server, or from the endpoint where the
+   configuration, the formatted checkpoint or the log places that voter, because this node dialed it there.
+4. An answer that would raise the epoch by more than `EPOCHS_AT_ONCE` is believed only when another endpoint has told as
+   much: one flipped bit, or one forged endpoint in the log, would otherwise use up all epochs. A replica that is new
+   joins a quorum of any epoch in this way. One that knows a single endpoint asks there twice.
+
+Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 """
 
 from __future__ import annotations
 
 from pykraft.core.effects import Report
-from pykraft.core.epoch_budget import EPOCHS_PER_DAY, STRANGERS
+from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY, STRANGERS
+from pykraft.core.messages import FetchRequest, Request
+from pykraft.core.on.send_requests import begin_quorum_epoch, send_to_voter
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Epoch, Instant, NodeId
+from pykraft.types import EPOCH_MAX, Endpoint, Epoch, Instant, NodeId
 
 ALARM_PERIOD_MS = 3_600_000
-"""An exhausted budget raises at most one alarm in this time."""
+"""Refused epochs raise at most one alarm in this time."""
+QUESTIONS_PER_ELECTION_TIMEOUT = 4
+"""How often one voter is asked whether its epoch is really higher."""
 
 
 def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: Instant, *, is_voter: bool) -> bool:
     """True when a request with this epoch may be handled; False when it must be refused.
 
-    Effects: Report when it is refused, or when the sender's next raise will be.
+    Effects: Send to the voter that the request names, Report, when it is refused; Report when the sender's next raise
+    will be.
     """
     if epoch <= replica.epoch:
         return True
     budget, now_ms = replica.epoch_budget, now.mono_ms
-    sender = sender_id if is_voter else STRANGERS
-    # A stranger in its waiting time is always refused; a voter only while this replica hears a live leader.
-    if budget.must_wait(sender, now_ms) and (not is_voter or _hears_leader(replica)):
+    is_far = epoch - replica.epoch > EPOCHS_AT_ONCE
+    if is_far or _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms):
         replica.refused_epochs += 1
+        if is_far:
+            _alarm(replica, f"a request of node {sender_id} wants epoch {epoch} in the place of {replica.epoch}", now)
+        if is_voter:
+            _ask(replica, sender_id, now)
         return False
-    if not _spend(replica, epoch, f"a request of node {sender_id}", now):
+    if not budget.spend(epoch - replica.epoch, now_ms):
+        replica.refused_epochs += 1
+        _alarm(replica, f"a request of node {sender_id} wants epoch {epoch}, and {EPOCHS_PER_DAY} came in a day", now)
         return False
-    wait_ms = budget.raised(sender, now_ms, max(1, 2 * replica.config.election_timeout_ms))
+    wait_ms = budget.raised(sender_id if is_voter else STRANGERS, now_ms, _pause_ms(replica))
     budget.keep(replica.voters.ids)
     if wait_ms:
         who = f"voter {sender_id}" if is_voter else f"senders that are not voters, such as node {sender_id},"
-        text = f"{who} raised the epoch again, to {epoch}, and did not win: ignored for {wait_ms} ms"
+        text = f"{who} raised the epoch again, to {epoch}: for {wait_ms} ms its requests raise it no more"
         replica.outbox.add(Report(text=text))
     return True
 
@@ -53,26 +70,75 @@ def raise_error(replica: Replica, epoch: Epoch, leader_id: NodeId, now: Instant)
 
 
 def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant) -> bool:
-    """True when a response with this epoch may be believed.
+    """True when a response with this epoch may be believed: rules 3 and 4.
 
     Effects: Report when it may not.
     """
-    # This node dialed the peer at an endpoint that it trusts, so no stranger answers there.
-    if epoch <= replica.epoch or _is_where_it_should_be(replica, peer_id):
+    if epoch <= replica.epoch:
         return True
-    return _spend(replica, epoch, f"an answer of peer {peer_id}", now)
-
-
-def _spend(replica: Replica, epoch: Epoch, what: str, now: Instant) -> bool:
-    if replica.epoch_budget.spend(epoch - replica.epoch, now.mono_ms):
+    is_far = epoch - replica.epoch > EPOCHS_AT_ONCE
+    if not is_far and replica.epoch_budget.spend(epoch - replica.epoch, now.mono_ms):
+        return True
+    endpoint = _known_endpoint(replica, peer_id)
+    if endpoint is not None and _is_confirmed(replica, epoch, endpoint):
+        replica.told_epochs = {}
         return True
     replica.refused_epochs += 1
+    # A replica that is new has no epoch of its own to defend; it asks on without a word.
+    if replica.epoch > 0:
+        where = f"peer {peer_id}" if endpoint is None else f"node {peer_id} at {endpoint}"
+        _alarm(replica, f"an answer of {where} tells epoch {epoch}, and this node is in {replica.epoch}", now)
+    return False
+
+
+def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
+    """Rule 4: True when another endpoint told this epoch or a higher one; note that this one tells it."""
+    known = _known_endpoints(replica)
+    told = {each: said for each, said in replica.told_epochs.items() if each in known}
+    replica.told_epochs = {**told, endpoint: max(epoch, told.get(endpoint, epoch))}
+    # A quorum of two voters elects nobody without this one, so the only other voter cannot be far ahead of it.
+    may_repeat = len(known) == 1 and not (replica.is_voter and replica.log.end_offset > 0)
+    return any(said >= epoch and (each != endpoint or may_repeat) for each, said in told.items())
+
+
+def _ask(replica: Replica, voter_id: NodeId, now: Instant) -> None:
+    """Rule 2: ask the voter itself which epoch it is in; in any state it answers a higher one with an error.
+
+    Effects: Send.
+    """
+    state, pause_ms = replica.state, max(1, replica.config.election_timeout_ms // QUESTIONS_PER_ELECTION_TIMEOUT)
+    # A follower's next Fetch asks its leader anyway.
+    is_asked = isinstance(state, Follower) and state.leader_id == voter_id
+    if is_asked or not replica.epoch_budget.may_ask(voter_id, now.mono_ms, pause_ms):
+        return
+    message: Request
+    if isinstance(state, Leader):
+        message = begin_quorum_epoch(replica, state, voter_id)
+    else:
+        # Without an id it acknowledges nothing, and all versions of Kafka answer it.
+        message = FetchRequest(
+            replica=None,
+            epoch=replica.epoch,
+            fetch_offset=replica.log.end_offset,
+            last_fetched_epoch=replica.log.last_epoch,
+            wait_ms_max=0,
+            size_bytes_max=0,
+            high_watermark=-1,
+        )
+    if send_to_voter(replica, voter_id, message, now, is_aside=True):
+        replica.epoch_budget.asked(voter_id, now.mono_ms)
+
+
+def _alarm(replica: Replica, what: str, now: Instant) -> None:
     last_ms = replica.refusal_told_ms
     if last_ms is None or now.mono_ms - last_ms >= ALARM_PERIOD_MS:
         replica.refusal_told_ms = now.mono_ms
-        text = f"{what} wants epoch {epoch} in the place of {replica.epoch}: refused, more than {EPOCHS_PER_DAY} a day"
-        replica.outbox.add(Report(text=text, is_alarm=True))
-    return False
+        why = f"refused, since no second voter has told as much; epochs end at {EPOCH_MAX} (docs: An exhausted epoch)"
+        replica.outbox.add(Report(text=f"{what}: {why}", is_alarm=True))
+
+
+def _pause_ms(replica: Replica) -> int:
+    return max(1, 2 * replica.config.election_timeout_ms)
 
 
 def _hears_leader(replica: Replica) -> bool:
@@ -80,14 +146,19 @@ def _hears_leader(replica: Replica) -> bool:
     return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched)
 
 
-def _is_where_it_should_be(replica: Replica, peer_id: int) -> bool:
-    """True for a bootstrap server, and for a voter dialed at its endpoint in the voter set."""
+def _known_endpoints(replica: Replica) -> set[Endpoint]:
+    """Where this node may ask: the bootstrap servers, and the other voters where the voter set places them."""
+    voters = (replica.voter_peer(node_id) for node_id in replica.voters.ids if node_id != replica.local.id)
+    return {*replica.bootstrap, *(peer.endpoint for peer in voters if peer is not None)}
+
+
+def _known_endpoint(replica: Replica, peer_id: int) -> Endpoint | None:
+    """Where this node dialed the peer, if that is one of `_known_endpoints`: rule 3."""
     if peer_id < 0:
-        return True
-    entry = replica.voter_peer(NodeId(peer_id))
-    state = replica.state
+        return replica.bootstrap_endpoint(peer_id)
+    entry, state = replica.voter_peer(NodeId(peer_id)), replica.state
     # The leader may have announced another endpoint than its entry has, and this node dials the announced one.
     if isinstance(state, Follower) and state.leader_id == peer_id:
         endpoint = state.leader_listeners.get(replica.local.default_listener)
-        return entry is not None and endpoint == entry.endpoint
-    return entry is not None
+        return endpoint if entry is not None and endpoint == entry.endpoint else None
+    return None if entry is None else entry.endpoint

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.core.enter_state import check_quorum_deadline_ms
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.appending import advance_high_watermark
 from pykraft.core.leader.parked import HIGH_WATERMARK_WAIT_MS, ParkedFetch
+from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, has_answer, has_news, is_prefix, serve
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.on.requests import leader_only_error, reply
@@ -19,10 +21,12 @@ from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant, Offset, ReplicaKey
+from pykraft.types import Instant, Offset, ReplicaKey, uuid_text
 
 WAIT_MS_MAX: Final = 30_000
 """No Fetch is parked longer, whatever it asks for: the leader notices a dead connection only when it answers."""
+ALARMS_PER_EPOCH_MAX: Final = 100
+"""Further voters and directories that look wrong in one epoch are not reported."""
 
 
 def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchRequest, now: Instant) -> None:
@@ -35,8 +39,10 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     Source: KIP-595 §Fetch, KIP-630; KafkaRaftClient.handleFetchRequest.
     """
     error = _field_error(message) or leader_only_error(replica, message.epoch)
-    if not error and message.replica is not None and message.replica.id == replica.local.id:
-        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if not error and message.replica is not None:
+        _watch_identity(replica, message.replica)
+        if message.replica.id == replica.local.id:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
     if error:
         _refuse(replica, event, error)
         return
@@ -46,6 +52,8 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     if asker is not None:
         asker.asks_again(min(message.size_bytes_max, ANSWER_SIZE_BYTES_MAX), now.mono_ms)
     # Only a replica whose log is a prefix of ours acknowledges anything with its fetch offset.
+    if asker is not None:
+        _watch_acknowledgement(replica, leader, asker, message.fetch_offset)
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     is_voter = message.replica is not None and leader.progress.is_voter(message.replica)
@@ -80,6 +88,56 @@ def note_sign_of_life(replica: Replica, leader: Leader, key: ReplicaKey, now: In
     if len(leader.fetched_voters) >= needed:
         leader.fetched_voters.clear()
         leader.check_quorum_deadline_ms = check_quorum_deadline_ms(replica, now)
+
+
+def _watch_identity(replica: Replica, key: ReplicaKey) -> None:
+    """Raise an alarm when two processes have one node id: another than this leader, or than a static voter.
+
+    Effects: Report, once an epoch for each directory.
+    """
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    twin = leader.progress.twin_of(key)
+    if key.id == replica.local.id:
+        known = replica.local.directory_id
+    elif twin is not None and twin.directory_id is not None:
+        known = twin.directory_id
+    else:
+        return
+    other = "an unknown directory" if key.directory_id is None else f"the directory {uuid_text(key.directory_id)}"
+    text = (
+        f"TWO PROCESSES HAVE THE NODE ID {key.id}: the directory {uuid_text(known)} counts as that voter in epoch "
+        f"{replica.epoch}, and {other} fetches in its name: that acknowledges nothing; stop the process that does not "
+        f"belong there (if the disk of node {key.id} was replaced, its new directory counts from the next epoch on)"
+    )
+    _alarm_once(replica, leader, key, text)
+
+
+def _watch_acknowledgement(replica: Replica, leader: Leader, voter: ReplicaProgress, fetch_offset: Offset) -> None:
+    """Raise an alarm when a voter asks for records that it has acknowledged in this epoch.
+
+    Effects: Report, once an epoch for each voter.
+    """
+    known = voter.acknowledged_end_offset
+    if fetch_offset >= known or leader.progress.voters.get(voter.key.id) is not voter:
+        return
+    # A newer Fetch of this voter waits here, so this one was on its way for long: it says nothing new.
+    if replica.parked.has_from(voter.key.id):
+        return
+    text = (
+        f"voter {voter.key.id} fetches from offset {fetch_offset}, but has acknowledged everything below {known} in "
+        f"epoch {leader.epoch}: its log was damaged, or its directory replaced by an older copy; what it forgot may be "
+        "committed because of it"
+    )
+    _alarm_once(replica, leader, voter.key, text)
+
+
+def _alarm_once(replica: Replica, leader: Leader, key: ReplicaKey, text: str) -> None:
+    # Bounded, since anyone can make up directory ids.
+    reported = leader.progress.reported
+    if key not in reported and len(reported) < ALARMS_PER_EPOCH_MAX:
+        reported.add(key)
+        replica.outbox.add(Report(text=text, is_alarm=True))
 
 
 def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offset, now: Instant) -> None:

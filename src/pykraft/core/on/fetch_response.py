@@ -166,6 +166,9 @@ def _truncate(replica: Replica, point: Offset) -> None:
         replica.log.quarantine = replace(replica.log.quarantine, is_cut=False)
         cut_damage(replica)
         return
+    former = f"truncating the log from {log.end_offset} to {end_offset}"
+    text = f"{former}: node {replica.leader_id}, the leader of epoch {replica.epoch}, has other records from there on"
+    replica.outbox.add(Report(text=text))
     log.truncate_to(end_offset)
     replica.voter_history.truncate_to(end_offset)
     io = replica.outbox.next_log_io()
@@ -223,7 +226,5 @@ def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
         return False
     replica.state = state.knows(high_watermark)
     replica.log.commit_to(high_watermark)
-    # A record committed under this leader, so it raised the epoch for a reason.
-    replica.epoch_budget.won(state.leader_id)
     replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))
     return True

@@ -23,6 +23,7 @@ from pykraft.core.messages import (
     UpdateVoterResponse,
     VoteResponse,
 )
+from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned
@@ -68,7 +69,18 @@ def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told:
             to_unattached(replica, epoch, now, leader_id=leader_id)
     # In the same epoch only endpoints can be news, and as in Kafka only a longer list of them (ADR 021).
     elif len(listeners) > len(replica.leader_listeners):
+        _learn_more_listeners(replica, epoch, leader_id, listeners, now)
+
+
+def _learn_more_listeners(
+    replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Listeners, now: Instant
+) -> None:
+    state, name = replica.state, replica.local.default_listener
+    if not isinstance(state, Follower) or not state.has_fetched:
         to_follower(replica, epoch, leader_id, listeners, now)
+    # The leader is where this replica fetches from it, whatever a request in its name says.
+    elif listeners.get(name) == state.leader_listeners.get(name):
+        replica.state = replace(state, leader_listeners=listeners)
 
 
 def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners) -> None:
@@ -166,6 +178,8 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         if replica.state is before:
             replica.connections.back_off(peer_id, now.mono_ms)
             correct_listeners(replica, epoch, leader_id, told)
+            if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                note_denial_of_leader(replica, peer_id, now)
         return False
     # A follower always knows where its leader is.
     if leader_id is not None and not isinstance(before, Follower) and not replica.has_reachable_leader:

@@ -21,8 +21,7 @@ from __future__ import annotations
 from pykraft.core.effects import CompleteRead
 from pykraft.core.events import ReadRequested
 from pykraft.core.leader.reads import READS_MAX, ReadRound
-from pykraft.core.messages import BeginQuorumEpochRequest
-from pykraft.core.on.send_requests import request_to_voter, voter_key
+from pykraft.core.on.send_requests import begin_quorum_epoch, request_to_voter
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -95,12 +94,7 @@ def _ask(replica: Replica, leader: Leader, current: ReadRound, now: Instant) -> 
     for voter_id in replica.voters.ids:
         if voter_id == leader.leader_id or voter_id in current.confirmed:
             continue
-        message = BeginQuorumEpochRequest(
-            epoch=leader.epoch,
-            leader_id=leader.leader_id,
-            voter=voter_key(replica, voter_id),
-            listeners=replica.local.listeners,
-        )
+        message = begin_quorum_epoch(replica, leader, voter_id)
         correlation_id = request_to_voter(replica, voter_id, message, now)
         if correlation_id is not None:
             current.asked[voter_id] = correlation_id

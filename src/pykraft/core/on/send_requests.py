@@ -50,13 +50,17 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
     leader.begin_quorum_deadline_ms = now.mono_ms + max(1, period_ms) if len(replica.voters) > 1 else NEVER_MS
     for node_id, voter in leader.progress.voters.items():
         if node_id != leader.leader_id and voter.is_silent_for(period_ms, now):
-            message = BeginQuorumEpochRequest(
-                epoch=leader.epoch,
-                leader_id=leader.leader_id,
-                voter=voter_key(replica, node_id),
-                listeners=replica.local.listeners,
-            )
-            send_to_voter(replica, node_id, message, now)
+            send_to_voter(replica, node_id, begin_quorum_epoch(replica, leader, node_id), now)
+
+
+def begin_quorum_epoch(replica: Replica, leader: Leader, voter_id: NodeId) -> BeginQuorumEpochRequest:
+    """This leader announces itself to this voter."""
+    return BeginQuorumEpochRequest(
+        epoch=leader.epoch,
+        leader_id=leader.leader_id,
+        voter=voter_key(replica, voter_id),
+        listeners=replica.local.listeners,
+    )
 
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:

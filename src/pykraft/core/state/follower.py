@@ -51,8 +51,10 @@ class Follower:
     """When the last of them arrived (mono ms)."""
     told_end_offset: Offset | None = None
     """What a leader that the newest voter set does not name told as its high watermark, in this epoch."""
+    successors: tuple[ReplicaKey, ...] | None = None
+    """Whom EndQuorumEpoch in the leader's name wants to lead next, first the most caught up; None before one came."""
     leader_has_left: bool = False
-    """True once the leader sent EndQuorumEpoch. A late response from before is no sign of life."""
+    """True once the leader confirmed EndQuorumEpoch. A late response from before is no sign of life."""
     update_deadline_ms: int
     """When the next request about this replica's membership may be sent to the leader (mono ms; KIP-853)."""
     has_updated: bool = False
@@ -114,6 +116,7 @@ class Follower:
             empty_answers=self.empty_answers,
             empty_answer_ms=self.empty_answer_ms,
             told_end_offset=self.told_end_offset,
+            successors=self.successors,
             leader_has_left=self.leader_has_left,
             update_deadline_ms=self.update_deadline_ms,
             has_updated=self.has_updated,

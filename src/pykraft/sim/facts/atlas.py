@@ -34,6 +34,7 @@ from collections.abc import Collection, Mapping
 from pykraft.core.quorum import majority_of
 from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.log.small_files.recovery_point import parse_recovery_point
 from pykraft.log.small_files.slots import parse_slots
 from pykraft.sim.facts.members import Members
 from pykraft.sim.facts.platter import Platter
@@ -157,8 +158,8 @@ class Atlas:
         """The recovery point of this node that a power loss would leave; 0 without one."""
         directory = self._partition(node)
         inode = directory.synced.get(RECOVERY_POINT) if directory is not None else None
-        slots = parse_slots(bytes(inode.synced)) if inode is not None else ()
-        return int(slots[-1].payload) if slots else 0
+        content = bytes(inode.synced) if inode is not None else b""
+        return parse_recovery_point(node.config.partition_directory, content).offset if parse_slots(content) else 0
 
     def _is_bearable(
         self,

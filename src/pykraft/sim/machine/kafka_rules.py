@@ -31,12 +31,15 @@ class KafkaRaft(Raft):
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take our step, then take back what Kafka would not have done."""
-        was = self.state
+        was, replica = self.state, self._replica
         if isinstance(event, SendFailed):
             event = replace(event, is_refused=False)
-        effects = super().step(event, now)
-        replica, state = self._replica, self.state
         message = event.message if isinstance(event, RequestReceived) else None
+        if isinstance(was, Follower) and isinstance(message, EndQuorumEpochRequest):
+            # Kafka believes the request alone, and yields to any higher epoch.
+            replica.state = replace(was, has_fetched=False)
+        effects = super().step(event, now)
+        state = self.state
         if isinstance(message, EndQuorumEpochRequest):
             if isinstance(was, Follower) and isinstance(state, Follower) and was.leader_id == state.leader_id:
                 replica.state = replace(state, has_fetched=was.has_fetched, leader_has_left=False)

@@ -28,8 +28,6 @@ class _Following:
     fetch_deadline_ms: int = 0
     answers: int = 0
     """Answers of the leader so far."""
-    departures: int = 0
-    """EndQuorumEpoch requests that the follower had received."""
     refusals: int = 0
     """Connections that the leader's machine had refused when the last answer came."""
     used: int = 0
@@ -51,8 +49,10 @@ class EarlyCampaignsHaveReason(Invariant):
         is_campaign = is_campaign and (was.has_fetched or not node.config.raft.never_leads)
         if seen is None or not is_campaign or process is None or seen.process is not process:
             return
-        # EndQuorumEpoch ends the wait, perhaps in this very event.
-        is_told = len(process.wiretap.departures) != seen.departures
+        # EndQuorumEpoch ends the wait, perhaps later: when the leader confirms it (`core.on.departure`).
+        is_told = any(
+            (told.epoch, told.leader_id) == (seen.epoch, seen.leader_id) for told in process.wiretap.departures
+        )
         # Where a stranger poses as the leader, the voter that it names answers, too, and at another address.
         is_posed = seen.epoch in self.facts.claims.led
         if is_told or is_posed or node.clock.instant.mono_ms >= seen.fetch_deadline_ms:
@@ -84,4 +84,4 @@ class EarlyCampaignsHaveReason(Invariant):
         # A leader that came back with an empty disk answers, too, but it leads no more: that takes no reason away.
         if answers > seen.answers and state.has_fetched:
             seen.answers, seen.refusals = answers, refusals
-        seen.departures, seen.fetch_deadline_ms = len(wiretap.departures), state.fetch_deadline_ms
+        seen.fetch_deadline_ms = state.fetch_deadline_ms
