@@ -4,8 +4,8 @@ Each takes its numbers by name; what is not named has the value that a correct s
 
     vote            epoch id disk end last    the candidate is ``id``, its log ends at ``end``, in epoch ``last``
     pre-vote        epoch id disk end last
-    begin           epoch leader at more      BeginQuorumEpoch: the leader listens where node ``at`` does; with ``more=1``
-                                              on a second listener, too
+    begin           epoch leader at more      BeginQuorumEpoch: the leader listens where node ``at`` does; with
+                                              ``more=1`` on a second listener, too
     end             epoch leader first        EndQuorumEpoch: ``first`` is the first successor
     fetch           epoch id disk end last wait hw
     fetch-snapshot  epoch id disk end last    of the snapshot ``end``/``last``, from its first byte
