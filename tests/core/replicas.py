@@ -166,6 +166,9 @@ STATES: Mapping[str, Callable[[], State]] = {
     "follower-fetched": lambda: follower(has_fetched=True),
     "resigned": resigned,
 }
+HEARING = ("leader", "follower-fetched")
+"""States in which a replica yields to no request of a higher epoch: it leads, or hears its leader."""
+YIELDING = [name for name in STATES if name not in HEARING]
 
 
 def log_to_10() -> LogView:

@@ -46,15 +46,19 @@ def test_it_is_heard_again_when_its_time_is_over() -> None:
     assert not budget.must_wait(STRANGERS, 0)
 
 
-def test_who_won_or_was_quiet_for_long_begins_anew() -> None:
+def test_who_was_quiet_for_long_begins_anew() -> None:
     budget = EpochBudget()
-    raised(budget, FREE_RAISES)
-    budget.won(SENDER)
-    budget.won(SENDER)
-    assert raised(budget, 1) == [0]
     raised(budget, FREE_RAISES)
     later_ms = PAUSE_MS + (PAUSE_MS << DOUBLINGS_MAX)
     assert raised(budget, 1, at_ms=later_ms) == [0]
+
+
+def test_one_voter_is_asked_once_in_a_while() -> None:
+    budget = EpochBudget()
+    assert budget.may_ask(SENDER, 0, PAUSE_MS)
+    budget.asked(SENDER, 0)
+    assert [budget.may_ask(SENDER, ms, PAUSE_MS) for ms in (0, PAUSE_MS - 1, PAUSE_MS)] == [False, False, True]
+    assert budget.may_ask(NodeId(2), 0, PAUSE_MS)
 
 
 def test_former_voters_are_forgotten_and_strangers_are_not() -> None:
@@ -64,3 +68,7 @@ def test_former_voters_are_forgotten_and_strangers_are_not() -> None:
             budget.raised(sender, 0, PAUSE_MS)
     budget.keep([NodeId(1), NodeId(2)])
     assert [budget.must_wait(sender, 1) for sender in (SENDER, NodeId(2), STRANGERS)] == [False, True, True]
+    for voter in (SENDER, NodeId(2)):
+        budget.asked(voter, 0)
+    budget.keep([NodeId(2)])
+    assert [budget.may_ask(voter, 1, PAUSE_MS) for voter in (SENDER, NodeId(2))] == [True, False]

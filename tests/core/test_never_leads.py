@@ -15,6 +15,7 @@ from pykraft.core.enter_state import to_leader
 from pykraft.core.events import Proposed, UpgradeRequested
 from pykraft.core.never_leads import TIMEOUTS_MAX, abstains, successor
 from pykraft.core.on.contradiction import hear
+from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.on.voters.upgrade import on_upgrade_requested
@@ -168,6 +169,7 @@ def test_its_successor_upgrades_the_level() -> None:
 def test_the_end_of_the_epoch_makes_it_grant_and_wait_once() -> None:
     one = made(follower(has_fetched=True))
     ended = messages.EndQuorumEpochRequest(epoch=Epoch(5), leader_id=NodeId(2), successors=(key(1), key(3)))
+    note_denial_of_leader(one, 2, NOW)
     for _ in range(TIMEOUTS_MAX + 1):
         ask(one, ended)
         poll(one, NOW)

@@ -4,7 +4,9 @@ Each takes its numbers by name; what is not named has the value that a correct s
 
     vote            epoch id disk end last    the candidate is ``id``, its log ends at ``end``, in epoch ``last``
     pre-vote        epoch id disk end last
-    begin           epoch leader              BeginQuorumEpoch
+    begin           epoch leader at more      BeginQuorumEpoch: the leader listens where node ``at`` does; with
+                                              ``more=1`` on a second listener, too
+    end             epoch leader first        EndQuorumEpoch: ``first`` is the first successor
     fetch           epoch id disk end last wait hw
     fetch-snapshot  epoch id disk end last    of the snapshot ``end``/``last``, from its first byte
     describe                                  DescribeQuorum
@@ -57,8 +59,18 @@ def _vote(numbers: Numbers, *, pre_vote: bool) -> messages.VoteRequest:
 
 def _begin(numbers: Numbers) -> messages.BeginQuorumEpochRequest:
     leader_id = NodeId(numbers["leader"])
+    listeners = _listeners(numbers.get("at", leader_id))
+    more = (("REPLICATION", endpoint) for _, endpoint in listeners if numbers.get("more"))
     return messages.BeginQuorumEpochRequest(
-        epoch=Epoch(numbers["epoch"]), leader_id=leader_id, voter=None, listeners=_listeners(leader_id)
+        epoch=Epoch(numbers["epoch"]), leader_id=leader_id, voter=None, listeners=Listeners((*listeners, *more))
+    )
+
+
+def _end(numbers: Numbers) -> messages.EndQuorumEpochRequest:
+    return messages.EndQuorumEpochRequest(
+        epoch=Epoch(numbers["epoch"]),
+        leader_id=NodeId(numbers["leader"]),
+        successors=(ReplicaKey(NodeId(numbers["first"]), directory_id(numbers["first"], 0)),),
     )
 
 
@@ -113,6 +125,7 @@ REQUESTS: Mapping[str, Callable[[Numbers], messages.Request]] = {
     "vote": lambda numbers: _vote(numbers, pre_vote=False),
     "pre-vote": lambda numbers: _vote(numbers, pre_vote=True),
     "begin": _begin,
+    "end": _end,
     "fetch": _fetch,
     "fetch-snapshot": _fetch_snapshot,
     "describe": lambda _: messages.DescribeQuorumRequest(),

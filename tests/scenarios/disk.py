@@ -30,6 +30,8 @@ class Disk:
     proof: Proof = PROVEN
     """Whether it is known to be the disk of this voter; one that was emptied is not."""
     start_offset: Offset = NO_OFFSET
+    committed_end_offset: Offset = NO_OFFSET
+    """What it is known to hold committed; written down with the next job."""
     snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = field(default_factory=dict)
     """Whole snapshots, and what they say of voters; their lane waits for no job, so all copies share them."""
     parts: dict[OffsetAndEpoch, int] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Disk:
         """Remove what lies behind this offset, damage included."""
         self.batches = [batch for batch in self.batches if batch.end_offset <= end_offset]
         self.damages = tuple(damage for damage in self.damages if damage.start_offset < end_offset)
+        self.committed_end_offset = min(self.committed_end_offset, end_offset)
 
     def batch_start(self, offset: Offset) -> Offset:
         """Where the batch begins that holds this offset; the offset itself where there is none."""
@@ -104,6 +107,7 @@ class Disk:
                 epochs=self.epochs(),
                 snapshots=self.snapshots,
                 quarantine=self.found(),
+                committed_end_offset=self.committed_end_offset,
             )
             if self.damages or newest is None or not view.is_older_than(newest):
                 return view

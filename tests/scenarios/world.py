@@ -130,6 +130,8 @@ class Node:
                     self._answer(effect.request_id, self._with_batches(effect), effect.after)
                 case effects.ReplySnapshot():
                     self._answer(effect.request_id, with_slice(effect), effect.after)
+                case effects.NotifyHighWatermark():
+                    self.memory.committed_end_offset = max(self.memory.committed_end_offset, effect.high_watermark)
                 case effects.BeginDownload() | effects.AppendDownload() | effects.AbandonDownload():
                     self._download(effect)
                 case _:

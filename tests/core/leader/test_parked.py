@@ -25,6 +25,15 @@ def ids(fetches: list[ParkedFetch]) -> list[int]:
     return [fetch.request_id for fetch in fetches]
 
 
+def test_it_is_known_which_voter_waits() -> None:
+    fetches = ParkedFetches()
+    fetches.park(parked(1, 30, is_voter=True))
+    fetches.park(replace(parked(2, 30), request=fetch(replica=3)))
+    assert [fetches.has_from(voter_id) for voter_id in (2, 3)] == [True, False]
+    fetches.drop(1)
+    assert not fetches.has_from(2)
+
+
 @pytest.mark.conformance(117)
 def test_those_whose_time_is_over_are_taken_and_the_others_stay_in_order() -> None:
     fetches = ParkedFetches()

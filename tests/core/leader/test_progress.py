@@ -78,6 +78,41 @@ def test_a_static_voter_is_known_by_its_id_alone() -> None:
     assert Progress(static).is_voter(key(2))
 
 
+def test_the_first_directory_that_fetches_as_a_static_voter_is_its_own_for_the_epoch() -> None:
+    progress = Progress(VoterSet.of([Voter(key=ReplicaKey(NodeId(2)), listeners=listeners(2))]))
+    twin, without = ReplicaKey(NodeId(2), directory(9)), ReplicaKey(NodeId(2))
+    assert progress.twin_of(twin) is None
+    voter = progress.of(key(2))
+    assert voter is progress.voters[NodeId(2)]
+    assert progress.of(without) is voter, "an old version tells none"
+    assert progress.of(key(2)) is voter
+    assert progress.of(twin) is not voter
+    assert (progress.is_voter(key(2)), progress.is_voter(without), progress.is_voter(twin)) == (True, True, False)
+    assert progress.known(twin) is progress.observer(twin)
+    assert progress.twin_of(twin) is voter
+    assert [progress.twin_of(other) for other in (key(2), without, key(3))] == [None, None, None]
+
+
+def test_a_voter_whose_directory_the_voter_set_names_has_no_twin() -> None:
+    progress = Progress(voter_set(2))
+    progress.of(key(2))
+    assert progress.voters[NodeId(2)].directory_id is None
+    assert progress.twin_of(ReplicaKey(NodeId(2), directory(9))) is None
+
+
+def test_a_static_voter_that_stays_one_keeps_its_directory_for_the_epoch() -> None:
+    static = VoterSet.of([Voter(key=ReplicaKey(NodeId(2)), listeners=listeners(2))])
+    progress = Progress(static)
+    progress.of(key(2))
+    progress.change_voters(VoterSet.of([*static.voters, *voter_set(3).voters]))
+    assert not progress.is_voter(ReplicaKey(NodeId(2), directory(9)))
+
+
+def test_what_a_voter_acknowledged_never_falls() -> None:
+    progress = seen((0, 9, 10), (5, 3, 10))
+    assert (progress.end_offset, progress.acknowledged_end_offset) == (3, 9)
+
+
 @pytest.mark.conformance(46)
 def test_observers_are_told_in_order_and_forgotten_after_five_minutes_of_silence() -> None:
     assert OBSERVER_SESSION_MS == 5 * 60 * 1_000
@@ -162,6 +197,7 @@ def test_a_voter_with_another_directory_id_begins_anew_and_one_that_told_its_own
     progress.change_voters(voter_set(2))
     assert progress.voters[NodeId(2)].end_offset == 5
     assert progress.voters[NodeId(2)].key == key(2)
+    assert progress.voters[NodeId(2)].directory_id is None, "the voter set names it now"
     replaced = VoterSet.of([Voter(key=ReplicaKey(NodeId(2), directory(9)), listeners=listeners(2))])
     progress.change_voters(replaced)
     assert progress.voters[NodeId(2)].end_offset is None

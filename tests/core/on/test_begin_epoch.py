@@ -16,6 +16,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Listeners, NodeId, ReplicaKey
 from tests.core.replicas import (
     STATES,
+    YIELDING,
     answer,
     ask,
     directory,
@@ -53,7 +54,7 @@ def told(found: list[Effect]) -> messages.BeginQuorumEpochResponse:
 
 
 @pytest.mark.conformance(13, 18)
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", YIELDING)
 def test_a_leader_of_a_higher_epoch_is_followed(name: str) -> None:
     made = replica(STATES[name]())
     found = ask(made, begin(epoch=6))
@@ -81,11 +82,19 @@ def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
 
 
 @pytest.mark.conformance(18, 136)
-def test_more_endpoints_of_the_same_leader_are_news() -> None:
-    made = replica(follower(has_fetched=True))
+@pytest.mark.parametrize("has_fetched", [False, True])
+def test_more_endpoints_of_the_same_leader_are_news(has_fetched: bool) -> None:
+    made = replica(follower(has_fetched=has_fetched))
     ask(made, begin(epoch=5, told=listeners(2, "OTHER")))
     assert isinstance(made.state, Follower)
-    assert (made.leader_listeners, made.state.has_fetched) == (listeners(2, "OTHER"), False)
+    assert (made.leader_listeners, made.state.has_fetched) == (listeners(2, "OTHER"), has_fetched)
+
+
+@pytest.mark.parametrize("has_fetched", [False, True])
+def test_a_leader_that_is_heard_is_where_it_is_fetched_from(has_fetched: bool) -> None:
+    made = replica(follower(has_fetched=has_fetched))
+    ask(made, begin(epoch=5, told=listeners(9, "OTHER")))
+    assert made.leader_listeners == (listeners(2) if has_fetched else listeners(9, "OTHER"))
 
 
 @pytest.mark.conformance(18)

@@ -88,7 +88,7 @@ def test_one_refusal_counts_until_the_leader_answers() -> None:
     made = refused()
     before = made.state
     assert refuse(made) == []
-    assert made.state is before
+    assert made.state == before
     assert isinstance(before, Follower)
     made.state = before.heard(NOW, 2_000)
     assert early_ms(made) is None
@@ -103,7 +103,7 @@ def test_one_refusal_counts_until_the_leader_answers() -> None:
 def test_a_refusal_means_nothing_to_who_does_not_hear_a_leader(state: State) -> None:
     made = replica(state)
     assert refuse(made) == []
-    assert made.state is state
+    assert made.state == state
 
 
 def test_neither_a_broken_connection_nor_another_peer_counts() -> None:

@@ -22,6 +22,7 @@ from tests.core.replicas import (
     LATER_MS,
     NOW,
     STATES,
+    YIELDING,
     answer,
     ask,
     candidate,
@@ -50,22 +51,15 @@ def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
     [((1, 3), 0), ((3, 1), 500), ((3, 2, 1), 500), ((2, 1, 3), 250), ((2, 3), 1_000), ((), 0)],
 )
 def test_a_follower_campaigns_in_the_order_of_successors(successors: tuple[int, ...], wait_ms: int) -> None:
-    made = replica(follower(has_fetched=True))
+    made = replica(follower())
     assert told(ask(made, end(successors=successors))).error == 0
     assert isinstance(made.state, Follower)
     assert made.state.fetch_deadline_ms == NOW.mono_ms + wait_ms
 
 
-def test_a_leader_that_said_goodbye_is_not_known_to_be_alive() -> None:
-    made = replica(follower(has_fetched=True))
-    ask(made, end())
-    assert isinstance(made.state, Follower)
-    assert not made.state.has_fetched
-
-
 def test_what_it_answered_before_its_goodbye_and_comes_after_it_is_no_sign_of_life() -> None:
     """The two travel on different connections: either may be the faster one."""
-    made = replica(follower(has_fetched=True))
+    made = replica(follower())
     ask(made, end(successors=(1, 3)))
     answer(made, fetched(batch(10, 12, 5)))
     assert isinstance(made.state, Follower)
@@ -81,7 +75,7 @@ def test_a_follower_without_id_has_nothing_to_hurry_for() -> None:
     assert made.state.fetch_deadline_ms == LATER_MS
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("name", YIELDING)
 def test_a_higher_epoch_is_adopted_with_its_leader(name: str) -> None:
     made = replica(STATES[name]())
     response = told(ask(made, end(epoch=6, successors=(1,))))

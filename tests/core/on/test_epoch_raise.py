@@ -1,6 +1,6 @@
-"""Requests raise the epoch within a budget; answers of peers dialed at a trusted endpoint always may.
+"""Which messages raise the epoch: requests only where no leader is heard, answers within bounds, far ones only in twos.
 
-Source: ours; Raft dissertation §6.2.
+Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import Effect, Reply, Report
-from pykraft.core.epoch_budget import EPOCHS_PER_DAY, FREE_RAISES
-from pykraft.core.on.epoch_raise import ALARM_PERIOD_MS
+from pykraft.core.effects import Effect, Reply, Report, Send
+from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY, FREE_RAISES
+from pykraft.core.on.epoch_raise import ALARM_PERIOD_MS, QUESTIONS_PER_ELECTION_TIMEOUT
 from pykraft.core.replica import Replica
 from pykraft.core.state import State
 from pykraft.errors import ErrorCode
-from pykraft.types import EPOCH_MAX, Endpoint, Instant, Offset
+from pykraft.types import EPOCH_MAX, Endpoint, Instant, Listeners, Voter, VoterSet
 from tests.core.replicas import (
+    CONFIG,
+    HEARING,
     NOW,
+    STATES,
     answer,
     ask,
     candidate,
@@ -30,11 +33,16 @@ from tests.core.replicas import (
     only,
     prospective,
     replica,
+    sent,
     unattached,
+    voter_set,
 )
-from tests.core.said import begin, end, fetched, vote, voted
+from tests.core.said import begin, end, vote, voted
 
-FAR = 5 + EPOCHS_PER_DAY + 1
+FAR = 5 + EPOCHS_AT_ONCE + 1
+DAY_MS = 86_400_000
+QUESTION_MS = CONFIG.election_timeout_ms // QUESTIONS_PER_ELECTION_TIMEOUT
+BOOTSTRAP = (Endpoint("b", 1), Endpoint("c", 2))
 
 
 def reports(found: list[Effect]) -> list[Report]:
@@ -50,6 +58,14 @@ def error_of(found: list[Effect]) -> int:
     return message.error
 
 
+def tell(made: Replica, epoch: int, peer_id: int, now: Instant = NOW) -> list[Effect]:
+    """This peer answers that it is in this epoch."""
+    return answer(made, voted(epoch=epoch, error=ErrorCode.FENCED_LEADER_EPOCH), peer_id=peer_id, now=now)
+
+
+# Rule 1: what requests may raise.
+
+
 @pytest.mark.parametrize("state", [unattached(), follower(has_fetched=True), leader(), candidate()])
 @pytest.mark.parametrize(
     "message",
@@ -62,16 +78,16 @@ def error_of(found: list[Effect]) -> int:
         end(epoch=FAR),
     ],
 )
-def test_no_request_takes_more_epochs_than_there_are_for_a_day(state: State, message: messages.Request) -> None:
+def test_no_request_raises_the_epoch_by_much(state: State, message: messages.Request) -> None:
     made = replica(state)
     found = ask(made, message)
     assert (error_of(found), made.epoch, made.refused_epochs) == (ErrorCode.BROKER_NOT_AVAILABLE, 5, 1)
     (alarm,) = reports(found)
     assert alarm.is_alarm
-    assert "in the place of 5: refused, more than 1048576 a day" in alarm.text
+    assert "in the place of 5: refused, since no second voter has told as much" in alarm.text
 
 
-def test_an_exhausted_budget_is_told_once_an_hour() -> None:
+def test_a_refusal_is_told_once_an_hour() -> None:
     made = replica(unattached())
     told = [
         len(reports(ask(made, vote(epoch=EPOCH_MAX), now=later(ms))))
@@ -91,22 +107,11 @@ def rising(made: Replica, candidate_id: int, count: int) -> list[bool]:
     return taken
 
 
-def test_a_stranger_that_never_wins_is_heard_less_and_less() -> None:
+def test_strangers_are_heard_less_and_less() -> None:
     made = replica(unattached())
     assert rising(made, 9, FREE_RAISES + 3) == [True] * (FREE_RAISES + 1) + [False, False]
     assert rising(made, 8, 1) == [False]
     assert made.refused_epochs == 3
-
-
-def test_a_voter_has_to_wait_only_while_the_leader_is_known_to_be_there() -> None:
-    made = replica(unattached())
-    assert rising(made, 3, FREE_RAISES + 3) == [True] * (FREE_RAISES + 3)
-    made.state = replace(follower(epoch=made.epoch), has_fetched=True)
-    assert rising(made, 3, 1) == [False]
-    made.state = leader(epoch=made.epoch)
-    assert rising(made, 3, 1) == [False]
-    made.state = follower(epoch=made.epoch)
-    assert rising(made, 3, 1) == [True]
 
 
 def test_another_directory_id_makes_a_stranger() -> None:
@@ -120,52 +125,208 @@ def test_a_pause_is_told() -> None:
     made = replica(unattached())
     rising(made, 9, FREE_RAISES)
     found = ask(made, vote(epoch=made.epoch + 1, candidate=9), now=later(9))
-    assert (
-        "such as node 9, raised the epoch again, to 9, and did not win: ignored for 2000 ms" in only(found, Report).text
+    assert only(found, Report).text == (
+        "senders that are not voters, such as node 9, raised the epoch again, to 9: for 2000 ms its requests raise "
+        "it no more"
     )
     rising(made, 3, FREE_RAISES)
     found = ask(made, vote(epoch=made.epoch + 1), now=later(9))
     assert "voter 3 raised the epoch again" in only(found, Report).text
 
 
-def test_a_leader_under_which_something_is_committed_has_won() -> None:
+@pytest.mark.parametrize("candidate_id", [3, 9])
+@pytest.mark.parametrize("name", HEARING)
+def test_who_hears_a_leader_yields_to_no_request(name: str, candidate_id: int) -> None:
+    made = replica(STATES[name]())
+    before = made.state
+    for message in (vote(candidate=candidate_id), begin(leader_id=candidate_id), end(epoch=6, leader_id=candidate_id)):
+        assert error_of(ask(made, message)) == ErrorCode.BROKER_NOT_AVAILABLE
+    assert made.state is before
+
+
+def test_a_name_of_a_voter_waits_like_any_and_is_forgotten_with_the_voter() -> None:
     made = replica(unattached())
-    rising(made, 2, FREE_RAISES)
-    ask(made, begin(epoch=made.epoch))
-    answer(made, fetched(epoch=made.epoch, high_watermark=9))
+    assert rising(made, 3, FREE_RAISES + 2) == [True] * (FREE_RAISES + 1) + [False]
+    made.voter_history.voters = voter_set(1, 2)
     assert rising(made, 2, 1) == [True]
-    assert not made.epoch_budget.must_wait(key(2).id, NOW.mono_ms)
+    made.voter_history.voters = voter_set(1, 2, 3)
+    assert rising(made, 3, 1) == [True]
 
 
-@pytest.mark.parametrize("peer_id", [2, -2])
-def test_answers_of_voters_and_bootstrap_servers_raise_the_epoch_as_far_as_they_say(peer_id: int) -> None:
-    made = replica(unattached(), bootstrap=(Endpoint("b", 1),))
-    answer(made, fetched(epoch=FAR, leader_id=None, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), peer_id=peer_id)
-    assert made.epoch == FAR
-
-
-def test_an_answer_of_a_voter_that_is_followed_where_it_should_be_counts_too() -> None:
-    made = replica(follower())
-    answer(made, fetched(epoch=FAR, leader_id=None, error=ErrorCode.FENCED_LEADER_EPOCH))
-    assert made.epoch == FAR
-
-
-def test_an_answer_of_a_stranger_or_from_elsewhere_stays_within_the_budget() -> None:
-    elsewhere = replace(follower(), leader_listeners=listeners(9))
-    for state, peer_id in ((follower(leader_id=9), 9), (elsewhere, 2), (prospective(), 9)):
-        made = replica(state)
-        found = answer(made, voted(epoch=FAR, leader_id=None), peer_id=peer_id)
-        assert [report.is_alarm for report in reports(found)] == [True]
-        assert (made.epoch, made.connections.is_backing_off(peer_id)) == (5, True)
-        answer(made, voted(epoch=6, leader_id=None), peer_id=peer_id)
-        assert made.epoch == 6
-
-
-def test_the_budget_comes_back_with_time() -> None:
+def test_requests_take_no_more_epochs_than_there_are_for_a_day() -> None:
     made = replica(unattached())
-    ask(made, vote(epoch=5 + EPOCHS_PER_DAY))
-    assert error_of(ask(made, vote(epoch=made.epoch + 1, candidate=2))) == ErrorCode.BROKER_NOT_AVAILABLE
-    a_day_later = Instant(mono_ms=NOW.mono_ms + 86_400_000, wall_ms=0)
-    message = vote(epoch=made.epoch + EPOCHS_PER_DAY, candidate=2, end=(10, 3))
-    assert error_of(ask(made, message, now=a_day_later)) == ErrorCode.NONE
-    assert made.log.end_offset == Offset(10)
+    assert made.epoch_budget.spend(EPOCHS_PER_DAY, NOW.mono_ms)
+    found = ask(made, vote())
+    assert (error_of(found), made.epoch, made.refused_epochs) == (ErrorCode.BROKER_NOT_AVAILABLE, 5, 1)
+    assert "and 1048576 came in a day" in only(found, Report).text
+    assert only(found, Report).is_alarm
+    a_day_later = Instant(mono_ms=NOW.mono_ms + DAY_MS, wall_ms=0)
+    assert error_of(ask(made, vote(), now=a_day_later)) == ErrorCode.NONE
+
+
+# Rule 2: the voter that a refused request names is asked.
+
+
+def questions(found: list[Effect]) -> list[messages.Request]:
+    return [effect.message for effect in found if isinstance(effect, Send)]
+
+
+def test_a_leader_announces_itself_to_the_voter_that_a_request_names() -> None:
+    made = replica(leader())
+    found = ask(made, vote(candidate=3))
+    assert sent(found) == [(3, "BeginQuorumEpochRequest")]
+    (question,) = questions(found)
+    assert isinstance(question, messages.BeginQuorumEpochRequest)
+    assert (question.epoch, question.voter) == (5, key(3))
+
+
+def test_a_follower_asks_with_a_fetch_that_acknowledges_nothing() -> None:
+    made = replica(follower(has_fetched=True))
+    found = ask(made, vote(candidate=3))
+    assert sent(found) == [(3, "FetchRequest")]
+    (question,) = questions(found)
+    assert isinstance(question, messages.FetchRequest)
+    assert (question.replica, question.epoch, question.wait_ms_max) == (None, 5, 0)
+
+
+def test_the_next_fetch_of_a_follower_asks_its_leader() -> None:
+    made = replica(follower(has_fetched=True))
+    assert sent(ask(made, vote(candidate=2))) == []
+
+
+def test_a_stranger_is_asked_nothing() -> None:
+    made = replica(follower(has_fetched=True))
+    assert sent(ask(made, vote(candidate=9))) == []
+
+
+def test_one_voter_is_asked_a_few_times_in_an_election_timeout() -> None:
+    made = replica(leader())
+    asked = []
+    for ms in (0, QUESTION_MS - 1, QUESTION_MS):
+        made.connections.reset()
+        asked.append(len(sent(ask(made, vote(candidate=3), now=later(ms)))))
+    assert asked == [1, 0, 1]
+
+
+def test_a_voter_that_could_not_be_asked_is_asked_by_the_next_request() -> None:
+    made = replica(leader())
+    made.connections.sent(3, NOW.mono_ms)
+    assert sent(ask(made, vote(candidate=3))) == []
+    made.connections.reset()
+    assert sent(ask(made, vote(candidate=3))) == [(3, "BeginQuorumEpochRequest")]
+
+
+@pytest.mark.parametrize("name", HEARING)
+def test_the_answer_to_the_question_raises_the_epoch(name: str) -> None:
+    made = replica(STATES[name]())
+    ask(made, vote(candidate=3))
+    tell(made, 6, 3)
+    assert made.epoch == 6
+
+
+# Rule 3: where an answer has to come from. Rule 4: what one answer may raise.
+
+
+@pytest.mark.parametrize("peer_id", [2, 3, -2, -3])
+def test_an_answer_of_anybody_raises_the_epoch_within_the_budget(peer_id: int) -> None:
+    made = replica(unattached(), bootstrap=BOOTSTRAP)
+    tell(made, 5 + EPOCHS_AT_ONCE, peer_id)
+    assert made.epoch == 5 + EPOCHS_AT_ONCE
+
+
+@pytest.mark.parametrize(("first_id", "second_id"), [(2, 3), (-2, 3), (3, -3), (-2, -3)])
+def test_a_far_epoch_is_believed_when_a_second_endpoint_tells_as_much(first_id: int, second_id: int) -> None:
+    made = replica(unattached(), bootstrap=BOOTSTRAP)
+    alarm = only(tell(made, EPOCH_MAX, first_id), Report)
+    assert alarm.is_alarm
+    assert f"tells epoch {EPOCH_MAX}, and this node is in 5: refused" in alarm.text
+    assert (made.epoch, made.refused_epochs, made.connections.is_backing_off(first_id)) == (5, 1, True)
+    tell(made, EPOCH_MAX, first_id)
+    assert made.epoch == 5, "the same endpoint twice"
+    tell(made, FAR, second_id)
+    assert (made.epoch, made.told_epochs) == (FAR, {})
+
+
+def test_a_second_endpoint_that_tells_more_has_to_be_confirmed_itself() -> None:
+    made = replica(unattached())
+    tell(made, FAR, 2)
+    tell(made, FAR + 1, 3)
+    assert made.epoch == 5
+    tell(made, FAR + 1, 2)
+    assert made.epoch == FAR + 1
+
+
+def test_a_leader_that_is_followed_where_it_should_be_counts_too() -> None:
+    made = replica(follower())
+    tell(made, FAR, 2)
+    tell(made, FAR, 3)
+    assert made.epoch == FAR
+
+
+def test_what_a_former_voter_told_counts_no_more() -> None:
+    made = replica(unattached())
+    tell(made, FAR, 3)
+    made.voter_history.voters = voter_set(1, 2, 4)
+    tell(made, FAR, 2)
+    assert made.epoch == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "peer_id"),
+    [
+        (follower(leader_id=9), 9),
+        (replace(follower(), leader_listeners=listeners(9)), 2),
+        (replace(follower(), leader_listeners=Listeners((("OTHER", BOOTSTRAP[0]),))), 2),
+        (prospective(), 9),
+        (unattached(), -4),
+    ],
+)
+def test_an_answer_from_elsewhere_confirms_nothing(state: State, peer_id: int) -> None:
+    made = replica(state, bootstrap=BOOTSTRAP)
+    assert f"an answer of peer {peer_id} tells" in only(tell(made, FAR, peer_id), Report).text
+    assert (made.told_epochs, made.connections.is_backing_off(peer_id)) == ({}, True)
+    tell(made, FAR, 3)
+    assert made.epoch == 5
+    tell(made, 6, peer_id)
+    assert made.epoch == 6
+
+
+def test_answers_within_a_spent_budget_have_to_be_confirmed() -> None:
+    made = replica(unattached())
+    assert made.epoch_budget.spend(EPOCHS_PER_DAY, NOW.mono_ms)
+    tell(made, 6, 2)
+    assert made.epoch == 5
+    tell(made, 6, 3)
+    assert made.epoch == 6
+
+
+@pytest.mark.parametrize(("first_id", "other_id"), [(2, 3), (-2, 2)])
+def test_a_new_replica_joins_a_quorum_of_any_epoch_without_an_alarm(first_id: int, other_id: int) -> None:
+    made = replica(unattached(epoch=0), local_id=7, bootstrap=BOOTSTRAP)
+    assert reports(tell(made, EPOCH_MAX, first_id)) == []
+    assert (made.epoch, made.refused_epochs) == (0, 1)
+    tell(made, EPOCH_MAX, other_id)
+    assert made.epoch == EPOCH_MAX
+
+
+def test_an_observer_that_knows_one_endpoint_asks_there_twice() -> None:
+    somewhere = VoterSet.of([Voter(key=key(2), listeners=Listeners())])
+    made = replica(unattached(epoch=0), local_id=7, voters=somewhere, bootstrap=BOOTSTRAP[:1])
+    tell(made, FAR, -2)
+    assert made.epoch == 0
+    tell(made, FAR, -2)
+    assert made.epoch == FAR
+
+
+def test_one_of_two_voters_with_records_believes_no_far_epoch_of_the_other() -> None:
+    made = replica(unattached(), voters=voter_set(1, 2))
+    for _ in range(3):
+        tell(made, FAR, 2)
+    assert made.epoch == 5
+
+
+def test_a_voter_without_endpoint_is_never_where_it_should_be() -> None:
+    unknown = VoterSet.of([*voter_set(1, 2).voters, Voter(key=key(3), listeners=Listeners())])
+    made = replica(unattached(), voters=unknown)
+    tell(made, FAR, 3)
+    assert made.told_epochs == {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
+from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch, Report
 from pykraft.core.events import Proposed
 from pykraft.core.leader.appending import drain_if_due
 from pykraft.core.leader.parked import (
@@ -22,18 +22,31 @@ from pykraft.core.leader.parked import (
 )
 from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.log_view import LogView
-from pykraft.core.on.fetch_request import WAIT_MS_MAX, note_sign_of_life
+from pykraft.core.on.fetch_request import ALARMS_PER_EPOCH_MAX, WAIT_MS_MAX, note_sign_of_life
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.state.leader import OFTEN_COUNT
 from pykraft.errors import ErrorCode
-from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from pykraft.types import (
+    Epoch,
+    EpochStart,
+    Io,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+    uuid_text,
+)
 from tests.core.replicas import (
     LISTENER,
     NOW,
     STATES,
+    answer,
     ask,
     directory,
     done,
@@ -41,12 +54,13 @@ from tests.core.replicas import (
     kinds,
     later,
     leader,
+    listeners,
     only,
     replica,
     sent,
     voter_set,
 )
-from tests.core.said import begin, fetch
+from tests.core.said import begun, fetch
 
 
 def leading(*, voters: int = 3) -> Replica:
@@ -167,7 +181,7 @@ def test_many_that_want_committed_records_only_wait_for_their_turn_but_no_voter_
     for _ in range(OTHERS_PER_STEP_MAX):
         assert kinds(ask(made, asked)) == ["ReplyFetch"]
     assert ask(made, asked) == []
-    voters = replace(fetch(at=(10, 3)), is_committed_only=True)
+    voters = replace(fetch(at=(10, 3), replica=3), is_committed_only=True)
     assert kinds(ask(made, voters)) == ["ReplyFetch"]
     poll(made, later(PACE_MS - 1))
     assert done(made) == []
@@ -289,6 +303,69 @@ def test_a_fetch_that_waits_is_answered_by_an_append_and_by_a_new_leader() -> No
     served = only(done(made), ReplyFetch)
     assert (served.request_id, served.fetch_offset, served.end_offset) == (7, 10, 12)
     ask(made, fetch(at=(12, 5), replica=None))
-    replies = [effect.message for effect in ask(made, begin(epoch=6, leader_id=2)) if isinstance(effect, Reply)]
-    refused = next(message for message in replies if isinstance(message, messages.FetchResponse))
+    found = answer(made, begun(epoch=6, leader_id=2, error=ErrorCode.FENCED_LEADER_EPOCH), peer_id=2)
+    refused = only(found, Reply).message
+    assert isinstance(refused, messages.FetchResponse)
     assert (refused.error, refused.epoch, refused.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 6, 2)
+
+
+STATIC = VoterSet.of(Voter(key=ReplicaKey(NodeId(each)), listeners=listeners(each)) for each in (1, 2, 3))
+
+
+def alarms(found: list[Effect]) -> list[str]:
+    return [effect.text for effect in found if isinstance(effect, Report) and effect.is_alarm]
+
+
+def other(node_id: int, number: int = 9) -> ReplicaKey:
+    """This node's id in another directory."""
+    return ReplicaKey(NodeId(node_id), directory(number))
+
+
+def test_two_processes_with_the_id_of_a_static_voter_are_told_once_and_only_the_first_counts() -> None:
+    made = replica(leader(voters=STATIC), voters=STATIC)
+    assert alarms(ask(made, fetch(at=(9, 3)))) == []
+    (alarm,) = alarms(ask(made, fetch(replica=other(2))))
+    assert "TWO PROCESSES HAVE THE NODE ID 2" in alarm
+    assert f"the directory {uuid_text(directory(2))} counts as that voter in epoch 5" in alarm
+    assert f"the directory {uuid_text(directory(9))} fetches in its name" in alarm
+    assert alarms(ask(made, fetch(replica=other(2)))) == []
+    assert state_of(made).progress.voters[NodeId(2)].end_offset == 9
+    assert len(alarms(ask(made, fetch(replica=other(2, 8))))) == 1, "a third one"
+
+
+def test_a_process_with_the_id_of_the_leader_is_told() -> None:
+    made = leading()
+    found = ask(made, fetch(replica=other(1)))
+    assert error_of(found) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "TWO PROCESSES HAVE THE NODE ID 1" in alarms(found)[0]
+    (alarm,) = alarms(ask(made, fetch(replica=ReplicaKey(NodeId(1)))))
+    assert "an unknown directory fetches in its name" in alarm
+
+
+def test_a_voter_that_fetches_below_what_it_acknowledged_is_told_once() -> None:
+    made = leading()
+    assert alarms(ask(made, fetch(at=(10, 3)))) == []
+    (alarm,) = alarms(ask(made, fetch(at=(9, 3))))
+    assert "voter 2 fetches from offset 9, but has acknowledged everything below 10 in epoch 5" in alarm
+    assert alarms(ask(made, fetch(at=(8, 3)))) == []
+    assert alarms(ask(made, fetch(at=(10, 3), replica=3))) == []
+    assert len(alarms(ask(made, fetch(at=(9, 3), replica=3)))) == 1
+
+
+def test_a_fetch_that_is_older_than_the_one_that_waits_says_nothing_new() -> None:
+    made = leading()
+    assert ask(made, fetch(at=(11, 5))) != []
+    assert ask(made, fetch(at=(11, 5), high_watermark=11)) == []
+    assert alarms(ask(made, fetch(at=(9, 3)))) == []
+
+
+def test_an_observer_may_fetch_from_anywhere() -> None:
+    made = leading()
+    ask(made, fetch(at=(10, 3), replica=7))
+    assert alarms(ask(made, fetch(at=(9, 3), replica=7))) == []
+
+
+def test_directories_without_end_raise_a_bounded_number_of_alarms() -> None:
+    made = leading()
+    made_up = (ReplicaKey(NodeId(1), Uuid(number.to_bytes(16, "big"))) for number in range(1, ALARMS_PER_EPOCH_MAX + 9))
+    assert sum(len(alarms(ask(made, fetch(replica=each)))) for each in made_up) == ALARMS_PER_EPOCH_MAX

@@ -164,7 +164,8 @@ def test_the_log_is_cut_where_it_parts_from_the_leaders(diverging: tuple[int, in
     found = answer(made, fetched(diverging=diverging, high_watermark=99))
     assert only(found, TruncateTo).end_offset == end
     assert (made.log.end_offset, made.log.flushed_end_offset, made.log.unflushed_count) == (end, end, 1)
-    assert kinds(found) == ["TruncateTo"]
+    assert kinds(found) == ["Report", "TruncateTo"]
+    assert f"truncating the log from 10 to {end}: node 2, the leader of epoch 5, has" in only(found, Report).text
     assert state_of(made).has_fetched
 
 

@@ -140,7 +140,7 @@ def test_without_news_the_peer_is_left_alone_unless_all_is_well(
 ) -> None:
     made = replica(state)
     assert settle(made, message) == expected
-    assert made.state is state
+    assert made.state == state
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_an_answer_that_names_this_node_as_leader_of_its_epoch_counts_without_th
     made = replica(state)
     assert settle(made, voted(leader_id=1)) == (True, False)
     assert settle(made, voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=1)) == (False, True)
-    assert made.state is state
+    assert made.state == state
     assert done(made) == []
 
 

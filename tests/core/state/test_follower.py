@@ -114,6 +114,7 @@ def test_a_copy_keeps_every_other_field() -> None:
         empty_answers=7,
         empty_answer_ms=8,
         told_end_offset=Offset(9),
+        successors=(ReplicaKey(NodeId(3)),),
         update_deadline_ms=10,
         has_updated=True,
         download=SnapshotDownload(snapshot_id=OffsetAndEpoch(Offset(4), EPOCH)),
