@@ -10,7 +10,8 @@ truncated since. So after a crash, an unreadable batch below the point is corrup
 - The point falls before a truncation: it is written and synced first. A crash in between leaves a whole log that ends
   above the point.
 
-If the file is absent (a Java node's directory), nothing is known and everything may be a torn tail.
+If the file is absent in a Java node's directory, nothing is known, and what looks like a torn tail is one. If it is
+absent in one of ours, which other files show, it was lost: see `pykraft.log.evidence.wrote_point`.
 
 Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """
@@ -29,7 +30,8 @@ OFFSET_MAX = 2**63 - 1
 REPAIR = (
     "start the node: it writes the file again if the log is valid to its end, and otherwise fetches the invalid part "
     "from the leader. To truncate the log at its first invalid batch instead, as Kafka does, stop the node and remove "
-    f"{FILE_NAME} and quarantine; acknowledged records may then be lost"
+    f"{FILE_NAME}, quarantine and quorum-state.check, and replica-proof beside meta.properties; acknowledged records "
+    "may then be lost"
 )
 
 

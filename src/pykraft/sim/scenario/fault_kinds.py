@@ -38,7 +38,7 @@ LOUD_DISK: Final = (
     "no room for snapshots",
 )
 SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "lost sector", "wiped disk", "emptied disk")
-RESTORED: Final = ("older quorum-state",)
+RESTORED: Final = ("older quorum-state", "lost recovery-point")
 NETWORK: Final = (
     "isolated",
     "one-way cut",
