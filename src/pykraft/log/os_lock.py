@@ -24,7 +24,7 @@ _WHOLE_FILE: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
 _KERNELS_LOCKS: Final = Path("/proc/locks")
 _HELD: Final[set[tuple[int, int]]] = set()
-"""Device and inode of each lock file, and of its directory, that this process holds."""
+"""Device and inode of each directory whose lock this process holds."""
 _TAKING: Final = threading.Lock()
 
 
@@ -36,7 +36,7 @@ class OsLock:
     loses it when it closes any descriptor of the file, even one opened just to find out that the lock is held. So
 
     - where the system has it, this takes the record lock of the open file description, which ends only with that; and
-    - it refuses a second lock on the same file before it opens the file.
+    - it refuses a second lock in the same directory before it opens the file.
 
     Somebody may delete the lock file while it is held: a second node would create and lock another one. So the
     directory itself has a ``flock``, too, which is taken first. It has no name that could go to another file: who
@@ -45,15 +45,15 @@ class OsLock:
 
     def __init__(self, path: Path) -> None:
         with _TAKING:
-            directory, held_directory = _take_directory(path)
+            directory, held = _take_directory(path)
             try:
-                file, held = self._take_file(path)
+                file = self._take_file(path)
             except BaseException:
                 directory.close()
                 raise
-            _HELD.update({held, held_directory})
+            _HELD.add(held)
         self._path, self._file = path, file
-        self._give_up = weakref.finalize(self, _give_up, (directory, file), (held_directory, held))
+        self._give_up = weakref.finalize(self, _give_up, (directory, file), held)
 
     def is_at_name(self) -> bool:
         """See `Lock.is_at_name`."""
@@ -64,22 +64,18 @@ class OsLock:
         self._give_up()
 
     @staticmethod
-    def _take_file(path: Path) -> tuple[OsFile, tuple[int, int]]:
+    def _take_file(path: Path) -> OsFile:
         with SystemCall(path, "open the lock file"):
-            # Look before opening: closing a second descriptor of this file would drop our own traditional record
-            # lock.
-            if path.exists() and identity_of(os.stat(path)) in _HELD:
-                raise _held_here(path)
             file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
-        held = identity_of(os.fstat(file.fileno()))
         try:
             _take(file.fileno())
         except OSError as error:
+            held = identity_of(os.fstat(file.fileno()))
             file.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise _held_elsewhere(path, held) from error
             raise StorageError(path, f"cannot lock: {error.strerror}") from error
-        return file, held
+        return file
 
 
 def _take_directory(path: Path) -> tuple[OsFile, tuple[int, int]]:
@@ -89,9 +85,14 @@ def _take_directory(path: Path) -> tuple[OsFile, tuple[int, int]]:
     with SystemCall(path, "open the lock file"):
         directory = OsFile(path.parent, os.open(path.parent, os.O_RDONLY))
         held = identity_of(os.fstat(directory.fileno()))
+    # Look before the lock file is opened: closing a second descriptor of it would drop our own traditional record lock.
     if held in _HELD:
         directory.close()
-        raise _held_here(path)
+        raise StorageError(
+            path,
+            "cannot lock: this process already holds it",
+            repair="close the node that uses this directory, or give this one a directory of its own",
+        )
     try:
         fcntl.flock(directory.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -99,14 +100,6 @@ def _take_directory(path: Path) -> tuple[OsFile, tuple[int, int]]:
             directory.close()
             raise _held_elsewhere(path, held) from error
     return directory, held
-
-
-def _held_here(path: Path) -> StorageError:
-    return StorageError(
-        path,
-        "cannot lock: this process already holds it",
-        repair="close the node that uses this directory, or give this one a directory of its own",
-    )
 
 
 def _held_elsewhere(path: Path, held: tuple[int, int]) -> StorageError:
@@ -146,7 +139,7 @@ def holder_in(listing: Path, identity: tuple[int, int]) -> int | None:
     return next((pid for pid in pids if pid not in (0, os.getpid())), None)
 
 
-def _give_up(files: Sequence[OsFile], held: Sequence[tuple[int, int]]) -> None:
+def _give_up(files: Sequence[OsFile], held: tuple[int, int]) -> None:
     for file in files:
         file.close()
-    _HELD.difference_update(held)
+    _HELD.discard(held)
