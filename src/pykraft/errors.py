@@ -29,6 +29,7 @@
       StorageError             the disk's fault: path, position, expected and found
         CorruptionError        bytes that differ from what was written
           ReadError            bytes that the disk cannot read
+        SnapshotFailedError    a snapshot file that cannot be written or read; the node goes on
         ForeignDirectoryError  a directory of another node or cluster
 
 ``AssertionError`` is our own bug and stops the node.
@@ -264,6 +265,15 @@ class CorruptionError(StorageError):
 
 class ReadError(CorruptionError):
     """The disk cannot read these bytes; readers treat them like other damage."""
+
+
+class SnapshotFailedError(StorageError):
+    """A snapshot file cannot be written or read now; nothing was promised on it, and the node goes on without it."""
+
+    @classmethod
+    def of(cls, error: StorageError) -> SnapshotFailedError:
+        """The same problem; what repairs a node that has ended is left out."""
+        return cls(error.path, error.problem)
 
 
 class ForeignDirectoryError(StorageError):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node, StableRecords, text_serde
-from pykraft.errors import UsageError
+from pykraft.errors import SnapshotFailedError, UsageError
+from pykraft.snapshot.raw_writer import RawWriter
 from tests.client.nodes import BOTH, run
 from tests.client.test_snapshot import Saving, State, often
 
@@ -103,3 +104,30 @@ def test_a_single_record_is_not_taken_for_many() -> None:
     with pytest.raises(UsageError, match="give a list of records"):
         StableRecords("state")
     assert [*StableRecords(["a", "b"])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("failing", ["create", "append", "freeze"])
+def test_disk_without_room_for_a_snapshot_ends_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    failed: list[str] = []
+
+    def full(self: RawWriter, *_: object, **__: object) -> None:
+        failed.append(failing)
+        raise SnapshotFailedError(self, "cannot write: No space left on device")
+
+    monkeypatch.setattr(RawWriter, failing, full)
+
+    async def main() -> None:
+        saving = Saving()
+        async with Node(often(tmp_path), text_serde) as node:
+            node.register(saving)
+            await node.wait_for_leader()
+            while not failed:
+                await node.propose(["one"])
+            await node.propose(["two"])
+            await saving.wait_for(lambda: "two" in saving.records)
+            assert (await node.metrics())["failed-snapshots-total"] == 1
+
+    run(main)
+    assert not list(tmp_path.glob("**/*.checkpoint*"))

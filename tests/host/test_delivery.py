@@ -12,6 +12,8 @@ import pytest
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
+from pykraft.host.snapshots.loading import SnapshotOpening
 from pykraft.protocol.records import encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads, snapshot_files
@@ -25,7 +27,10 @@ class Desk:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect, snapshot_files())
+        opening = SnapshotOpening(
+            self.ports, snapshot_files(), SnapshotFailures(self.ports, SnapshotAccess.READ, pause_ms=1_000)
+        )
+        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect, opening)
         self.listener = FakeListener()
         self.suspected: list[tuple[Offset, Callable[[], None]]] = []
         self.registration = self.delivery.register(self.listener)

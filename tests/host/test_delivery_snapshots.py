@@ -11,14 +11,17 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.config import LogSettings
+from pykraft.errors import CorruptionError
 from pykraft.host.delivery import Delivery
 from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
 from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.loading import Loader, SnapshotOpening
+from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.disks import ScriptedDisk
-from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch
+from tests.host.fakes import FakeListener, FakeLog, FakePorts, at, batch
 from tests.snapshot.snapshots import DIRECTORY, id_of, write
 
 
@@ -63,13 +66,14 @@ class SnapshotDesk:
         )
         recent = RecentBatches(end_offset=Offset(start_offset))
         recent.append([batch(offset) for offset in range(start_offset, 5)])
+        self.reading = SnapshotFailures(self.ports, SnapshotAccess.READ, pause_ms=1_000)
         self.delivery = Delivery(
             self.ports,
             FakeLog(),
             recent,
             Offset(start_offset),
             lambda *_: None,
-            files,
+            SnapshotOpening(self.ports, files, self.reading),
         )
         self.listener = FakeListener()
         self.taken: list[list[bytes]] = []
@@ -122,6 +126,29 @@ def test_who_went_away_while_a_snapshot_was_opened_does_not_get_it() -> None:
     registration.remove()
     assert desk.settle() == []
     assert desk.taken == []
+
+
+def test_snapshot_that_cannot_be_read_is_loaded_after_the_pause() -> None:
+    desk = SnapshotDesk()
+    desk.fs.lost[checkpoint_path(DIRECTORY, id_of(3, 1)).name] = range(100)
+    desk.delivery.register(desk.listener, loader=loader(desk.taken))
+    assert desk.settle() == []
+    assert len(desk.ports.alarms) == 1
+    desk.fs.lost.clear()
+    desk.reading.poll(at(0))
+    assert desk.settle() == []
+    desk.reading.poll(at(1_000))
+    assert desk.settle() == [(3, 4)]
+    assert desk.taken == [[b"state"]]
+
+
+def test_snapshot_with_wrong_bytes_ends_the_node() -> None:
+    desk = SnapshotDesk()
+    path = checkpoint_path(DIRECTORY, id_of(3, 1))
+    desk.fs.write(path, b"?" * 200)
+    desk.delivery.register(desk.listener, loader=loader(desk.taken))
+    with pytest.raises(CorruptionError):
+        desk.settle()
 
 
 @pytest.mark.conformance(119)

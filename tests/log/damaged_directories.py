@@ -49,7 +49,7 @@ def without(*names: str) -> Case:
 
     def remove(node: Path) -> None:
         for name in names:
-            (node / name).unlink()
+            (node / name).unlink(missing_ok=True)
 
     return remove
 
@@ -191,7 +191,9 @@ def noted(offset: int, *, epoch: int) -> Case:
     return write
 
 
-NO_POINT, LOST_POINT = without("recovery-point"), file("recovery-point", b"nonsense")
+MISSING_POINT, LOST_POINT = without("recovery-point"), file("recovery-point", b"nonsense")
+NO_POINT = without("recovery-point", "quorum-state.check")
+"""As in a directory of Kafka's, which has neither."""
 EPOCHS = "leader-epoch-checkpoint"
 NEXT, AFTER = (batch(offset, epoch=2, size_bytes=100)[1] for offset in (RECORDS, RECORDS + 1))
 BROKEN = NEXT[:80] + b"!" + NEXT[81:]
@@ -255,6 +257,10 @@ TABLE = [
     row("no point, a changed length", NO_POINT, flip_in(50, 10), verdict=UNPROVEN, offset=50),
     row("no point, a missing segment", NO_POINT, without_segment(1), verdict=UNPROVEN, offset=S1),
     row("no point, an epoch that steps back", NO_POINT, epoch_of(40, 1), verdict=DAMAGED, offset=40),
+    row("a missing recovery point of ours", MISSING_POINT, verdict=SOUND),
+    row("a missing recovery point of ours, a cut batch", MISSING_POINT, append(NEXT[:-1]), verdict=DAMAGED),
+    row("a missing recovery point of ours, a cut log", MISSING_POINT, cut_at(55, more=0), verdict=SOUND, offset=55),
+    row("a missing recovery point of ours, a changed byte", MISSING_POINT, flip_in(40, 90), verdict=DAMAGED, offset=40),
     row("an unreadable recovery point", LOST_POINT, verdict=SOUND),
     row("an unreadable recovery point, a cut batch", LOST_POINT, append(NEXT[:-1]), verdict=DAMAGED),
     row("an unreadable recovery point, a cut log", LOST_POINT, cut_at(55, more=0), verdict=SOUND, offset=55),

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.core.proof import PROVEN, Proof
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.judge import NO_ONE_KNOWS
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import EPOCH_MAX, Election, Epoch, NodeId
 
@@ -50,3 +52,19 @@ def test_an_interrupted_write_of_quorum_state_counts(node: Path) -> None:
     with_epoch_3.close()
     path.write_bytes(before)
     assert read_evidence(OsFs(), node).epoch_max == 3
+
+
+def test_recovery_point_that_is_missing_in_a_directory_of_ours_was_lost(node: Path) -> None:
+    (node / "recovery-point").unlink()
+    check, proof = node / "quorum-state.check", ProofFile(OsFs(), node.parent)
+    check.unlink(missing_ok=True)
+    assert read_evidence(OsFs(), node).recovery_point is None
+    check.touch()
+    assert read_evidence(OsFs(), node).recovery_point == NO_ONE_KNOWS
+    check.unlink()
+    proof.write(Proof(is_complete=False))
+    assert read_evidence(OsFs(), node).recovery_point is None
+    proof.write(PROVEN)
+    assert read_evidence(OsFs(), node).recovery_point == NO_ONE_KNOWS
+    proof.path.write_bytes(b"nonsense")
+    assert read_evidence(OsFs(), node).recovery_point == NO_ONE_KNOWS

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,42 @@ def test_a_refused_second_lock_of_this_process_leaves_java_out(
 def test_whoever_copies_the_directory_within_this_process_leaves_java_out(tmp_path: Path) -> None:
     lock = FS.lock(tmp_path / ".lock")
     assert (tmp_path / ".lock").read_bytes() == b""
+    assert javas_lock(tmp_path / ".lock") == 3
+    lock.release()
+
+
+def test_deleted_lock_file_is_noticed_and_frees_nothing(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    assert lock.is_at_name()
+    path.unlink()
+    assert not lock.is_at_name()
+    with pytest.raises(StorageError, match="this process already holds it"):
+        FS.lock(path)
+    again = f"from pathlib import Path\nfrom pykraft.log.os_fs import OsFs\nOsFs().lock(Path({str(path)!r}))"
+    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=False)
+    assert f"another process, pid {os.getpid()}, uses this directory" in done.stderr
+    # The refused process has not made another lock file.
+    assert not path.exists()
+    path.touch()
+    assert not lock.is_at_name()
+    lock.release()
+    FS.lock(path).release()
+
+
+def test_file_system_that_locks_no_directories_has_the_lock_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS wants a descriptor that can write."""
+    flock = fcntl.flock
+
+    def as_on_nfs(descriptor: int, kind: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", as_on_nfs)
+    lock = FS.lock(tmp_path / ".lock")
     assert javas_lock(tmp_path / ".lock") == 3
     lock.release()
 

@@ -13,13 +13,14 @@ import pytest
 
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
 from pykraft.errors import StorageError
+from pykraft.log.directory import LogDirectory
 from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
-from pykraft.types import Election, Epoch, Io, Offset, OffsetAndEpoch, Uuid
+from pykraft.types import Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, Uuid
 from tests.log.logs import AnySize, run_of
 
 
@@ -31,7 +32,15 @@ class Desk:
         config = AnySize(segment_size_bytes=1)
         self.log, _ = Log.open(fs, self.path, config=config, topic_id=Uuid(bytes([1]) * 16))
         notes = QuarantineFile(fs, self.path), ProofFile(fs, folder)
-        self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes)
+        self.directory = LogDirectory.open(
+            fs,
+            folder,
+            node_id=NodeId(1),
+            cluster_id="c",
+            directory_id=None,
+            random_uuid=lambda: Uuid(bytes(range(16))),
+        )
+        self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes, directory=self.directory)
         self.lane.look()
         self.lane.perform([WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0)])
         self.lane.perform([AppendBytes(io=Io(2), batches=run_of(0, 6))])
@@ -84,6 +93,13 @@ def test_other_files_must_have_their_names(desk: Desk, name: str) -> None:
     with pytest.raises(StorageError, match=f"{name}: is gone"):
         desk.lane.look()
     with pytest.raises(StorageError, match="nothing more is written after a failure"):
+        desk.lane.look()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, rename, replace_by_a_copy])
+def test_name_of_the_lock_must_belong_to_the_lock_that_is_held(desk: Desk, harm: Callable[[Path], None]) -> None:
+    harm(desk.directory.path / ".lock")
+    with pytest.raises(StorageError, match=r"\.lock: is gone, or another file is in its place"):
         desk.lane.look()
 
 

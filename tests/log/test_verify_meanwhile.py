@@ -123,3 +123,53 @@ def test_a_file_with_the_name_of_a_partition_is_a_strange_file(node: Path) -> No
 def test_a_partition_that_cannot_be_listed_is_an_error(node: Path) -> None:
     with pytest.raises(StorageError, match="Input/output error"):
         looked(node.parent, unreadable(node))
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("written_bytes", [1, 4, 7])
+def test_index_entry_that_is_being_written_is_no_damage(node: Path, suffix: str, written_bytes: int) -> None:
+    """A read sees the first bytes of an entry, and zeros where the others come."""
+    path = segments(node)[0].with_suffix(suffix)
+    whole = path.read_bytes()
+    size_bytes = {".index": 8, ".timeindex": 12}[suffix]
+    last = len(whole.rstrip(b"\0")) // size_bytes * size_bytes
+    last -= 0 if any(whole[last : last + size_bytes]) else size_bytes
+    half = whole[: last + written_bytes].ljust(last + size_bytes, b"\0") + whole[last + size_bytes :]
+    contents = iter([half])
+
+    def write_on(opened: Path) -> None:
+        if opened == path:
+            path.write_bytes(next(contents, whole))
+
+    assert looked(node, write_on).findings.damage == []
+    assert next(contents, None) is None
+    # One that stays like this is damage, unless it reads as none at all.
+    path.write_bytes(half)
+    assert bool(damage(node)) == any(half[last : last + size_bytes])
+
+
+@pytest.mark.parametrize("name", ["quorum-state", "quorum-state.check", CHECKPOINT, "recovery-point"])
+def test_small_file_that_is_being_written_is_no_damage(node: Path, name: str) -> None:
+    path = node / name
+    whole = path.read_bytes() if path.exists() else b""
+    contents = iter([whole[: len(whole) // 2]])
+
+    def write_on(read: Path) -> None:
+        if read == path:
+            path.write_bytes(next(contents, whole))
+
+    assert looked(node, write_on).findings.damage == []
+
+
+def test_damage_of_a_second_look_alone_is_none(node: Path) -> None:
+    """Each look sees another write under way."""
+    path = segments(node)[0]
+    whole = path.read_bytes()
+    flips = iter([80, 90])
+
+    def write_on(opened: Path) -> None:
+        if opened == path:
+            at = next(flips, None)
+            path.write_bytes(whole if at is None else whole[:at] + b"?" + whole[at + 1 :])
+
+    assert looked(node, write_on).findings.damage == []

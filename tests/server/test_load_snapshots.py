@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.errors import SnapshotTooLargeError, UsageError
+from pykraft.errors import SnapshotFailedError, SnapshotTooLargeError, UsageError
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
@@ -85,6 +85,7 @@ class Told:
         (Taken(), [[AT], "freeze"], "", 0),
         (Taken(freeze=SnapshotTooLargeError("large")), [[AT], "freeze", "close"], "no snapshot of the load: large", 0),
         (Taken(append=UsageError("bug")), [[AT], "close"], "", 1),
+        (Taken(append=SnapshotFailedError("x", "full")), [[AT], "close"], "", 0),
         (None, [], "", 0),
         (UsageError("gone"), [], "no snapshot of the load: gone", 0),
     ],

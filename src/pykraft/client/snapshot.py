@@ -55,7 +55,8 @@ class Snapshot(Generic[T]):
 
         Errors: UsageError for a single record or a set. After any other error nothing more is written: UsageError after
         `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB; SnapshotTooLargeError;
-        NotRunningError; any exception of the serde.
+        SnapshotFailedError when the disk is full or fails, after which the node goes on; NotRunningError; any exception
+        of the serde.
         """
         check_records(records, is_async_allowed=True)
         async for piece in _pieces(records, self._taken.piece_records_max):

@@ -18,7 +18,13 @@ from pykraft.client.life import HostAccess
 from pykraft.client.listener import StableRecords
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
-from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
+from pykraft.errors import (
+    NotRunningError,
+    OutcomeUnknownError,
+    SnapshotFailedError,
+    SnapshotTooLargeError,
+    UsageError,
+)
 from pykraft.types import OffsetAndEpoch
 
 T = TypeVar("T")
@@ -46,6 +52,8 @@ class StateSaving(Generic[T]):
             raise
         except UsageError as error:
             logger.warning("%s; the node asks the application again later", error)
+            return
+        except SnapshotFailedError:  # the node has reported it, and asks again later
             return
         if snapshot is None:
             return
@@ -85,5 +93,7 @@ async def _write(snapshot: Snapshot[T], records: Iterable[T] | AsyncIterable[T])
         await snapshot.append(records)
         with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
             await snapshot.freeze()
+    except SnapshotFailedError:  # the node has reported it, and asks again later
+        return
     except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
         logger.error("%s: no snapshot is taken, and the log keeps growing", error)  # noqa: TRY400 - it is the operator's

@@ -109,6 +109,7 @@ def assemble(
     producers = Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = RpcContext.of(config)
+    snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
     clients = client_requests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
@@ -149,13 +150,11 @@ def assemble(
         producers=producers,
         pending_requests=PendingRequests(),
         pending_reads=PendingReads(),
-        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
+        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshots.opening),
         scrubbing=scrubbing,
-        snapshots=SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms),
+        snapshots=snapshots,
         removal=_removal(ports, config, snapshot_files, view),
-        snapshot_creation=SnapshotCreation(
-            ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max
-        ),
+        snapshot_creation=SnapshotCreation(ports, inbox, snapshot_files, log, recent, snapshots.troubles.writing),
         measurements=Measurements(),
         voter_mismatch=VoterMismatch(ports, config, key),
         ending=Ending(),

@@ -34,8 +34,7 @@ from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
-from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, SnapshotToLoad
+from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, SnapshotOpening, SnapshotToLoad
 from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
@@ -95,7 +94,7 @@ class Registration:
     ) -> None:
         self.listener = listener
         self._loading = loading
-        self._saving = SnapshotTrigger(delivery.files.settings, delivery.wake) if loading.can_save else None
+        self._saving = SnapshotTrigger(delivery.opening.files.settings, delivery.wake) if loading.can_save else None
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -192,7 +191,7 @@ class Registration:
     def _load_snapshot(self, wanted: SnapshotToLoad) -> None:
         """Open the snapshot; the registration is busy until it is open."""
         self._is_busy = True
-        self._delivery.ports.submit_read(wanted.open, lambda reader: self._load(reader, wanted.load))
+        self._delivery.opening.open(wanted, lambda reader: self._load(reader, wanted.load))
 
     def _load(self, reader: SnapshotReader[Any], load: Callable[[SnapshotReader[Any]], None]) -> None:
         """Deliver an open snapshot, unless the listener was removed or is held."""
@@ -297,9 +296,10 @@ class Delivery:
         recent: RecentBatches,
         start_offset: Offset,
         suspect: Suspect,
-        files: SnapshotFiles,
+        opening: SnapshotOpening,
     ) -> None:
         self.ports = ports
+        self.opening = opening
         self.log = log
         self.recent = recent
         self.suspect = suspect
@@ -307,7 +307,6 @@ class Delivery:
         """Exclusive end of what the node knows to be committed; it never goes back."""
         self.start_offset = start_offset
         """Log start offset: only a snapshot has the records below."""
-        self.files = files
         self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 
@@ -336,7 +335,7 @@ class Delivery:
         if is_fresh and loader is not None:
             # A new listener gets the newest snapshot or the bootstrap checkpoint first.
             next_offset = Offset(0)
-        loading = SnapshotLoading(loader, self.files, is_fresh=is_fresh, on_skipped=on_skipped)
+        loading = SnapshotLoading(loader, self.opening.files, is_fresh=is_fresh, on_skipped=on_skipped)
         registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)
         registration.news = self._newest
         self._registrations.append(registration)

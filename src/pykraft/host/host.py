@@ -281,7 +281,7 @@ class Host:
         """Start a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
 
         ``on_begun`` is called exactly once, perhaps before this returns, unless the node ends before: with the snapshot
-        to write, with None when it is not needed, or with UsageError.
+        to write, with None when it is not needed or one failed a moment ago, with UsageError or SnapshotFailedError.
 
         Source: Kafka's ``RaftClient.createSnapshot``.
         """
@@ -339,9 +339,12 @@ class Host:
             components.measurements,
             node_id=self.node_id,
             directory_id=self.directory_id,
-            undecided_proposals=len(components.producers),
-            violations=components.inbound.violations + components.peers.violations,
-            scrubbed_bytes=components.scrubbing.scrubbed_bytes,
+            counts={
+                "scrubbed-bytes-total": components.scrubbing.scrubbed_bytes,
+                "failed-snapshots-total": components.snapshots.troubles.count,
+                "undecided-proposals": len(components.producers),
+                "closed-for-violation-total": components.inbound.violations + components.peers.violations,
+            },
             now=now,
         )
 

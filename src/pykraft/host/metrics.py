@@ -120,6 +120,12 @@ HOST_METRICS: Final = (
     ),
     ours("damaged-places", MetricKind.GAUGE, "places", "known damaged places of the log, at most 100"),
     ours("scrubbed-bytes-total", MetricKind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
+    ours(
+        "failed-snapshots-total",
+        MetricKind.COUNTER,
+        "failures",
+        "snapshot files that could not be written or read; the node goes on, and tries again",
+    ),
     ours("undecided-proposals", MetricKind.GAUGE, "proposals", "proposals of the application without an outcome"),
     ours(
         "refused-epochs-total",
@@ -207,12 +213,13 @@ def read_metrics(
     *,
     node_id: NodeId | None,
     directory_id: Uuid,
-    undecided_proposals: int,
-    violations: int,
-    scrubbed_bytes: int,
+    counts: Mapping[str, int],
     now: Instant,
 ) -> dict[str, int | float | str]:
-    """The current values of `HOST_METRICS`; leader metrics only on a leader."""
+    """The current values of `HOST_METRICS`; leader metrics only on a leader.
+
+    ``counts``: those that components of the host count, by name.
+    """
     now_ms = now.mono_ms
     status, state = raft.status, raft.state
     voted, quarantine = status.voted, status.quarantine
@@ -250,9 +257,7 @@ def read_metrics(
     values["quarantined"] = 0 if quarantine is None else 1
     values["unproven"] = int(not status.is_proven)
     values["damaged-places"] = 0 if quarantine is None else len(quarantine.damages)
-    values["scrubbed-bytes-total"] = scrubbed_bytes
-    values["undecided-proposals"] = undecided_proposals
-    values["closed-for-violation-total"] = violations
+    values |= counts
     values["refused-epochs-total"] = raft.refused_epochs
     return values
 

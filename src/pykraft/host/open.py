@@ -198,7 +198,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         snapshot_files=snapshot_files,
         view=view,
         elections=elections,
-        lane=OrderedLane(log, elections, file, proving.file, can_vote=config.node_id is not None),
+        lane=OrderedLane(log, elections, file, proving.file, can_vote=config.node_id is not None, directory=directory),
         election=election,
         voter_history=voter_history,
         proving=proving,

@@ -1,8 +1,8 @@
 """A log directory (an entry of ``log.dirs``) that this process owns: its lock and its identity.
 
-Invariant: while a `LogDirectory` is open, this process holds ``.lock`` against every other process, Java or Python,
-that asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions are handled
-elsewhere (`pykraft.log.small_files.partition`).
+Invariant: while a `LogDirectory` is open, this process holds ``.lock`` and the directory against every other process,
+Java or Python, that asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions
+are handled elsewhere (`pykraft.log.small_files.partition`).
 
 Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from pykraft.errors import ConfigError, ForeignDirectoryError
+from pykraft.errors import ConfigError, ForeignDirectoryError, StorageError
 from pykraft.log.fs import Fs, Lock, make_directory, write_atomically
 from pykraft.log.small_files.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
 from pykraft.types import NodeId, Uuid, uuid_text
@@ -84,6 +84,18 @@ class LogDirectory:
             lock.release()
             raise
         return cls(path=path, directory_id=found_id, lock=lock)
+
+    def look(self) -> None:
+        """Check that the name of the lock file still belongs to the file that is held. Errors: StorageError.
+
+        Whoever finds no file there, Kafka for example, makes another one, which is free.
+        """
+        if not self.lock.is_at_name():
+            raise StorageError(
+                self.path / LOCK_NAME,
+                "is gone, or another file is in its place: somebody deleted or renamed it while the node runs",
+                repair="find out who did, and start the node again; never remove the lock of a node that runs",
+            )
 
     def release(self) -> None:
         """Release the lock."""

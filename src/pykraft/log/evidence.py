@@ -5,6 +5,9 @@ read in the order in which a node would have to write them for the evidence to c
 point first, since a node writes the checkpoint of epochs before it raises the point. A node may still begin an epoch or
 truncate its log after the evidence was read; whoever finds a problem then reads the evidence again before believing it.
 
+A recovery point that is missing beside other files of ours was lost, since each of them is written after it
+(`wrote_point`); in Kafka's directories there never was one.
+
 A file that cannot be read is evidence, too (`pykraft.log.judge`), but for ``quorum-state``: without it nothing
 contradicts the epochs of the log, and a node does not start.
 
@@ -21,7 +24,7 @@ from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence
-from pykraft.log.small_files import epoch_checkpoint, quarantine_file, quorum_state, recovery_point
+from pykraft.log.small_files import epoch_checkpoint, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.small_files.slots import parse_slots
 from pykraft.types import EPOCH_MAX, Damage, Epoch, Offset
 
@@ -60,10 +63,23 @@ def read_noted(fs: Fs, directory: Path) -> Sequence[Damage]:
         return ()
 
 
+def wrote_point(fs: Fs, directory: Path) -> bool:
+    """Whether a node of ours ran on this partition directory, so that it had a recovery point. Errors: StorageError."""
+    if fs.exists(directory / quorum_state.CHECK_NAME):
+        return True
+    proof = proof_file.ProofFile(fs, directory.parent)
+    try:
+        known = proof.read()
+    except CorruptionError:
+        return True  # ours, though nobody can read it any more
+    # An unproven directory may have the file before its first start has read the log.
+    return known is not None and known.is_complete
+
+
 def _recovery_point(fs: Fs, directory: Path, on_bad_point: Callable[[CorruptionError], object]) -> Offset | None:
     path = directory / recovery_point.FILE_NAME
     if not fs.exists(path):
-        return None
+        return NO_ONE_KNOWS if wrote_point(fs, directory) else None
     try:
         return recovery_point.parse_recovery_point(path, fs.read(path)).offset
     except CorruptionError as error:

@@ -73,6 +73,9 @@ class File(Protocol):
 class Lock(Protocol):
     """Exclusive ownership of a lock file; the kernel drops it when the process ends in any way."""
 
+    def is_at_name(self) -> bool:
+        """True while the name of the lock file belongs to the file that is held. Errors: StorageError."""
+
     def release(self) -> None:
         """Give the lock up; releasing twice does nothing."""
 
@@ -113,7 +116,7 @@ class Fs(Protocol):
         """The whole content of a small file. Errors: StorageError when absent or above SMALL_FILE_SIZE_BYTES_MAX."""
 
     def lock(self, path: Path) -> Lock:
-        """Take the exclusive lock on a file, created if absent, without waiting.
+        """Take the exclusive lock on a file, created if absent, without waiting; on its directory, too, if possible.
 
         Errors: StorageError when somebody else holds it.
         """

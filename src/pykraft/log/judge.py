@@ -6,8 +6,9 @@ is whole (header, CRC), begins at the offset where the previous one ended, also 
 smaller epoch. The first violation, at offset x, is
 
 - *damage* if x lies below the recovery point, because it was synced once. A log that ends below its recovery point lost
-  synced records, which is damage as well. If the recovery point cannot be read (`NO_ONE_KNOWS`), nobody knows what was
-  synced, so everything invalid is damage, but the log may end anywhere.
+  synced records, which is damage as well. If the recovery point cannot be read, or is missing although a node of
+  ours wrote one (`NO_ONE_KNOWS`), nobody knows what was synced, so everything invalid is damage, but the log may end
+  anywhere.
 - *a torn tail* if x lies at or above the recovery point. It was never synced, or its truncation was interrupted. The
   log ends at x, and nothing after it counts, later segments included.
 - without a recovery point (a Java node's directory) *a torn tail* if the bytes look like what a crash leaves
@@ -84,7 +85,7 @@ class Evidence:
     """What other files say about a log: how far it was synced, where epochs begin, and the highest epoch."""
 
     recovery_point: Offset | None
-    """None when there is no such file; `NO_ONE_KNOWS` when it cannot be read."""
+    """None when there never was such a file; `NO_ONE_KNOWS` when it is lost or cannot be read."""
     epochs: EpochCache | None = None
     """None when there is no ``leader-epoch-checkpoint``; empty when it cannot be read."""
     epoch_max: Epoch = EPOCH_MAX

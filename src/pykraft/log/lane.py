@@ -35,6 +35,7 @@ from pykraft.core.effects import (
 )
 from pykraft.core.proof import Proof
 from pykraft.errors import StorageError
+from pykraft.log.directory import LogDirectory
 from pykraft.log.log import Log
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
@@ -85,7 +86,10 @@ class OrderedLane:
         proof: ProofFile,
         *,
         can_vote: bool = True,
+        directory: LogDirectory | None = None,
     ) -> None:
+        """``directory``: whose lock to look after."""
+        self._directory = directory
         self._log = log
         self._unsynced_size_bytes = 0
         self._unsynced_size_bytes_max = 0 if can_vote else UNSYNCED_SIZE_BYTES_MAX
@@ -122,8 +126,8 @@ class OrderedLane:
         self._work(self._log.relieve)
 
     def look(self) -> None:
-        """Check between two jobs that nobody deleted or renamed the files. Errors: StorageError."""
-        self._work(self._log.look)
+        """Check between two jobs that nobody deleted or renamed the files or the lock. Errors: StorageError."""
+        self._work(self._look)
 
     def _perform(self, jobs: Sequence[Job]) -> None:
         appends: list[tuple[BatchHeader, Buffer]] = []
@@ -171,6 +175,11 @@ class OrderedLane:
         if self._unsynced_size_bytes:
             self._log.flush()
             self._unsynced_size_bytes = 0
+
+    def _look(self) -> None:
+        self._log.look()
+        if self._directory is not None:
+            self._directory.look()
 
     def _settle(self) -> None:
         self._sync()

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -23,7 +24,7 @@ _WHOLE_FILE: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
 _KERNELS_LOCKS: Final = Path("/proc/locks")
 _HELD: Final[set[tuple[int, int]]] = set()
-"""Device and inode of each lock file that this process holds."""
+"""Device and inode of each directory whose lock this process holds."""
 _TAKING: Final = threading.Lock()
 
 
@@ -35,40 +36,80 @@ class OsLock:
     loses it when it closes any descriptor of the file, even one opened just to find out that the lock is held. So
 
     - where the system has it, this takes the record lock of the open file description, which ends only with that; and
-    - it refuses a second lock on the same file before it opens the file.
+    - it refuses a second lock in the same directory before it opens the file.
+
+    Somebody may delete the lock file while it is held: a second node would create and lock another one. So the
+    directory itself has a ``flock``, too, which is taken first. It has no name that could go to another file: who
+    deletes or renames the directory takes all files of the node away. Kafka asks for the lock file only (ADR 135).
     """
 
     def __init__(self, path: Path) -> None:
         with _TAKING:
-            with SystemCall(path, "open the lock file"):
-                # Look before opening: closing a second descriptor of this file would drop our own traditional record
-                # lock.
-                is_held = path.exists() and identity_of(os.stat(path)) in _HELD
-            if is_held:
-                raise StorageError(
-                    path,
-                    "cannot lock: this process already holds it",
-                    repair="close the node that uses this directory, or give this one a directory of its own",
-                )
-            with SystemCall(path, "open the lock file"):
-                file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+            directory, held = _take_directory(path)
             try:
-                _take(file.fileno())
-            except OSError as error:
-                is_held = error.errno in (errno.EAGAIN, errno.EACCES)
-                holder = holder_in(_KERNELS_LOCKS, identity_of(os.fstat(file.fileno()))) if is_held else None
-                file.close()
-                who = "another process" if holder is None else f"another process, pid {holder},"
-                problem = f"{who} uses this directory" if is_held else error.strerror
-                repair = "stop it, or give this node a directory of its own" if is_held else None
-                raise StorageError(path, f"cannot lock: {problem}", repair=repair) from error
-            held = identity_of(os.fstat(file.fileno()))
+                file = self._take_file(path)
+            except BaseException:
+                directory.close()
+                raise
             _HELD.add(held)
-        self._give_up = weakref.finalize(self, _give_up, file, held)
+        self._path, self._file = path, file
+        self._give_up = weakref.finalize(self, _give_up, (directory, file), held)
+
+    def is_at_name(self) -> bool:
+        """See `Lock.is_at_name`."""
+        return self._file.is_at(self._path)
 
     def release(self) -> None:
-        """See `Lock.release`; closing the descriptor drops both locks."""
+        """See `Lock.release`; closing the descriptors drops all locks."""
         self._give_up()
+
+    @staticmethod
+    def _take_file(path: Path) -> OsFile:
+        with SystemCall(path, "open the lock file"):
+            file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE))
+        try:
+            _take(file.fileno())
+        except OSError as error:
+            held = identity_of(os.fstat(file.fileno()))
+            file.close()
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise _held_elsewhere(path, held) from error
+            raise StorageError(path, f"cannot lock: {error.strerror}") from error
+        return file
+
+
+def _take_directory(path: Path) -> tuple[OsFile, tuple[int, int]]:
+    """Lock the directory of this lock file. A file system that locks no directories, such as NFS, is left out."""
+    import fcntl  # POSIX only, and only here
+
+    with SystemCall(path, "open the lock file"):
+        directory = OsFile(path.parent, os.open(path.parent, os.O_RDONLY))
+        held = identity_of(os.fstat(directory.fileno()))
+    # Look before the lock file is opened: closing a second descriptor of it would drop our own traditional record lock.
+    if held in _HELD:
+        directory.close()
+        raise StorageError(
+            path,
+            "cannot lock: this process already holds it",
+            repair="close the node that uses this directory, or give this one a directory of its own",
+        )
+    try:
+        fcntl.flock(directory.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.EWOULDBLOCK:
+            directory.close()
+            raise _held_elsewhere(path, held) from error
+    return directory, held
+
+
+def _held_elsewhere(path: Path, held: tuple[int, int]) -> StorageError:
+    holder = holder_in(_KERNELS_LOCKS, held)
+    who = "another process" if holder is None else f"another process, pid {holder},"
+    return StorageError(
+        path,
+        f"cannot lock: {who} uses this directory",
+        repair="stop it, or give this node a directory of its own",
+    )
 
 
 def _take(descriptor: int) -> None:
@@ -98,6 +139,7 @@ def holder_in(listing: Path, identity: tuple[int, int]) -> int | None:
     return next((pid for pid in pids if pid not in (0, os.getpid())), None)
 
 
-def _give_up(file: OsFile, held: tuple[int, int]) -> None:
-    file.close()
+def _give_up(files: Sequence[OsFile], held: tuple[int, int]) -> None:
+    for file in files:
+        file.close()
     _HELD.discard(held)

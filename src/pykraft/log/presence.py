@@ -7,6 +7,8 @@ syncs nothing. So the lane's thread checks between two jobs, when every file mus
 - The name of the newest segment must belong to the file that is open, not to another one.
 - The other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
 
+The lane looks after the lock of the directory at the same times (`pykraft.log.directory.LogDirectory.look`).
+
 The check changes nothing. It ignores files that can be derived again: indexes, ``leader-epoch-checkpoint``, the
 recovery point. Source: ours.
 """

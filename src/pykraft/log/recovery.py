@@ -34,7 +34,7 @@ from typing import Final
 from pykraft.config import LogSettings
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
-from pykraft.log.evidence import read_noted
+from pykraft.log.evidence import read_noted, wrote_point
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
 from pykraft.log.log_scan import LogScan, scan_log
@@ -43,7 +43,7 @@ from pykraft.log.paths import LOG, leftover_kind, parse_segment_file
 from pykraft.log.segment import Segment
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.small_files.epoch_checkpoint import read_epochs, write_epochs
-from pykraft.log.small_files.recovery_point import RecoveryPoint
+from pykraft.log.small_files.recovery_point import FILE_NAME, RecoveryPoint
 from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 
 _NO_POINT: Final = (
@@ -175,12 +175,16 @@ def cut_damage(
 
 
 def _open_point(fs: Fs, directory: Path, notes: list[str]) -> tuple[RecoveryPoint | None, bool]:
-    """The recovery point, and whether there was one that cannot be read any more."""
+    """The recovery point, and whether there was one that is lost or cannot be read any more."""
     try:
-        return RecoveryPoint.open(fs, directory), False
+        point = RecoveryPoint.open(fs, directory)
     except CorruptionError as error:
         notes.append(f"{error.path} cannot be read ({error.found}): whatever is invalid in the log counts as damage")
         return None, True
+    is_lost = point is None and wrote_point(fs, directory)
+    if is_lost:
+        notes.append(f"{directory / FILE_NAME} is missing: whatever is invalid in the log counts as damage")
+    return point, is_lost
 
 
 def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None:

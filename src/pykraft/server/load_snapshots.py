@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final, Protocol
 
-from pykraft.errors import PykraftError
+from pykraft.errors import PykraftError, SnapshotFailedError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
@@ -98,7 +98,9 @@ class LoadSnapshots:
             taken.freeze(lambda result: self._frozen(taken, result))
         else:
             taken.close()
-            self._failed(error)
+            # A failing disk is no bug: the node has reported it, and the next snapshot is due soon.
+            if not isinstance(error, SnapshotFailedError):
+                self._failed(error)
 
     def _frozen(self, taken: NewSnapshot, result: int | Exception) -> None:
         if isinstance(result, Exception):

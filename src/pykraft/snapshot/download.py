@@ -22,7 +22,7 @@ from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
 from pykraft.log.fs import Fs
 from pykraft.snapshot.batches import BatchStream
 from pykraft.snapshot.files import part_path, remove_fetched_parts
-from pykraft.snapshot.raw_writer import RawWriter
+from pykraft.snapshot.raw_writer import RawWriter, not_relied_on
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 CATCH_UP_SIZE_BYTES: Final = 4 * 1024 * 1024
@@ -33,11 +33,15 @@ class Download:
     """The download of one snapshot from the leader of one epoch. A directory has at most one download at a time."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch) -> None:
-        """Begin, or resume the part that exists; parts of other downloads are removed. Errors: StorageError."""
+        """Begin, or resume the part that exists; parts of other downloads are removed.
+
+        Errors: SnapshotFailedError.
+        """
         # Each replica writes its own snapshots, so two leaders may have different bytes for one id. Within one epoch
         # all bytes come from one leader's file, so the part's name has the epoch.
         path = part_path(directory, snapshot_id, leader_epoch=leader_epoch)
-        remove_fetched_parts(fs, directory, but=path)
+        with not_relied_on():
+            remove_fetched_parts(fs, directory, but=path)
         self._raw = RawWriter(fs, path, snapshot_id)
         self._stream = BatchStream(path, snapshot_id.epoch)
         self._read_bytes = 0
@@ -63,7 +67,7 @@ class Download:
     def catch_up(self) -> bool:
         """Check a few megabytes of an earlier download's part and write them again; True when all is checked.
 
-        Damage is not an error: the part is cut before it. Errors: StorageError.
+        Damage is not an error: the part is cut before it. Errors: SnapshotFailedError.
         """
         if self._is_caught_up:
             return True
@@ -88,8 +92,7 @@ class Download:
     def append(self, data: Buffer) -> None:
         """Append the bytes at `position`; none of them are written if they cannot belong to a snapshot.
 
-        Errors: ProtocolError CORRUPT_MESSAGE, after which only `abandon` is left; UsageError, StorageError as
-        `RawWriter.append`.
+        Errors: ProtocolError CORRUPT_MESSAGE, after which only `abandon` is left; those of `RawWriter.append`.
         """
         assert self._is_caught_up
         # Check before writing: if the bytes cannot belong to a snapshot, none of them reaches the part.
@@ -100,8 +103,7 @@ class Download:
     def freeze(self) -> None:
         """All bytes are here: make the snapshot count.
 
-        Errors: ProtocolError CORRUPT_MESSAGE when the footer is missing; UsageError, StorageError as
-        `RawWriter.freeze`.
+        Errors: ProtocolError CORRUPT_MESSAGE when the footer is missing; those of `RawWriter.freeze`.
         """
         assert self._is_caught_up
         with _blaming_the_peer(self.snapshot_id):
@@ -113,7 +115,7 @@ class Download:
         self._raw.close()
 
     def abandon(self) -> None:
-        """Close, and remove the part. Errors: StorageError."""
+        """Close, and remove the part."""
         self._raw.abandon()
 
 

@@ -12,16 +12,20 @@ have 64 bits. The caller knows what the bytes mean.
 A power loss before 2 is durable leaves at most a part; after that, the new name belongs to bytes that were synced
 before.
 
+Nobody relies on a part, so an error of it is a `SnapshotFailedError`: the part is removed, and a later one begins with
+a new file. An error of step 3 is not: the names of the log are in the same directory (ADR 134).
+
 Source: KIP-630; Kafka's ``FileRawSnapshotWriter``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pykraft.errors import SnapshotTooLargeError, UsageError
+from pykraft.errors import CorruptionError, SnapshotFailedError, SnapshotTooLargeError, StorageError, UsageError
 from pykraft.log.fs import File, Fs
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.types import Buffer, OffsetAndEpoch
@@ -42,8 +46,9 @@ class RawWriter:
         self._fs = fs
         self.path = path
         self.snapshot_id = snapshot_id
-        self._file: File = fs.open(path, create=True)
-        self.size_bytes = self._file.size()
+        with not_relied_on():
+            self._file: File = fs.open(path, create=True)
+            self.size_bytes = self._file.size()
         """Bytes written so far, which is the position of the next byte."""
         self._unsynced_bytes = self.size_bytes
         self._size_bytes_max = size_bytes_max
@@ -63,26 +68,28 @@ class RawWriter:
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write these parts at the end; durable when frozen.
 
-        Errors: UsageError after `freeze`, `close` or an error; SnapshotTooLargeError; StorageError. After an error the
-        writer is unusable.
+        Errors: UsageError after `freeze`, `close` or an error; SnapshotTooLargeError; SnapshotFailedError. After an
+        error the writer is unusable.
         """
         self.require_open()
         # An exception below leaves the writer closed: nobody knows what the file holds then.
         self._is_open = False
         if self.size_bytes + sum(map(len, parts)) > self._size_bytes_max:
             raise SnapshotTooLargeError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes")
-        added_bytes = self._file.pwrite(parts, self.size_bytes)
-        self.size_bytes += added_bytes
-        self._unsynced_bytes += added_bytes
-        if self._unsynced_bytes >= SYNC_INTERVAL_BYTES:
-            self._file.sync()
-            self._unsynced_bytes = 0
+        with not_relied_on():
+            added_bytes = self._file.pwrite(parts, self.size_bytes)
+            self.size_bytes += added_bytes
+            self._unsynced_bytes += added_bytes
+            if self._unsynced_bytes >= SYNC_INTERVAL_BYTES:
+                self._file.sync()
+                self._unsynced_bytes = 0
         self._is_open = True
 
     def read(self, size_bytes: int, position: int) -> bytes:
         """The bytes at this position, fewer only at the end. Errors: as `append`."""
         self.require_open()
-        return self._file.pread(size_bytes, position)
+        with not_relied_on():
+            return self._file.pread(size_bytes, position)
 
     def write_again(self, data: Buffer, position: int) -> None:
         """Write bytes that `read` returned once more, at the same position; durable when frozen.
@@ -94,7 +101,8 @@ class RawWriter:
         """
         self.require_open()
         self._is_open = False
-        self._file.pwrite([data], position)
+        with not_relied_on():
+            self._file.pwrite([data], position)
         self._is_open = True
 
     def cut(self, size_bytes: int) -> None:
@@ -102,27 +110,29 @@ class RawWriter:
         self.require_open()
         assert size_bytes <= self.size_bytes
         self._is_open = False
-        self._file.truncate(size_bytes)
+        with not_relied_on():
+            self._file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._is_open = True
 
     def freeze(self) -> None:
         """Make the snapshot count: complete, durable, never written again. An existing snapshot with this id stays.
 
-        Errors: as `append`.
+        Errors: as `append`; StorageError when the directory cannot be synced.
         """
         self.require_open()
         self._is_open = False
         directory = self.path.parent
         final = checkpoint_path(directory, self.snapshot_id)
-        # 1. Before the rename, so that the final name never belongs to bytes that may be lost.
-        self._file.sync()
-        self._file.close()
-        # 2. Keep an existing file: a replica may be reading it, and other bytes would be wrong there.
-        if self._fs.exists(final):
-            self._fs.remove(self.path)
-        else:
-            self._fs.rename(self.path, final)
+        with not_relied_on():
+            # 1. Before the rename, so that the final name never belongs to bytes that may be lost.
+            self._file.sync()
+            self._file.close()
+            # 2. Keep an existing file: a replica may be reading it, and other bytes would be wrong there.
+            if self._fs.exists(final):
+                self._fs.remove(self.path)
+            else:
+                self._fs.rename(self.path, final)
         # 3. Until this sync a power loss may undo the rename.
         self._fs.sync_dir(directory)
         self.is_frozen = True
@@ -133,13 +143,29 @@ class RawWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close, and remove the part; does nothing when the snapshot is frozen. Errors: StorageError."""
+        """Close, and remove the part; does nothing when the snapshot is frozen.
+
+        A part that cannot be removed stays for the next attempt, which empties it, or the next start, which removes it.
+        """
         self.close()
-        if not self.is_frozen and self._fs.exists(self.path):
-            self._fs.remove(self.path)
+        # After a directory that could not be synced the part may have its final name already.
+        with suppress(StorageError):
+            if not self.is_frozen and self._fs.exists(self.path):
+                self._fs.remove(self.path)
 
     def require_open(self) -> None:
         """Check that the writer still accepts bytes. Errors: UsageError when it does not."""
         if not self._is_open:
             state = "is frozen" if self.is_frozen else "was closed, or failed"
             raise UsageError(f"the snapshot writer of {self.path.name} {state}: nothing more is written with it")
+
+
+@contextmanager
+def not_relied_on() -> Iterator[None]:
+    """Raise errors of files on which nothing was promised as SnapshotFailedError; damaged bytes stay what they are."""
+    try:
+        yield
+    except CorruptionError:
+        raise
+    except StorageError as error:
+        raise SnapshotFailedError.of(error) from error

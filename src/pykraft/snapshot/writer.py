@@ -73,7 +73,8 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         ``kraft_version`` and ``voters`` are those in force at the last offset that the snapshot contains; the timestamp
         (wall ms) is that of its last record. ``size_bytes_max`` limits the file.
 
-        Errors: UsageError for voters without kraft.version 1, because the configuration has them then; StorageError.
+        Errors: UsageError for voters without kraft.version 1, because the configuration has them then;
+        SnapshotFailedError.
         """
         if kraft_version == 0 and voters is not None:
             raise UsageError("a snapshot of kraft.version 0 holds no voters: they are in the configuration")
@@ -90,7 +91,11 @@ class SnapshotWriter(ContainsLog, Generic[T]):
             head.append(KRaftVersion(kraft_version))
         if voters is not None:
             head.append(KRaftVoters(voters))
-        self._write_controls(head)
+        try:
+            self._write_controls(head)
+        except BaseException:
+            self._raw.abandon()
+            raise
 
     @property
     def is_frozen(self) -> bool:
@@ -102,8 +107,8 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
         Errors: UsageError for a single record or a set, an empty value, above the size limit, and after `freeze` or
         `close`; TypeError for a value that is not bytes; RecordBatchTooLargeError for a record above
-        RECORD_SIZE_BYTES_MAX; StorageError; any exception of the serializer. After an error the writer writes nothing
-        more.
+        RECORD_SIZE_BYTES_MAX; SnapshotFailedError; any exception of the serializer. After an error the writer writes
+        nothing more.
         """
         self._raw.require_open()
         try:
@@ -117,7 +122,8 @@ class SnapshotWriter(ContainsLog, Generic[T]):
     def freeze(self) -> int:
         """Write the open batch and the footer, and make the snapshot count; returns its size in bytes.
 
-        Errors: UsageError after `freeze`, `close` or an error, and above the size limit; StorageError.
+        Errors: UsageError after `freeze`, `close` or an error, and above the size limit; SnapshotFailedError;
+        StorageError when the directory cannot be synced.
         """
         self._raw.require_open()
         self._write_values()
@@ -126,7 +132,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         return self._raw.size_bytes
 
     def close(self) -> None:
-        """Remove the part, unless the snapshot is frozen; closing twice does nothing. Errors: StorageError."""
+        """Remove the part, unless the snapshot is frozen; closing twice does nothing."""
         self._values.clear()
         self._raw.abandon()
 

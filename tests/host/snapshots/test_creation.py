@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.client.serde import bytes_serde
-from pykraft.errors import NotRunningError, StorageError, UsageError
+from pykraft.errors import NotRunningError, SnapshotFailedError, StorageError, UsageError
 from pykraft.host.snapshots.creation import NewSnapshot
+from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.head import read_head
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
@@ -98,22 +99,71 @@ def test_what_cannot_be_read_in_files_is_not_taken() -> None:
     assert isinstance(begin(cluster, machine, 1, 1), NewSnapshot)
 
 
-@pytest.mark.parametrize(
-    "call", [lambda taken, then: taken.append([b"x" * 500_000] * 20, then), lambda taken, then: taken.freeze(then)]
-)
-def test_a_disk_that_fails_is_no_answer_to_the_application(
-    call: Callable[[NewSnapshot, Callable[[object], None]], None],
-) -> None:
+@pytest.mark.parametrize("operation", ["pwrite", "sync", "rename"])
+def test_failed_snapshot_is_removed_and_told_and_tried_again_after_a_pause(operation: str) -> None:
     cluster = Cluster()
     machine, epoch = committed(cluster)
     taken = begin(cluster, machine, 5, epoch)
     assert isinstance(taken, NewSnapshot)
-    machine.fs.fail = lambda _, path: path.name.endswith(".part")
+    machine.fs.fail = lambda doing, path: doing == operation and ".checkpoint" in path.name
     answers: list[object] = []
-    call(taken, answers.append)
-    with pytest.raises(StorageError, match=r"\.part"):
+    taken.append([b"x" * 500_000] * 20, answers.append)
+    taken.freeze(answers.append)
+    cluster.settle()
+    assert isinstance(answers[0 if operation != "rename" else 1], SnapshotFailedError)
+    assert not [name for name in machine.fs.listdir(machine.config.partition_directory) if ".checkpoint" in name]
+    (alarm,) = machine.alarms
+    assert alarm.startswith("NO SNAPSHOT WRITTEN: ")
+    assert "make room on this disk" in alarm
+    assert "start the node" not in alarm
+    taken.close()
+    # Within the pause nothing is tried.
+    assert begin(cluster, machine, 5, epoch) is None
+    machine.fs.fail = lambda _, path: "checkpoint" in path.name and "epoch" not in path.name
+    cluster.run(machine.config.raft.fetch_timeout_ms + 1)
+    assert isinstance(begin(cluster, machine, 5, epoch), SnapshotFailedError)
+    assert len(machine.alarms) == 2
+    assert begin(cluster, machine, 5, epoch) is None
+    machine.fs.fail = lambda _operation, _path: False
+    cluster.run(2 * machine.config.raft.fetch_timeout_ms + 1)
+    again = begin(cluster, machine, 5, epoch)
+    assert isinstance(again, NewSnapshot)
+    again.freeze(answers.append)
+    cluster.settle()
+    assert isinstance(answers[-1], int)
+    metrics = machine.running.metrics(cluster.now)
+    assert metrics["failed-snapshots-total"] == 2
+    machine.propose(b"c")
+    cluster.settle()
+    assert machine.stops == []
+
+
+def test_directory_that_cannot_be_synced_ends_the_node() -> None:
+    """The names of the log's segments are in the same directory."""
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, NewSnapshot)
+    machine.fs.fail = lambda operation, _: operation == "sync_dir"
+    answers: list[object] = []
+    taken.freeze(answers.append)
+    with pytest.raises(StorageError, match="sync_dir"):
         cluster.settle()
     assert answers == []
+
+
+def test_snapshot_that_cannot_be_read_back_is_not_told() -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, NewSnapshot)
+    machine.fs.lost[checkpoint_path(machine.config.partition_directory, taken.snapshot_id).name] = range(100)
+    answers: list[object] = []
+    taken.freeze(answers.append)
+    cluster.settle()
+    assert isinstance(answers[0], SnapshotFailedError)
+    assert machine.running.raft is not None
+    assert machine.running.raft.log.snapshots == ()
 
 
 @pytest.mark.conformance(105)

@@ -11,12 +11,14 @@ from pykraft.config import LogSettings
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, Event, SnapshotFrozen
 from pykraft.host.inbox import Inbox
 from pykraft.host.snapshots.download import DownloadJobs
+from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import list_snapshots
 from pykraft.types import Epoch, OffsetAndEpoch
 from tests.disks import ScriptedDisk
 from tests.host.fakes import FakePorts
+from tests.host.fakes import at as now
 from tests.snapshot.snapshots import DIRECTORY, ID, id_of, small_batches
 
 WHOLE = small_batches()
@@ -32,7 +34,13 @@ class Desk:
         files = SnapshotFiles(
             fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), settings=LogSettings()
         )
-        self.download_jobs = DownloadJobs(self.ports, self.inbox, files)
+        self.failures = SnapshotFailures(self.ports, SnapshotAccess.WRITE, pause_ms=1_000)
+        self.download_jobs = DownloadJobs(self.ports, self.inbox, files, self.failures, fetch_timeout_ms=900)
+
+    def polled(self, mono_ms: int) -> list[Event]:
+        """What the core is told at this time."""
+        self.download_jobs.poll(now(mono_ms))
+        return self.told()
 
     def told(self) -> list[Event]:
         """Let the lane work, and take what the core is told."""
@@ -115,6 +123,46 @@ def test_bytes_of_a_former_download_are_of_no_use() -> None:
     assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
     desk.begin(id_of(200, 5))
     assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
+
+
+def test_part_that_cannot_be_written_is_removed_and_downloads_pause() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    desk.fs.fail = lambda operation, path: operation == "pwrite" and path.name.endswith(".part")
+    (told,) = desk.append(WHOLE[500:], 500, is_last=True)
+    assert isinstance(told, DownloadFailed)
+    assert "cannot pwrite" in told.reason
+    assert desk.fs.listdir(DIRECTORY) == []
+    assert len(desk.ports.alarms) == 1
+    # The core hears only after a while that nothing can be written yet: a third of its fetch timeout.
+    desk.failures.poll(now(0))
+    assert desk.begin() == []
+    assert desk.polled(0) == desk.polled(299) == []
+    assert desk.download_jobs.next_deadline_ms == 300
+    (told,) = desk.polled(300)
+    assert isinstance(told, DownloadFailed)
+    assert desk.download_jobs.next_deadline_ms is None
+    assert desk.polled(400) == []
+    # At the end of the pause a download that waits begins at once.
+    desk.fs.fail = lambda _operation, _path: False
+    assert desk.begin() == []
+    assert desk.polled(900) == []
+    desk.failures.poll(now(1_000))
+    assert desk.polled(1_000) == at(0)
+    assert desk.append(WHOLE, 0, is_last=True) == [SnapshotFrozen(snapshot_id=ID)]
+    assert len(desk.ports.alarms) == 1
+
+
+def test_download_that_cannot_begin_leaves_nothing_of_another() -> None:
+    desk = Desk()
+    desk.begin(id_of(200, 5))
+    desk.fs.fail = lambda _, path: path.name.endswith(".part")
+    assert [type(each) for each in desk.begin()] == [DownloadFailed]
+    desk.fs.fail = lambda _operation, _path: False
+    desk.failures.poll(now(0))
+    desk.failures.poll(now(1_000))
+    assert desk.begin() == at(0)
 
 
 def test_what_the_leader_does_not_have_is_removed() -> None:

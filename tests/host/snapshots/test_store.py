@@ -227,6 +227,41 @@ def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> No
     assert leader.running.status.log_start_offset == 0
 
 
+def test_snapshot_that_cannot_be_read_is_an_error_to_the_asker_and_an_alarm() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    snapshot_id = committed(cluster, leader, 4)
+    take(cluster, leader, snapshot_id, b"state")
+    leader.fs.lost[checkpoint_path(leader.config.partition_directory, snapshot_id).name] = range(100)
+    answers: list[object] = []
+    for _ in range(2):
+        leader.running._components.snapshots.read(snapshot_id, 0, 50, cluster.now, answers.append)
+        cluster.settle()
+    assert answers == [ErrorCode.BROKER_NOT_AVAILABLE] * 2
+    (alarm,) = leader.alarms
+    assert alarm.startswith("SNAPSHOT NOT READ: ")
+    assert leader.running.metrics(cluster.now)["failed-snapshots-total"] == 2
+    leader.fs.lost.clear()
+    leader.running._components.snapshots.read(snapshot_id, 0, 50, cluster.now, answers.append)
+    cluster.settle()
+    assert isinstance(answers[2], Slice)
+
+
+def test_snapshots_whose_heads_cannot_be_read_now_stay() -> None:
+    ports, fs = FakePorts(), OsFs()
+    ids = [OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (3, 8)]
+    files = SnapshotFiles(
+        fs=fs, directory=DIRECTORY, catalog=Catalog(fs, DIRECTORY, ids), settings=LogSettings(clean_interval_ms=100)
+    )
+    snapshots = SnapshotStore(ports, Inbox(), files, FakeLog(), fetch_timeout_ms=2_000)
+    for mono_ms in (0, 100):
+        snapshots.poll(at(mono_ms))
+    ports.finish_read()  # the directory is not there
+    assert len(ports.alarms) == 1
+    snapshots.poll(at(150))
+    assert snapshots.next_deadline_ms == 200
+
+
 def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None:
     """A disk that was slower than the interval once made the node wake up without end."""
     ports, fs = FakePorts(), OsFs()

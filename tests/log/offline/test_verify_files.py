@@ -27,6 +27,7 @@ def test_an_epoch_that_is_changed_is_damage_of_the_log_and_the_checkpoint_is_not
     epoch_of(29, 2)(node)
     assert damage(node) == [(segments(node)[1].name, "1020: epoch 1 as in leader-epoch-checkpoint / epoch 2")]
     (node / "recovery-point").unlink()
+    (node / "quorum-state.check").unlink(missing_ok=True)
     assert damage(node) == [
         ("leader-epoch-checkpoint", "10: epoch 2 from offset 29 on, as in the log / epoch 2 from offset 30 on")
     ]
@@ -58,6 +59,7 @@ def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
     assert damage(node) == [(segment.name, f"{position}: epoch 1 as in {path.name} / epoch 2")]
     point = (node / "recovery-point").read_bytes()
     (node / "recovery-point").unlink()
+    (node / "quorum-state.check").unlink(missing_ok=True)
     assert damage(node) == [(path.name, "11: epoch 2 from offset 30 on, as in the log / epoch 2 from offset 31 on")]
     (node / "recovery-point").write_bytes(point)
     path.write_bytes(b"\xff garbage")

@@ -116,6 +116,7 @@ def test_a_cut_below_the_recovery_point_is_damage(node: Path) -> None:
 
 def test_a_cut_last_batch_without_a_recovery_point_is_a_note(node: Path) -> None:
     (node / "recovery-point").unlink()
+    (node / "quorum-state.check").unlink(missing_ok=True)
     path = segments(node)[-1]
     _, data = batch(60, epoch=2)
     whole = path.read_bytes()

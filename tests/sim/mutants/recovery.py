@@ -27,6 +27,11 @@ def recovery_does_not_sync(patch: Patch) -> None:
     patch.setattr(recovery, "_make_durable", without_sync(recovery._make_durable))
 
 
+def lost_recovery_point_makes_the_directory_kafkas(patch: Patch) -> None:
+    """A directory of ours without its recovery point is taken for Kafka's: the log is cut at a rotten byte."""
+    patch.setattr(recovery, "wrote_point", lambda _fs, _directory: False)
+
+
 def recovery_ignores_checksums(patch: Patch) -> None:
     """Recovery accepts a torn batch as valid."""
 
@@ -116,6 +121,11 @@ MUTANTS = (
         plant=an_older_quorum_state_ends_the_log,
         source="Kafka QuorumState.initialize (the log's epoch wins)",
         scenario="restored",
+    ),
+    Mutant(
+        plant=lost_recovery_point_makes_the_directory_kafkas,
+        source="ours, until an attack from outside",
+        scenario="lost_points",
     ),
     Mutant(plant=recovery_does_not_sync, source="ours: kill is not power loss"),
     Mutant(plant=recovery_ignores_checksums, source="Protocol-Aware Recovery (FAST 2018)", scenario="torn"),

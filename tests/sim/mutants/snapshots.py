@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log
 from pykraft.log.segment import Segment
+from pykraft.snapshot import raw_writer
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.snapshot.writer import SnapshotWriter
@@ -58,6 +60,16 @@ def snapshot_has_no_durable_name(patch: Patch) -> None:
         self._is_open, self.is_frozen = False, True
 
     patch.setattr(RawWriter, "freeze", freeze)
+
+
+def disk_without_room_for_a_snapshot_ends_the_node(patch: Patch) -> None:
+    """An error of a snapshot file is taken for one of the log's."""
+
+    @contextmanager
+    def not_relied_on() -> Iterator[None]:
+        yield
+
+    patch.setattr(raw_writer, "not_relied_on", not_relied_on)
 
 
 def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
@@ -188,6 +200,11 @@ MUTANTS = (
         plant=snapshot_is_renamed_before_it_is_synced,
         source="ALICE (OSDI 2014): rename before fsync",
         scenario="hollow",
+    ),
+    Mutant(
+        plant=disk_without_room_for_a_snapshot_ends_the_node,
+        source="ours, until an attack from outside; Kafka's FaultHandler is not fatal for snapshots",
+        scenario="snapshots",
     ),
     Mutant(
         plant=snapshot_has_no_durable_name,

@@ -17,11 +17,12 @@ from typing import Any, Final
 from pykraft.core.epochs import epoch_at
 from pykraft.core.events import SnapshotFrozen
 from pykraft.core.raft import Raft
-from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
+from pykraft.errors import CorruptionError, PykraftError, SnapshotFailedError, StorageError, UsageError
 from pykraft.host.fetch_read import ReadableLog, read_durable
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.snapshots.failures import SnapshotFailures
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
@@ -41,16 +42,15 @@ class SnapshotCreation:
         files: SnapshotFiles,
         log: ReadableLog,
         recent: RecentBatches,
-        *,
-        size_bytes_max: int,
+        failures: SnapshotFailures,
     ) -> None:
-        """``size_bytes_max`` limits the size of each file."""
+        """``failures`` are those of writing."""
+        self.failures = failures
         self._ports = ports
         self._inbox = inbox
         self._files = files
         self._log = log
         self._recent = recent
-        self._size_bytes_max = size_bytes_max
         self._under_way: set[OffsetAndEpoch] = set()
 
     def begin(
@@ -60,11 +60,16 @@ class SnapshotCreation:
         serializer: Serializer[Any],
         then: Callable[[NewSnapshot | Exception | None], None],
     ) -> None:
-        """Pass ``then`` a snapshot to write, or None when it exists, is being written, or is below the log start.
+        """Pass ``then`` a snapshot to write, or None when it is not needed or not possible now.
 
-        UsageError for one that does not end within the committed log at the end of a batch, or of another epoch.
+        It is not needed when it exists, is being written, or is below the log start, and not possible for a while after
+        one could not be written. SnapshotFailedError for one that cannot be begun; UsageError for one that does not end
+        within the committed log at the end of a batch, or of another epoch.
         """
         log = raft.log
+        if self.failures.is_pausing:
+            then(None)
+            return
         if snapshot_id.offset < log.start_offset or {snapshot_id} & {*self._files.catalog.ids, *self._under_way}:
             then(None)
             return
@@ -90,16 +95,19 @@ class SnapshotCreation:
                 header = read_header(data)
             if header.end_offset != snapshot_id.offset:
                 return UsageError(f"no batch ends at offset {snapshot_id.offset}: a snapshot ends where one does")
-            return SnapshotWriter(
-                self._files.fs,
-                self._files.directory,
-                snapshot_id,
-                serializer,
-                last_contained_log_timestamp=header.max_timestamp,
-                kraft_version=level,
-                voters=voters,
-                size_bytes_max=self._size_bytes_max,
-            )
+            try:
+                return SnapshotWriter(
+                    self._files.fs,
+                    self._files.directory,
+                    snapshot_id,
+                    serializer,
+                    last_contained_log_timestamp=header.max_timestamp,
+                    kraft_version=level,
+                    voters=voters,
+                    size_bytes_max=self._files.settings.snapshot_size_bytes_max,
+                )
+            except SnapshotFailedError as error:
+                return error
 
         self._ports.submit_read(create, lambda made: self._created(made, snapshot_id, then))
 
@@ -107,6 +115,13 @@ class SnapshotCreation:
         """Tell the core in the next step."""
         self._inbox.put(told)
         self._ports.wake_at(AT_ONCE_MS)
+
+    def ended(self, error: Exception | None) -> None:
+        """A snapshot is complete, or an error ended it."""
+        if error is None:
+            self.failures.succeeded()
+        elif isinstance(error, SnapshotFailedError):
+            self.failures.failed(error)
 
     def over(self, snapshot_id: OffsetAndEpoch) -> None:
         """The writer of this snapshot is done."""
@@ -127,6 +142,7 @@ class SnapshotCreation:
     ) -> None:
         if isinstance(made, Exception):
             self.over(snapshot_id)
+            self.ended(made)
             then(made)
         else:
             then(NewSnapshot(self, self._ports, self._files, made))
@@ -159,14 +175,23 @@ class NewSnapshot:
         def act() -> Exception | None:
             try:
                 self._writer.append(records)
-            # A failed disk ends the node and is not the application's error.
+            except SnapshotFailedError as error:
+                # Give the room back at once: the application may close the snapshot late.
+                self._writer.close()
+                return error
+            # Another failure of the disk ends the node and is not the application's error.
             except StorageError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the serializer raises goes to the application
                 return error
             return None
 
-        self._ports.submit_read(act, then)
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                self._taking.ended(error)
+            then(error)
+
+        self._ports.submit_read(act, done)
 
     def freeze(self, then: Callable[[int | Exception], None]) -> None:
         """Complete the snapshot; answers with its size in bytes. Errors: as `SnapshotWriter.freeze`."""
@@ -174,6 +199,9 @@ class NewSnapshot:
         def act() -> tuple[int, SnapshotFrozen] | Exception:
             try:
                 return self._writer.freeze(), self._files.frozen(self.snapshot_id)
+            except SnapshotFailedError as error:
+                self._writer.close()
+                return error
             except StorageError:
                 raise
             except PykraftError as error:
@@ -182,8 +210,10 @@ class NewSnapshot:
         def done(result: tuple[int, SnapshotFrozen] | Exception) -> None:
             self._taking.over(self.snapshot_id)
             if isinstance(result, Exception):
+                self._taking.ended(result)
                 then(result)
             else:
+                self._taking.ended(None)
                 self._taking.frozen(result[1])
                 then(result[0])
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pykraft.config import LogSettings
 from pykraft.core.events import SnapshotFrozen
+from pykraft.errors import CorruptionError, ReadError, SnapshotFailedError, StorageError
 from pykraft.log.fs import Fs
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots, parse_snapshot_file
@@ -58,12 +59,29 @@ class SnapshotFiles:
         return SnapshotReader.of(self.fs, self.directory, BOOTSTRAP_ID, deserializer)
 
     def frozen(self, snapshot_id: OffsetAndEpoch) -> SnapshotFrozen:
-        """On the bulk lane: a snapshot was frozen; the event for the core. Errors: StorageError, CorruptionError."""
+        """On the bulk lane: a snapshot was frozen; the event for the core.
+
+        One that cannot be read is not served, nor is the core told of it; the next start examines it.
+
+        Errors: SnapshotFailedError, CorruptionError.
+        """
+        try:
+            _, head = read_head(self.fs, self.directory, snapshot_id)
+        except StorageError as error:
+            raise unless_wrong(error) from error
         self.catalog.add(snapshot_id)
-        _, head = read_head(self.fs, self.directory, snapshot_id)
         return SnapshotFrozen(snapshot_id=snapshot_id, membership=head.membership)
 
 
 def real_snapshots(fs: Fs, directory: Path) -> list[OffsetAndEpoch]:
     """Ids of the complete snapshots, oldest first, without the bootstrap checkpoint."""
     return [snapshot_id for snapshot_id in list_snapshots(fs, directory) if snapshot_id != BOOTSTRAP_ID]
+
+
+def unless_wrong(error: StorageError) -> StorageError:
+    """A SnapshotFailedError for a file that cannot be read now; the same error for bytes that can, and are wrong.
+
+    Wrong bytes stay wrong: the node ends, and the next start sets the file aside or says what repairs it.
+    """
+    is_wrong = isinstance(error, CorruptionError) and not isinstance(error, ReadError)
+    return error if is_wrong else SnapshotFailedError.of(error)

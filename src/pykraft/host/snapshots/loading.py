@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.errors import SnapshotFailedError, StorageError
+from pykraft.host.ports import Ports
+from pykraft.host.snapshots.failures import SnapshotFailures
+from pykraft.host.snapshots.files import SnapshotFiles, unless_wrong
 from pykraft.snapshot.reader import Deserializer, SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
 
@@ -44,6 +47,37 @@ class SnapshotToLoad:
 
     open: Callable[[], SnapshotReader[Any]]
     load: Callable[[SnapshotReader[Any]], None]
+
+
+class SnapshotOpening:
+    """Opens snapshots on the bulk lane, again and again until one can be read."""
+
+    def __init__(self, ports: Ports, files: SnapshotFiles, failures: SnapshotFailures) -> None:
+        """``failures`` are those of reading."""
+        self.files = files
+        self._ports = ports
+        self._failures = failures
+
+    def open(self, wanted: SnapshotToLoad, then: Callable[[SnapshotReader[Any]], None]) -> None:
+        """Pass the open snapshot to ``then``, which a disk that cannot read it only delays."""
+
+        def act() -> SnapshotReader[Any] | SnapshotFailedError:
+            try:
+                return wanted.open()
+            except StorageError as error:
+                failed = unless_wrong(error)
+                if not isinstance(failed, SnapshotFailedError):
+                    raise
+                return failed
+
+        def done(opened: SnapshotReader[Any] | SnapshotFailedError) -> None:
+            if isinstance(opened, SnapshotFailedError):
+                self._failures.failed(opened)
+                self._failures.after_pause(lambda: self.open(wanted, then))
+            else:
+                then(opened)
+
+        self._ports.submit_read(act, done)
 
 
 class SnapshotLoading:

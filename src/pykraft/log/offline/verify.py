@@ -4,9 +4,10 @@ This module knows which files belong together. A *log directory* (an entry of ``
 and partition directories. Only partitions of Raft are checked, since other topics may have been compacted and have
 gaps. A *partition directory* holds the log (`verify_log`), small files and snapshots (`verify_files`).
 
-Nothing is locked, synced or written, so a running node does not notice the check. But the node may truncate its log
-meanwhile. That happens only in a new epoch, so if damage is found and the epochs or segments changed during the check,
-the check runs again.
+Nothing is locked, synced or written, so a running node does not notice the check. But the node may write meanwhile, and
+a read may see half of a write, of any file. So damage is what two looks, one after the other, both find: what a writer
+leaves half done is over by then. The node may also truncate its log. That happens only in a new epoch, so if the epochs
+or segments changed during the check, it runs again.
 
 The command line prints the findings. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a
 time, and no tool for a directory.
@@ -213,7 +214,8 @@ def _is_partition(names: Sequence[str]) -> bool:
 
 
 def _verify_partition(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
-    """Check until there is no damage, or until nothing changed during the check that could explain it."""
+    """Check until there is no damage, or until two looks find the same and no truncation could explain it."""
+    earlier: Findings | None = None
     for _ in range(LOOKS_MAX - 1):
         before = _epochs_and_segments(fs, directory)
         found = Findings()
@@ -224,12 +226,18 @@ def _verify_partition(fs: Fs, directory: Path, findings: Findings, reading: Read
                 # Nothing changed, so a truncation by a running node is not the reason.
                 raise
             continue
-        if not found.damage_count or _epochs_and_segments(fs, directory) == before:
-            findings.extend(found)
+        was_seen, earlier = earlier is not None, found if earlier is None else found.also_in(earlier)
+        if not earlier.damage_count or (was_seen and _epochs_and_segments(fs, directory) == before):
+            findings.extend(earlier)
             return report
-    # It changed during every check so far: report the damage of a last one, with a warning.
-    findings.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
-    return _look(fs, directory, findings, reading)
+    # It changed during the checks so far: report the damage of a last one, with a warning.
+    found = Findings()
+    report = _look(fs, directory, found, reading)
+    found = found if earlier is None else found.also_in(earlier)
+    if found.damage_count:
+        found.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
+    findings.extend(found)
+    return report
 
 
 def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...]]:

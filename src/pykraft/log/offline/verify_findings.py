@@ -76,6 +76,14 @@ class Findings:
         self.damage += other.damage[: FINDINGS_MAX - len(self.damage)]
         self.notes += other.notes[: FINDINGS_MAX - len(self.notes)]
 
+    def also_in(self, earlier: Findings) -> Findings:
+        """These findings without the damage that an earlier look at the same files did not find."""
+        known = set(map(_identity, earlier.damage))
+        kept = [one for one in self.damage if _identity(one) in known]
+        # Beyond FINDINGS_MAX nothing can be compared, and that much damage is no write under way.
+        count = self.damage_count - len(self.damage) + len(kept)
+        return Findings(damage=kept, damage_count=count, notes=self.notes, notes_count=self.notes_count)
+
     def extend_by_new(self, other: Findings) -> None:
         """Add the findings of a check of another part of the same log: both may have found the same.
 

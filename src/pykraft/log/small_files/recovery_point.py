@@ -14,7 +14,8 @@ committed: a leader that asks this replica to truncate it has lost records (ADR 
   above the point. The committed end falls with it; only damage and snapshots cut that deep.
 - The committed end lags as the point does, and by one more flush: it is a lower bound.
 
-If the file is absent (a Java node's directory), nothing is known and everything may be a torn tail.
+If the file is absent in a Java node's directory, nothing is known, and what looks like a torn tail is one. If it is
+absent in one of ours, which other files show, it was lost: see `pykraft.log.evidence.wrote_point`.
 
 Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """
@@ -36,7 +37,8 @@ NOTHING_COMMITTED: Final = Offset(0)
 REPAIR = (
     "start the node: it writes the file again if the log is valid to its end, and otherwise fetches the invalid part "
     "from the leader. To truncate the log at its first invalid batch instead, as Kafka does, stop the node and remove "
-    f"{FILE_NAME} and quarantine; acknowledged records may then be lost"
+    f"{FILE_NAME}, quarantine and quorum-state.check, and replica-proof beside meta.properties; acknowledged records "
+    "may then be lost"
 )
 
 

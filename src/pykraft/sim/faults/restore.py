@@ -8,6 +8,9 @@ not lose one of them, nor report it damaged. The oracles forget only its votes (
 The check file of ``quorum-state`` is removed, too, because it would reject the copy. The recovery point and the epoch
 checkpoint may be missing as well, as when a tool that knows only Kafka's files copied the directory.
 
+``lost recovery-point`` removes that one file of a node, and flips a bit in its log: the node must not take its
+directory for one of Kafka's, whose log it would cut there.
+
 Source: Kafka's ``QuorumState.initialize`` (the log's epoch wins); KIP-595 §Quorum State.
 """
 
@@ -15,9 +18,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.log.paths import LOG
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.sim.facts.epoch_witnesses import is_last_witness
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.node import SimulatedNode
@@ -28,12 +33,15 @@ LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
 """Files that the copy may lack, each with its probability."""
 
 
+LOST: Final = "lost recovery-point"
+
+
 class RestoreFaults:
-    """The one kind of this family."""
+    """Small files that are older or missing."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
-        self.kinds: dict[str, Act] = {OLDER: self._restore}
+        self.kinds: dict[str, Act] = {OLDER: self._restore, LOST: self._lose_point}
 
     def stop(self) -> None:
         """Do nothing: a node that waits still has to wait for the atlas."""
@@ -54,6 +62,29 @@ class RestoreFaults:
         world.watch.forgot_votes(node)
         self._replace(node, directory)
         self._harm.move_on(node)
+        return True
+
+    def _lose_point(self) -> bool:
+        facts, rng, node = self._harm.facts, self._harm.rng, self._harm.any_node()
+        is_sound = not node.disk.is_rotten and not node.is_damaged
+        directory = node.disk.directory(node.config.partition_directory)
+        if node.process is None or not node.process.is_idle or not is_sound or directory is None:
+            return False
+        logs = [name for name, inode in sorted(directory.synced.items()) if name.endswith(LOG) and inode.synced]
+        if not logs or RECOVERY_POINT not in directory.synced or not facts.atlas.may_damage(node):
+            return False
+        name = rng.choice(logs)
+        inode = directory.synced[name]
+        position = rng.randrange(len(inode.synced.rstrip(b"\0")) or 1)
+        if is_last_witness(node, name, position):
+            return False
+        self._harm.happened(LOST, node)
+        node.kill()
+        directory.change((RECOVERY_POINT, None))
+        directory.sync()
+        self._harm.note(node, f"loses {RECOVERY_POINT}, and has a bit flipped in {name} at position {position}")
+        inode.rot(position, bytes([inode.synced[position] ^ 1 << rng.randrange(8)]))
+        inode.evict()
         return True
 
     def _replace(self, node: SimulatedNode, directory: Directory) -> None:

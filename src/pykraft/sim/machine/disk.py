@@ -24,7 +24,7 @@ from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.sim.machine.fate import DrawnFate, Fate
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Directory, Inode
-from pykraft.sim.machine.io_errors import DiskError, IoErrors
+from pykraft.sim.machine.io_errors import DiskError, IoErrors, NoSnapshotRoomError
 from pykraft.sim.scenario.scenario import Storage
 from pykraft.types import Buffer
 
@@ -138,13 +138,18 @@ class VirtualFile:
 class VirtualLock:
     """A lock that ends with its process."""
 
-    def __init__(self, locks: set[Path], path: Path) -> None:
-        self._locks = locks
+    def __init__(self, disk: VirtualDisk, file: VirtualFile, path: Path) -> None:
+        self._disk = disk
+        self._file = file
         self._path = path
+
+    def is_at_name(self) -> bool:
+        """See `pykraft.log.fs.Lock`."""
+        return self._file.is_at(self._path)
 
     def release(self) -> None:
         """See `pykraft.log.fs.Lock`."""
-        self._locks.discard(self._path)
+        self._disk.locks.discard(self._path)
 
 
 class VirtualDisk:
@@ -166,7 +171,7 @@ class VirtualDisk:
         """Directories whose parents were not synced since they were created."""
         self._removed: dict[Path, Directory] = {}
         """Removed directories, empty. A process that still holds one sees it again when it is created again."""
-        self._locks: set[Path] = set()
+        self.locks: set[Path] = set()
         self._operations_left: int | None = None
         self._loses_power = False
         self._kind: str | None = None
@@ -174,7 +179,7 @@ class VirtualDisk:
     def drop_handles(self) -> None:
         """Kill the process: its handles and locks are gone; its writes remain in the page cache."""
         self.incarnation += 1
-        self._locks.clear()
+        self.locks.clear()
         self._operations_left = None
 
     def lose_power(self, fate: Fate | None = None) -> None:
@@ -233,9 +238,14 @@ class VirtualDisk:
         )
 
     def explains(self, error: BaseException) -> bool:
-        """True when this disk caused the error: it raised it, or it holds other bytes than were synced."""
+        """True when this disk caused the error: it raised it, or it holds other bytes than were synced.
+
+        A disk without room for snapshots is no reason to end.
+        """
         cause: BaseException | None = error
         while cause is not None:
+            if isinstance(cause, NoSnapshotRoomError):
+                return False
             if isinstance(cause, DiskError) or (isinstance(cause, CorruptionError) and self.is_rotten):
                 return True
             cause = cause.__cause__ or cause.__context__
@@ -335,11 +345,11 @@ class VirtualDisk:
 
     def lock(self, path: Path) -> VirtualLock:
         """See `pykraft.log.fs.Fs`."""
-        if path in self._locks:
+        if path in self.locks:
             raise StorageError(path, "cannot lock: it is held")
-        self.open(path, create=True)
-        self._locks.add(path)
-        return VirtualLock(self._locks, path)
+        file = self.open(path, create=True)
+        self.locks.add(path)
+        return VirtualLock(self, file, path)
 
     def mutex(self) -> AbstractContextManager[object]:
         """See `pykraft.log.fs.Fs`. A world has one thread."""

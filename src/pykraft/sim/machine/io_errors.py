@@ -18,16 +18,22 @@ READ_ERROR: Final = "read error"
 WRITE_ERROR: Final = "write error"
 SYNC_ERROR: Final = "fsync error"
 DISK_FULL: Final = "disk full"
+NO_SNAPSHOT_ROOM: Final = "no room for snapshots"
 _WORDS: Final = {
     READ_ERROR: "cannot read: Input/output error",
     WRITE_ERROR: "cannot write: Input/output error",
     SYNC_ERROR: "cannot sync: Input/output error",
     DISK_FULL: "cannot write: No space left on device",
+    NO_SNAPSHOT_ROOM: "cannot write: No space left on device",
 }
 
 
 class DiskError(StorageError):
     """An error that a fault planned."""
+
+
+class NoSnapshotRoomError(DiskError):
+    """There is no room for a snapshot, but for the log: no reason to end."""
 
 
 class IoErrors:
@@ -57,6 +63,11 @@ class IoErrors:
         """True when operations fail, now or later."""
         return bool(self._left)
 
+    def mend_kind(self, kind: str) -> None:
+        """Operations of this kind fail no more."""
+        self._left.pop(kind, None)
+        self._concerns.pop(kind, None)
+
     def mend(self) -> None:
         """Replace the disk, or give it room: nothing fails from now on."""
         self._left.clear()
@@ -72,6 +83,7 @@ class IoErrors:
         self._count(WRITE_ERROR, path)
         if is_growth:
             self._count(DISK_FULL, path)
+            self._count(NO_SNAPSHOT_ROOM, path)
 
     def before_sync(self, path: Path) -> None:
         """Errors: DiskError."""
@@ -83,4 +95,4 @@ class IoErrors:
         self._left[kind] -= 1
         if self._left[kind] < 0:
             self.on_error(kind)
-            raise DiskError(path, _WORDS[kind])
+            raise (NoSnapshotRoomError if kind == NO_SNAPSHOT_ROOM else DiskError)(path, _WORDS[kind])

@@ -28,9 +28,17 @@ PROCESS: Final = (
 CLOCK: Final = ("clock skew", "clock jump")
 VERSION: Final = ("old version",)
 SNAPSHOT: Final = ("snapshot interrupted", "download interrupted", "install interrupted", "cleaning interrupted")
-LOUD_DISK: Final = ("read error", "write error", "fsync error", "disk full", "disk stalled", "part fsync error")
+LOUD_DISK: Final = (
+    "read error",
+    "write error",
+    "fsync error",
+    "disk full",
+    "disk stalled",
+    "part fsync error",
+    "no room for snapshots",
+)
 SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "lost sector", "wiped disk", "emptied disk")
-RESTORED: Final = ("older quorum-state",)
+RESTORED: Final = ("older quorum-state", "lost recovery-point")
 NETWORK: Final = (
     "isolated",
     "one-way cut",

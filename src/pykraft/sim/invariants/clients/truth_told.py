@@ -61,11 +61,17 @@ class ClientsAreToldTheTruth(Invariant):
         is_followed = (status.epoch, status.leader_id) == (spoken.epoch, spoken.target_id)
         # Who looks for a leader asks all bootstrap servers, and may have many errors from one that leads later. And a
         # leader does not note a Fetch that it answers with a snapshot (nor does Kafka); a slow replica may get many
-        # such answers, when the leader removes each snapshot before its download is done.
-        if not is_followed or spoken.sliced is not None:
+        # such answers, when the leader removes each snapshot before its download is done, and one without room for it.
+        if not is_followed or spoken.sliced is not None or self._gets_snapshot(spoken):
             self._first.pop(asked, None)
         elif spoken.fetched is not None and self._first.get(asked, (None, 0))[0] is not process:
             self._first[asked] = (process, process.wiretap.fetch_answers[spoken.target_id])
+
+    def _gets_snapshot(self, spoken: Spoken) -> bool:
+        """True for a Fetch below the leader's log start."""
+        leader = None if spoken.target_id is None else self.facts.nodes.get(NodeId(spoken.target_id))
+        status = None if leader is None else leader.status
+        return spoken.fetched is not None and status is not None and spoken.fetched.offset < status.log_start_offset
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
