@@ -1,8 +1,8 @@
 """Which APIs each listener serves, in which versions, and what ApiVersions says of them.
 
 Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listeners only, Produce and the APIs of
-Kafka's clients for those that the configuration names. A voter among Kafka's controllers also names what brokers ask
-the active controller, and refuses it (`pykraft.rpc.not_controller`).
+Kafka's clients for those that the configuration names, and Forward for those that voters dial. A voter among Kafka's
+controllers also names what brokers ask the active controller, and refuses it (`pykraft.rpc.not_controller`).
 
 Source: KIP-511, KIP-919, KIP-1242; Kafka 4.4's ``KafkaApis.handleApiVersionsRequest``.
 """
@@ -33,7 +33,7 @@ _CLIENTS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions 
 class ServedApis:
     """The APIs of one node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as of Inbound
         self,
         *,
         kraft_versions: VersionRange | None,
@@ -44,6 +44,8 @@ class ServedApis:
         cluster_id: str | None = None,
         node_id: int = -1,
         refuses_controller_requests: bool,
+        forward_listeners: Collection[str] | None = None,
+        serves_produce: bool = True,
     ) -> None:
         """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
 
@@ -55,6 +57,9 @@ class ServedApis:
         self._operator_listeners = operator_listeners
         self._append_listeners = append_listeners
         self._client_listeners = client_listeners
+        self._forward_listeners = forward_listeners
+        self._append: Mapping[int, Versions] = {ApiKey.PRODUCE: PRODUCE_VERSIONS} if serves_produce else {}
+        self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
         refused = not_controller.SERVED if refuses_controller_requests else {}
         self._refused = refused.keys()
         self._with_operators = {**_WITH_OPERATORS, **refused}
@@ -64,11 +69,11 @@ class ServedApis:
         """The APIs that a listener serves; ``forwards`` while a program has a state machine on this node."""
         name, operators = listener.upper(), self._operator_listeners
         served = self._with_operators if operators is None or name in operators else self._without_operators
-        if forwards:
+        if forwards and (self._forward_listeners is None or name in self._forward_listeners):
             served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
         if name in self._client_listeners:
-            return {**served, **_CLIENTS}
-        return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
+            return {**served, **self._clients}
+        return {**served, **self._append} if name in self._append_listeners else served
 
     def refusal(self, header: RequestHeader) -> list[Buffer] | None:
         """The answer to a request for Kafka's active controller; None for any other request."""
