@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+from pykraft.core.answer_pace import UNSEEN_SIZE_BYTES
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
@@ -239,7 +240,7 @@ class Inbound:
                 self._ports.close(request.requester.connection)
 
     def leaving(self) -> list[AnswerLeaving]:
-        """How much of each watched answer has left; a complete one is reported once more and then dropped."""
+        """How much of each watched answer has left; a complete small one is reported once more and then dropped."""
         found: list[AnswerLeaving] = []
         for connection, requester in list(self._watched.items()):
             assert requester.leaving is not None
@@ -247,8 +248,8 @@ class Inbound:
             unsent_bytes = self._ports.unsent_size_bytes(connection)
             sent_bytes = max(0, size_bytes - unsent_bytes)
             found.append(AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=size_bytes))
-            if unsent_bytes == 0:
-                # Complete: the core hears so once and needs no more reports.
+            if unsent_bytes == 0 and size_bytes < UNSEEN_SIZE_BYTES:
+                # Complete: the core hears so once and needs no more reports. More bytes may be in buffers on their way.
                 del self._watched[connection]
         return found
 
