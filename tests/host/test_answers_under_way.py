@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core.answer_pace import UNSEEN_SIZE_BYTES
+from pykraft.core.events import UNSEEN_SIZE_BYTES
 from pykraft.core.messages import FetchResponse
 from pykraft.protocol.api import ApiKey
 from pykraft.types import Epoch, NodeId, Offset

@@ -7,7 +7,7 @@ leader that trickles bytes or freezes is given up after one timeout.
 
 A sender sees less: bytes that have left wait in buffers on their way, where nobody tells how many are left. So at its
 sender an answer moves at most at `UNSEEN_BYTES_PER_MS`, whatever the kernel says: a voter that takes one batch of
-8 MiB counts for up to 16 s, and one whose answers are below `UNSEEN_SIZE_BYTES` no longer than it did.
+8 MiB counts for up to 16 s, and one whose answers are below `core.events.UNSEEN_SIZE_BYTES` no longer than it did.
 
 Source: ours (ADR 036, ADR 139); Kafka's clients count only whole responses.
 """
@@ -25,8 +25,6 @@ FLOOR_BYTES_MAX: Final = 16 * 1024
 """More need not move because a node asks for large responses: a link too slow for those carries smaller ones."""
 UNSEEN_BYTES_PER_MS: Final = 512
 """An answer counts as arriving at no more than this: about half of a MB in a second."""
-UNSEEN_SIZE_BYTES: Final = 256 * 1024
-"""A smaller answer that has left is not watched any more: at that pace it takes half of a second."""
 
 
 @dataclass(slots=True, kw_only=True)

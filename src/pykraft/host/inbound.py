@@ -22,8 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from pykraft.core.answer_pace import UNSEEN_SIZE_BYTES
-from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
+from pykraft.core.events import UNSEEN_SIZE_BYTES, AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages

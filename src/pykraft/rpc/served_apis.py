@@ -49,7 +49,7 @@ class ServedApis:
     ) -> None:
         """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
 
-        Clients that mean another cluster or node (KIP-1242) are told so on ``client_listeners``.
+        Who means another cluster or node (KIP-1242) is told so.
         """
         self._identity = (cluster_id, node_id)
         self._kraft_versions = kraft_versions
@@ -87,7 +87,8 @@ class ServedApis:
         """The APIs that a listener serves, as `on` has them, and what the client calls itself, if it says so.
 
         In version 0 if the client's version is unknown. As on Kafka's brokers, a client that names a cluster and means
-        another cluster or node gets REBOOTSTRAP_REQUIRED alone; Kafka's controllers do not compare.
+        another cluster or node gets REBOOTSTRAP_REQUIRED alone. Kafka's controllers do not compare; ours do where a
+        node is named, since a leader must not take a voter's address at which another node listens.
         """
         served = self.on(listener, forwards=forwards)
         software: str | None = None
@@ -102,6 +103,6 @@ class ServedApis:
         else:
             software = asked["client_software_name"] or None
             is_meant = asked["cluster_id"] is None or (asked["cluster_id"], asked["node_id"]) == self._identity
-            if listener.upper() in self._client_listeners and not is_meant:
+            if not is_meant and (listener.upper() in self._client_listeners or asked["node_id"] >= 0):
                 body = {"error_code": ErrorCode.REBOOTSTRAP_REQUIRED}
         return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body), software
