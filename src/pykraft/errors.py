@@ -220,7 +220,11 @@ class DeserializeError(PykraftError):
 
 
 class UnknownRecordError(PykraftError):
-    """A committed record is none of this version of `pykraft.machine`: a newer one wrote it, or another program."""
+    """A committed record is none of this version of `pykraft.machine`: a newer one wrote it."""
+
+
+class ForeignRecordError(UnknownRecordError):
+    """A committed record that no version of `pykraft.machine` writes or reads: another program appended it."""
 
 
 class ReplicasPartedError(PykraftError):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, serialized, text_serde
+from pykraft.client.serde import NESTING_MAX, Serde, bytes_serde, int_serde, json_serde, serialized, text_serde
 from pykraft.errors import UsageError
 
 JSON = st.recursive(
@@ -36,6 +36,16 @@ def test_text_is_utf8(record: str) -> None:
 def test_json_is_compact(record: Any) -> None:
     assert json_serde.deserialize(json_serde.serialize(record)) == record
     assert json_serde.serialize({"ü": [1, 2]}) == '{"ü":[1,2]}'.encode()
+
+
+def test_json_nests_as_deep_on_every_node() -> None:
+    deepest = b"[" * NESTING_MAX + b"]" * NESTING_MAX
+    assert json_serde.deserialize(deepest) is not None
+    flat = b"[" + b",".join([b'["[[{",{"a]":"\\"[{["}]'] * NESTING_MAX) + b"]"
+    assert len(json_serde.deserialize(flat)) == NESTING_MAX
+    for data in (b"[" + deepest + b"]", b'{"a":' * 200 + b"1" + b"}" * 200, b"[" * 60_000):
+        with pytest.raises(ValueError, match="more than 128 lists and objects within each other"):
+            json_serde.deserialize(data)
 
 
 def test_json_of_others_may_have_spaces_and_nothing_else() -> None:

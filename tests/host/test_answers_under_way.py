@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.core.events import UNSEEN_SIZE_BYTES
 from pykraft.core.messages import FetchResponse
 from pykraft.protocol.api import ApiKey
 from pykraft.types import Epoch, NodeId, Offset
@@ -33,6 +34,23 @@ def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:
         (gone,) = desk.inbound.leaving()
         assert (gone.request_id, gone.size_bytes) == (event.request_id, size_bytes)
         assert gone.sent_bytes == max(0, size_bytes - unsent_bytes)
+    assert desk.inbound.leaving() == []
+
+
+def test_a_large_answer_that_has_left_is_told_until_its_receiver_asks_again() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    (event,) = desk.received()
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+    )
+    records = batch(4, b"x" * UNSEEN_SIZE_BYTES)[1]
+    desk.inbound.reply(event.request_id, response, [records], is_watched=True)
+    desk.ports.unsent[ONE] = 0
+    for _ in range(3):
+        (gone,) = desk.inbound.leaving()
+        assert gone.sent_bytes == gone.size_bytes > UNSEEN_SIZE_BYTES
+    desk.vote()
     assert desk.inbound.leaving() == []
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from pykraft.errors import BufferFullError, ErrorCode, OutcomeUnknownError
 from pykraft.machine import forward_server
-from pykraft.machine.records import TickRecord, decode_log_record, encode_log_record, pack_records
+from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.protocol.schema import Body
 from tests.client.nodes import run
 from tests.machine.counters import Add, Node, leader_of, machines
 
-TICK = encode_log_record(TickRecord(0))
+OPENING = encode_log_record(OpenRecord(0, bytes(16)))
 
 
 async def ask(node: Node, *records: bytes, **others: Any) -> Body:
@@ -32,13 +32,13 @@ def test_records_are_appended_with_the_leaders_time_and_reads_are_confirmed(tmp_
             leader = await leader_of(nodes)
             await leader.execute(Add("x", 1))
             end = leader.node.log_end_offset
-            answer = await ask(leader, TICK, TICK)
+            answer = await ask(leader, OPENING, OPENING)
             assert (answer["error_code"], answer["offset"], answer["leader_id"]) == (0, end, leader.node.node_id)
             read = await ask(leader)
             assert (read["error_code"], read["offset"]) == (0, end + 2)
-            assert leader._replica.time_ms >= decode_log_record(TICK).time_ms
+            assert leader._replica.time_ms >= decode_log_record(OPENING).time_ms
             follower = next(node for node in nodes if node is not leader)
-            for records in ([TICK], []):
+            for records in ([OPENING], []):
                 refused = await ask(follower, *records)
                 assert refused["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 assert refused["leader_id"] == leader.node.node_id
@@ -52,9 +52,9 @@ def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path) -> No
             await node.node.wait_for_leader()
             end = node.node.log_end_offset
             for answer in (
-                await ask(node, TICK, cluster_id="another"),
+                await ask(node, OPENING, cluster_id="another"),
                 await ask(node, records=b"\0"),
-                await ask(node, TICK, b"foreign"),
+                await ask(node, OPENING, b"foreign"),
             ):
                 assert answer["error_code"] == ErrorCode.INVALID_REQUEST
                 assert answer["error_message"]
@@ -80,7 +80,7 @@ def test_errors_have_codes_of_their_own(
                 raise error
 
             monkeypatch.setattr(node.node, "propose", refuse)
-            answer = await ask(node, TICK)
+            answer = await ask(node, OPENING)
             assert (answer["error_code"], answer["error_message"]) == (code, str(error))
 
     run(main)
@@ -93,11 +93,11 @@ def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
         async with machines(tmp_path, 1) as [node]:
             await node.node.wait_for_leader()
             monkeypatch.setattr(forward_server, "REQUESTS_MAX", -1)
-            assert (await ask(node, TICK))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             monkeypatch.undo()
             await node.close()
             told: list[Body] = []
-            request = {"cluster_id": node._server._cluster_id, "records": pack_records([TICK])}
+            request = {"cluster_id": node._server._cluster_id, "records": pack_records([OPENING])}
             await node._server._serve(request, told.append)
             assert told == []
 

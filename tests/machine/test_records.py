@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.errors import UnknownRecordError
+from pykraft.errors import ForeignRecordError, UnknownRecordError
 from pykraft.machine.records import (
     CheckRecord,
     CommandRecord,
@@ -17,8 +17,10 @@ from pykraft.machine.records import (
     StateRecord,
     TickRecord,
     TimeRecord,
+    check_forwarded,
     decode_log_record,
     decode_snapshot_record,
+    encode_command,
     encode_log_record,
     encode_snapshot_record,
     pack_records,
@@ -67,20 +69,44 @@ def test_a_new_time_changes_nothing_else(text: str) -> None:
     assert stamped(after, 7) == before
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"\x02\x01", b"\x02" + bytes(40), b"\x01\x02\x00", b"\x01\x09" + bytes(9)])
-def test_other_bytes_are_no_record(data: bytes) -> None:
-    with pytest.raises(UnknownRecordError, match=f"a record of {len(data)} bytes .* is none of version 1"):
-        decode_log_record(data)
+@pytest.mark.parametrize("data", [b"\x02\x01", b"\x02" + bytes(40), b"\x0f\x00", b"\x01\x09" + bytes(9)])
+def test_records_of_a_later_version_are_unknown(data: bytes) -> None:
+    for decode in (decode_log_record, check_forwarded):
+        with pytest.raises(
+            UnknownRecordError, match=f"a record of {len(data)} bytes .* is none of version 1"
+        ) as raised:
+            decode(data)
+        assert type(raised.value) is UnknownRecordError
     with pytest.raises(UnknownRecordError):
         decode_snapshot_record(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"\x01", b"\x10\x01", b"\x00" + bytes(40), b"\x01\x02\x00", b"\x01\x10" + bytes(9), b'{"a":1}'],
+)
+def test_what_no_version_writes_is_foreign(data: bytes) -> None:
+    for decode in (decode_log_record, check_forwarded):
+        with pytest.raises(ForeignRecordError, match=f"a record of {len(data)} bytes .* is none of a state machine"):
+            decode(data)
     with pytest.raises(UnknownRecordError):
-        stamped(data, 9)
+        decode_snapshot_record(data)
 
 
 @pytest.mark.parametrize("text", ["01 01 0000000000000007 00", "01 03 0000000000000007 00"])
 def test_a_record_of_another_length_is_none(text: str) -> None:
-    with pytest.raises(UnknownRecordError):
+    with pytest.raises(ForeignRecordError):
         decode_log_record(bytes.fromhex(text))
+
+
+def test_nodes_forward_what_concerns_their_clients_and_digests() -> None:
+    assert check_forwarded(encode_command(0, 1, 2, 3, b"it")) == b"it"
+    digest = DigestRecord(0, 1, 2, 3, bytes(16), b"")
+    for record in (OpenRecord(0, bytes(16)), digest):
+        assert check_forwarded(encode_log_record(record)) is None
+    for of_leader in (TickRecord(0), CheckRecord(0)):
+        with pytest.raises(ForeignRecordError, match="is none that a node forwards"):
+            check_forwarded(encode_log_record(of_leader))
 
 
 def test_records_of_a_request() -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from pykraft.client import StableRecords
-from pykraft.errors import DeserializeError, UnknownRecordError
+from pykraft.errors import DeserializeError, ForeignRecordError, UnknownRecordError, UsageError
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import (
     CommandRecord,
@@ -20,14 +20,17 @@ from pykraft.machine.records import (
     encode_snapshot_record,
 )
 from pykraft.machine.replica import (
+    OF_THIS_NODE,
     SESSION_TIMEOUT_MS,
     SWEEP_INTERVAL_MS,
     CommandAnswer,
     CommandAnswered,
     CommandVerdict,
     MachineReplica,
+    NotApplied,
     SessionOpened,
 )
+from pykraft.machine.state_machine import Applied
 from pykraft.types import Epoch, Offset
 from tests.machine.counters import Add, Counters, load
 
@@ -225,10 +228,99 @@ def test_what_the_serde_or_the_machine_cannot_handle_stops_the_replica() -> None
     session = log.open()
     with pytest.raises(DeserializeError, match=r"the record at offset 1 \(epoch 3\) cannot be read: KeyError: 'Sub'"):
         log.add(CommandRecord(0, session, 0, 0, b'["Sub",{}]'))
-    with pytest.raises(TypeError):
-        log.add(CommandRecord(0, session, 0, 0, b'["Add",{"key":"x","amount":"y"}]'))
     with pytest.raises(UnknownRecordError):
-        log.replica.apply(b"hello", Offset(9), Epoch(3))
+        log.replica.apply(bytes([2]) + b"hello", Offset(9), Epoch(3))
+
+
+def test_an_exception_of_apply_is_the_same_answer_everywhere_and_is_kept() -> None:
+    log = Log()
+    session = log.open()
+    seen: list[NotApplied] = []
+    log.replica.on_not_applied = seen.append
+    poison = CommandRecord(0, session, 0, 0, b'["Add",{"key":"x","amount":"y"}]')
+    answer = log.add(poison).answer
+    assert answer.verdict is CommandVerdict.REJECTED
+    assert b"TypeError" in answer.value
+    assert log.restored().add(poison).answer == answer
+    [told] = seen
+    assert (told.offset, told.epoch, type(told.error)) == (1, 3, TypeError)
+    assert log.command(session, 1) == applied(1)
+
+
+def test_a_result_that_cannot_be_written_is_a_failure_of_apply() -> None:
+    class Endless(Counters):
+        def apply(self, command: Add, context: Applied) -> Any:
+            return float("inf")
+
+    log = Log(Endless())
+    assert b"ValueError" in log.command(log.open(), 0).value
+
+
+@pytest.mark.parametrize("error", OF_THIS_NODE)
+def test_what_may_concern_this_node_alone_stops_the_replica(error: type[Exception]) -> None:
+    class Unlucky(Counters):
+        def apply(self, command: Add, context: Applied) -> int:
+            raise error("here")
+
+    log = Log(Unlucky())
+    session = log.open()
+    with pytest.raises(error, match="here"):
+        log.command(session, 0)
+
+
+def test_what_no_version_writes_is_passed_over() -> None:
+    log = Log()
+    log.add(TickRecord(7))
+    seen: list[NotApplied] = []
+    log.replica.on_not_applied = seen.append
+    for value in (b"hello", b"\0", b"\1\2short", bytes([1, 3]) + bytes(9)):
+        assert log.replica.apply(value, Offset(9), Epoch(3)) is None
+    assert [type(one.error) for one in seen] == [ForeignRecordError] * 4
+    assert log.replica.time_ms == 7
+
+
+def test_a_command_that_no_node_reads_can_be_skipped_by_all() -> None:
+    log = Log()
+    session = log.open()
+    poison = CommandRecord(0, session, 0, 0, b"\xff")
+    with pytest.raises(DeserializeError, match=r"start all with skip_offsets=\[1\]"):
+        log.add(poison)
+    replica = MachineReplica(log.counters, skipped_offsets=[1])
+    seen: list[NotApplied] = []
+    replica.on_not_applied = seen.append
+    replica.apply(encode_log_record(OpenRecord(0, NONCE)), Offset(0), Epoch(3))
+    news = replica.apply(encode_log_record(poison), Offset(1), Epoch(3))
+    assert isinstance(news, CommandAnswered)
+    assert news.answer == CommandAnswer(CommandVerdict.REJECTED, b"the operator skipped this command")
+    assert seen == [NotApplied(1, 3, None)]
+
+
+def test_a_leader_reads_a_command_once_and_refuses_what_it_cannot_read() -> None:
+    class Strict(Counters):
+        def validate(self, command: Add) -> None:
+            if command.amount > 99:
+                raise ValueError("too much")
+
+    log = Log(Strict())
+    session = log.open()
+    serialize = Counters.commands.serialize
+    for data in (b"\xff", b"[" * 50_000, b'["Sub",{}]', serialize(Add("x", 100))):
+        with pytest.raises(UsageError, match=f"refuses a command of {len(data)} bytes"):
+            log.replica.read_ahead([data])
+    data = serialize(Add("x", 5))
+    log.replica.read_ahead([data, data])
+    [kept] = log.replica._read_ahead.values()
+    assert log.command(session, 0, 5) == applied(5)
+    assert log.replica._read_ahead == {}
+    assert kept == Add("x", 5)
+
+
+def test_commands_that_were_read_ahead_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "READ_AHEAD_MAX", 3)
+    log = Log()
+    log.replica.read_ahead(Counters.commands.serialize(Add("x", at)) for at in range(5))
+    log.replica.read_ahead([Counters.commands.serialize(Add("x" * replicas.READ_AHEAD_BYTES, 1))])
+    assert [command.amount for command in log.replica._read_ahead.values()] == [3, 4]
 
 
 def test_who_waits_hears_from_a_snapshot() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from pykraft.config import LogSettings
-from pykraft.errors import CommandRejectedError, UsageError
+from pykraft.errors import CommandRejectedError, NotAppliedError, UsageError
 from pykraft.machine import Replicated
 from tests.client.nodes import BOTH, alone, run
 from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, next_turn, state_of
@@ -104,14 +104,60 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> 
     run(main)
 
 
-def test_a_machine_that_fails_ends_its_node(tmp_path: Path) -> None:
+def test_a_machine_that_fails_here_alone_ends_its_node(tmp_path: Path) -> None:
     class Broken(Counters):
         def apply(self, command: Add, context: Any) -> int:
-            raise ZeroDivisionError("a bug")
+            raise OSError("no file")
 
     async def main() -> None:
-        with pytest.raises(ZeroDivisionError, match="a bug"):
+        with pytest.raises(OSError, match="no file"):
             async with Replicated(alone(tmp_path), Broken()) as node:
                 await node.execute(Add("x", 1))
+
+    run(main)
+
+
+def test_a_machine_that_fails_everywhere_tells_the_caller_and_the_operators(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Counters):
+        def apply(self, command: Add, context: Any) -> int:
+            if command.amount == 13:
+                raise ZeroDivisionError("a bug")
+            return super().apply(command, context)
+
+    async def main() -> None:
+        async with machines(tmp_path, machine=Broken) as nodes:
+            for each in nodes:
+                with pytest.raises(CommandRejectedError, match="on every replica alike, with ZeroDivisionError"):
+                    await each.execute(Add("x", 13))
+            assert [await each.execute(Add("x", 1)) for each in nodes] == [1, 2, 3]
+            async with nodes[0].read(), nodes[1].read(), nodes[2].read():
+                pass
+
+    run(main)
+    assert caplog.text.count("is not applied: ZeroDivisionError: a bug") == 9
+
+
+def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_node(tmp_path: Path) -> None:
+    class OneWay:
+        def serialize(self, record: Add) -> bytes:
+            return b"\xff" if record.amount == 13 else Counters.commands.serialize(record)
+
+        def deserialize(self, data: bytes) -> Add:
+            command: Add = Counters.commands.deserialize(data)
+            return command
+
+    class Lossy(Counters):
+        commands: ClassVar[Any] = OneWay()
+
+    async def main() -> None:
+        async with machines(tmp_path, machine=Lossy) as nodes:
+            await leader_of(nodes)
+            for each in nodes:
+                match = "refuses a command of 1 bytes: UnicodeDecodeError"
+                with pytest.raises((NotAppliedError, UsageError), match=match):
+                    await each.execute(Add("x", 13))
+            assert await nodes[0].execute(Add("x", 1)) == 1
 
     run(main)

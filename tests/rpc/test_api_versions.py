@@ -9,7 +9,15 @@ import pytest
 
 from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request, encode_response
+from pykraft.protocol.api import (
+    API_VERSIONS,
+    ApiKey,
+    decode_request_body,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from pykraft.protocol.schema import Versions
 from pykraft.rpc import codec
 from pykraft.rpc.api_versions import (
@@ -20,7 +28,7 @@ from pykraft.rpc.api_versions import (
     response_to_wire,
 )
 from pykraft.rpc.context import RpcContext
-from pykraft.types import Uuid, VersionRange
+from pykraft.types import NodeId, Uuid, VersionRange
 
 CONTEXT = RpcContext(cluster_id="c", topic_name="t", topic_id=Uuid(bytes(15) + b"\1"), default_listener="CONTROLLER")
 
@@ -95,5 +103,8 @@ def test_the_core_hears_the_levels_that_a_voter_to_be_supports() -> None:
     old = b"".join(encode_response(ApiKey.API_VERSIONS, 3, 1, response_to_wire(3, SERVED, VersionRange(0, 1))))
     silent = codec.decode_answer(ApiKey.API_VERSIONS, 3, old, CONTEXT)
     assert silent.message == ApiVersionsResponse(error=0)
-    asked = b"".join(bytes(part) for part in codec.encode_request(ApiVersionsRequest(), 4, 1, "us", CONTEXT))
-    assert b"pykraft" in asked
+    question = ApiVersionsRequest(node_id=NodeId(7))
+    for version, named in ((5, ("c", 7)), (4, (None, -1))):
+        asked = b"".join(bytes(part) for part in codec.encode_request(question, version, 1, "us", CONTEXT))
+        body = decode_request_body(decode_request_header(asked), asked)
+        assert (body["client_software_name"], body["cluster_id"], body["node_id"]) == ("pykraft", *named)

@@ -64,3 +64,24 @@ def test_a_node_with_a_state_machine_serves_the_forwarding_of_others() -> None:
     )
     plain, forwarding = (served.on("CONTROLLER", forwards=forwards) for forwards in (False, True))
     assert {*forwarding} - {*plain} == {ApiKey.FORWARD}
+
+
+def test_a_node_with_a_state_machine_takes_records_of_other_nodes_alone() -> None:
+    served = ServedApis(
+        kraft_versions=None,
+        kraft_version=lambda: 0,
+        operator_listeners=None,
+        append_listeners=("APPENDS",),
+        client_listeners=("CLIENTS",),
+        refuses_controller_requests=False,
+        forward_listeners=("CONTROLLER",),
+        serves_produce=False,
+    )
+    found = {name: {*served.on(name, forwards=True)} for name in ("controller", "appends", "clients")}
+    appending = {ApiKey.PRODUCE, ApiKey.FORWARD}
+    assert {name: keys & appending for name, keys in found.items()} == {
+        "controller": {ApiKey.FORWARD},
+        "appends": set(),
+        "clients": set(),
+    }
+    assert ApiKey.METADATA in found["clients"]

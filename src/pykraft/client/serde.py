@@ -10,7 +10,9 @@ Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from pykraft.client.arguments import Records
@@ -23,6 +25,9 @@ _ZERO: Final = b"0"[0]
 # Made once: `json.dumps` makes one for each call with these settings.
 _encode_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _JSON: Final = json.JSONDecoder()
+NESTING_MAX: Final = 128
+"""Lists and objects within each other. Python gives up at a depth that depends on its stack, so on one node only."""
+_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class Serde(Protocol[T]):
@@ -100,7 +105,9 @@ int_serde: Final[Serde[int]] = _Int()
 
 
 def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
-    """The value of JSON in UTF-8. Errors: ValueError."""
+    """The value of JSON in UTF-8. Errors: ValueError, also for one that nests deeper than `NESTING_MAX`."""
+    if data.count(b"[") + data.count(b"{") > NESTING_MAX and _nesting(data) > NESTING_MAX:
+        raise ValueError(f"it has more than {NESTING_MAX} lists and objects within each other")
     text = data.decode()
     try:
         # Without the spaces that JSON allows around a value this is all, in a fraction of the time.
@@ -108,6 +115,12 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - JSON has no narrower type
     except ValueError:
         return _JSON.decode(text)
     return value if end == len(text) else _JSON.decode(text)
+
+
+def _nesting(data: bytes) -> int:
+    """How many lists and objects are within each other, at most."""
+    brackets = _TEXT.sub(b"", data)
+    return max(accumulate((byte in b"[{") - (byte in b"]}") for byte in brackets), default=0)
 
 
 def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:

@@ -5,7 +5,11 @@ least the share that completes it within `WINDOWS_MAX` windows, and at least a f
 keep nobody waiting. After `WINDOWS_MAX` windows the wait ends. So a slow link does not look like a dead leader, and a
 leader that trickles bytes or freezes is given up after one timeout.
 
-Source: ours (ADR 036); Kafka's clients count only whole responses.
+A sender sees less: bytes that have left wait in buffers on their way, where nobody tells how many are left. So at its
+sender an answer moves at most at `UNSEEN_BYTES_PER_MS`, whatever the kernel says: a voter that takes one batch of
+8 MiB counts for up to 16 s, and one whose answers are below `core.events.UNSEEN_SIZE_BYTES` no longer than it did.
+
+Source: ours (ADR 036, ADR 139); Kafka's clients count only whole responses.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ FLOOR_SHARE: Final = 64
 """At least 1/64 of a full Fetch response must move in each window, however small the response is."""
 FLOOR_BYTES_MAX: Final = 16 * 1024
 """More need not move because a node asks for large responses: a link too slow for those carries smaller ones."""
+UNSEEN_BYTES_PER_MS: Final = 512
+"""An answer counts as arriving at no more than this: about half of a MB in a second."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +47,11 @@ class AnswerPace:
             return False
         self.moved_bytes = moved_bytes
         return True
+
+    def sent(self, sent_bytes: int, size_bytes: int, now_ms: int) -> bool:
+        """As `advance`, at the sender."""
+        unseen_bytes = UNSEEN_BYTES_PER_MS * (now_ms - self.begun_ms)
+        return self.advance(min(sent_bytes, unseen_bytes), size_bytes, now_ms)
 
 
 def floor_bytes(fetch_size_bytes_max: int) -> int:

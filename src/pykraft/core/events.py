@@ -6,7 +6,7 @@ The host builds them from frames, finished storage jobs, the clock and calls of 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pykraft.core.messages import Request, Response
 from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, Offset, OffsetAndEpoch
@@ -68,9 +68,16 @@ class AnswerArriving:
     size_bytes: int
 
 
+UNSEEN_SIZE_BYTES: Final = 256 * 1024
+"""A smaller answer that has left arrives within half a second, at the pace of `pykraft.core.answer_pace`."""
+
+
 @value(frozen=True, slots=True, kw_only=True)
 class AnswerLeaving:
-    """This much of our answer to a request has left this machine, as far as its kernel knows."""
+    """This much of our answer to a request has left this machine, as far as its kernel knows.
+
+    Of `UNSEEN_SIZE_BYTES` and more the core hears until the next request: bytes may be in buffers on their way.
+    """
 
     request_id: int
     sent_bytes: int

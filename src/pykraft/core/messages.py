@@ -288,7 +288,12 @@ class TransferLeadershipResponse:
 
 @value(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """A leader asks a replica which levels it supports before it makes it a voter (KIP-853)."""
+    """A leader asks a replica which levels it supports before it makes it a voter (KIP-853).
+
+    ``node_id`` is the one that it means: pykraft's nodes refuse to answer for another one (KIP-1242).
+    """
+
+    node_id: NodeId
 
 
 @value(frozen=True, slots=True, kw_only=True)

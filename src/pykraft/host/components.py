@@ -136,6 +136,8 @@ def assemble(
             append_listeners=config.append_listeners,
             clients=clients,
             refuses_controller_requests=config.may_vote and config.is_kafkas_log,
+            forward_listeners=[name.upper() for name in config.controller_listener_names],
+            serves_produce=config.serves_produce,
         ),
         peers=Peers(
             ports,

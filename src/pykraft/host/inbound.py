@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
+from pykraft.core.events import UNSEEN_SIZE_BYTES, AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.held_messages import HeldMessages
@@ -145,6 +145,8 @@ class Inbound:
         append_listeners: Collection[str] = (),
         clients: Clients | None = None,
         refuses_controller_requests: bool = False,
+        forward_listeners: Collection[str] | None = None,
+        serves_produce: bool = True,
     ) -> None:
         """``node_id`` is -1 for a node without one.
 
@@ -152,7 +154,8 @@ class Inbound:
 
         ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce, and
         the listeners of ``clients`` all that it answers. ``refuses_controller_requests``: a voter among Kafka's
-        controllers answers what is for the active one with NOT_CONTROLLER.
+        controllers answers what is for the active one with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None:
+        all do. Without ``serves_produce`` none serves Produce.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -175,6 +178,8 @@ class Inbound:
             cluster_id=context.cluster_id,
             node_id=node_id,
             refuses_controller_requests=refuses_controller_requests,
+            forward_listeners=forward_listeners,
+            serves_produce=serves_produce,
         )
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
@@ -234,7 +239,7 @@ class Inbound:
                 self._ports.close(request.requester.connection)
 
     def leaving(self) -> list[AnswerLeaving]:
-        """How much of each watched answer has left; a complete one is reported once more and then dropped."""
+        """How much of each watched answer has left; a complete small one is reported once more and then dropped."""
         found: list[AnswerLeaving] = []
         for connection, requester in list(self._watched.items()):
             assert requester.leaving is not None
@@ -242,8 +247,8 @@ class Inbound:
             unsent_bytes = self._ports.unsent_size_bytes(connection)
             sent_bytes = max(0, size_bytes - unsent_bytes)
             found.append(AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=size_bytes))
-            if unsent_bytes == 0:
-                # Complete: the core hears so once and needs no more reports.
+            if unsent_bytes == 0 and size_bytes < UNSEEN_SIZE_BYTES:
+                # Complete: the core hears so once and needs no more reports. More bytes may be in buffers on their way.
                 del self._watched[connection]
         return found
 
@@ -271,7 +276,7 @@ class Inbound:
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
             self._append(wanted, requester.listener, lambda body: self._answer_client(request, body))
-        elif header.api_key == ApiKey.FORWARD and self.serve_forward is not None:
+        elif self.serve_forward is not None and header.api_key == ApiKey.FORWARD in self._served(requester.listener):
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)
             self.serve_forward(wanted, lambda body: self._answer_client(request, body))
@@ -297,6 +302,8 @@ class Inbound:
         """Answer a request of one of Kafka's clients; False for any other. Errors: ProtocolError, as `_handle`."""
         key = header.api_key
         if requester.listener.upper() not in self._client_listeners or key not in _OF_CLIENTS:
+            return False
+        if key == ApiKey.PRODUCE and key not in self._served(requester.listener):
             return False
         wanted = decode_request_body(header, data)
         if key == ApiKey.DESCRIBE_CLUSTER:

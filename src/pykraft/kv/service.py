@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from pykraft.client.until_signal import until_signal
@@ -38,7 +39,7 @@ def require_package() -> None:
         import pykraft.kv.http_server  # noqa: F401 - only whether it is there
 
 
-async def serve(config: NodeConfig, at: Endpoint) -> None:
+async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[int] = ()) -> None:
     """Run the node and its API until a signal. Errors: ConfigError for an address; those of a node."""
     require_package()
     from pykraft.kv.http_server import HttpServer
@@ -49,7 +50,7 @@ async def serve(config: NodeConfig, at: Endpoint) -> None:
     except OSError as error:
         raise not_bound(OPTION, str(at), error) from error
     try:
-        async with until_signal(), Replicated(config, KeyValues()) as node:
+        async with until_signal(), Replicated(config, KeyValues(), skip_offsets=skip_offsets) as node:
             api = KeyValueApi(node)
             http = HttpServer(api, sockets)
             _tell(node, at, port_of(sockets))

@@ -2,9 +2,9 @@
 
 Invariant: NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUSTER_ID and INVALID_REQUEST mean that the
 records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps the records
-with its own log time.
+with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied everywhere.
 
-Source: ours (ADR 070), after ADR 050.
+Source: ours (ADR 070, ADR 138), after ADR 050.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from pykraft.errors import (
     PykraftError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.records import stamped, unpack_records
+from pykraft.machine.records import check_forwarded, stamped, unpack_records
 from pykraft.protocol.schema import Body
 from pykraft.server.clock import now
 from pykraft.types import Offset
 
 REQUESTS_MAX: Final = 1_000
 """Requests of other nodes at one time; one more is told to come later."""
+ERROR_TEXT_MAX: Final = 1_000
+"""Characters of an error in an answer: it may quote the request."""
 
 
 class ForwardServer:
@@ -83,6 +85,7 @@ class ForwardServer:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
+        self._applier.replica.read_ahead(command for command in map(check_forwarded, records) if command is not None)
         time_ms = self._applier.time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset
@@ -91,7 +94,7 @@ class ForwardServer:
         known = self._node.leader_and_epoch
         return {
             "error_code": int(error),
-            "error_message": text,
+            "error_message": None if text is None else text[:ERROR_TEXT_MAX],
             "leader_id": -1 if known.leader_id is None else known.leader_id,
             "leader_epoch": known.epoch,
             "offset": offset,

@@ -22,8 +22,9 @@ A record of a snapshot continues by kind:
     RESULT   session int64 | sequence int64 | 0 for a result or 1 for a rejection, uint8 | the result's bytes, or text
     STATE    a record of the application's state
 
-Invariant: a record of another version is never guessed at: a node that does not know it stops, because replicas that
-read the same record differently would part.
+Invariant: a record of a later version is never guessed at: a node that does not know it stops, because replicas that
+read the same record differently would part. Later versions are 2 to 15, and a later kind of record of version 1 is one
+of 6 to 15. Everything else that is none of the above is foreign to all versions, so all replicas may pass over it.
 
 Source: ours (ADR 068).
 """
@@ -36,9 +37,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from pykraft.errors import UnknownRecordError
+from pykraft.errors import ForeignRecordError, UnknownRecordError
 
 VERSION: Final = 1
+LATER_MAX: Final = 15
+"""The highest version of a record, and the highest kind of one in the log, that a later pykraft may write."""
 NONCE_SIZE_BYTES: Final = 16
 _HEAD: Final = struct.Struct(">BBq")
 COMMAND_HEAD: Final = struct.Struct(">BBqqqq")
@@ -194,7 +197,7 @@ def encode_commands(
 
 
 def decode_log_record(data: bytes) -> LogRecord:
-    """The record. Errors: UnknownRecordError."""
+    """The record. Errors: ForeignRecordError for what no version writes, UnknownRecordError for a later one's."""
     if _is_command(data):
         _, _, time_ms, session_id, sequence, acknowledged = COMMAND_HEAD.unpack_from(data)
         return CommandRecord(time_ms, session_id, sequence, acknowledged, data[COMMAND_OVERHEAD_BYTES:])
@@ -211,13 +214,27 @@ def decode_log_record(data: bytes) -> LogRecord:
             return DigestRecord(time_ms, node_id, offset, digest_kind, state, data[_DIGEST.size :])
     except struct.error:
         pass
-    raise _unknown(data)
+    start = data[: _STATE.size]
+    is_later = len(start) > 1 and (
+        VERSION < start[0] <= LATER_MAX or (start[0] == VERSION and max(LogKind) < start[1] <= LATER_MAX)
+    )
+    raise _unknown(data) if is_later else ForeignRecordError(f"{_described(data)} is none of a state machine")
+
+
+def check_forwarded(data: bytes) -> bytes | None:
+    """The command of a record that another node forwards; None for another record that nodes forward.
+
+    The leader alone writes the time, and asks for digests. Errors: UnknownRecordError.
+    """
+    if _is_command(data):
+        return data[COMMAND_OVERHEAD_BYTES:]
+    if not isinstance(decode_log_record(data), OpenRecord | DigestRecord):
+        raise ForeignRecordError(f"{_described(data)} is none that a node forwards")
+    return None
 
 
 def stamped(data: bytes, time_ms: int) -> bytes:
-    """A record of the log with this time instead of its own. Errors: UnknownRecordError for no such record."""
-    if not _is_command(data):
-        decode_log_record(data)
+    """A record of the log with this time instead of its own."""
     return data[:_TIME_AT] + _TIME.pack(time_ms) + data[_HEAD.size :]
 
 
@@ -279,8 +296,10 @@ def _is_command(data: bytes) -> bool:
 
 
 def _unknown(data: bytes) -> UnknownRecordError:
-    start = data[:10].hex(" ")
     return UnknownRecordError(
-        f"a record of {len(data)} bytes that begins with {start} is none of version {VERSION} of a state machine: "
-        "a newer pykraft wrote it, or a program without pykraft.machine"
+        f"{_described(data)} is none of version {VERSION} of a state machine: a newer pykraft wrote it"
     )
+
+
+def _described(data: bytes) -> str:
+    return f"a record of {len(data)} bytes that begins with {data[:10].hex(' ')}"

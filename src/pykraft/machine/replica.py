@@ -12,21 +12,29 @@ How a retry applies once:
 4. A session that is unused for `SESSION_TIMEOUT_MS` of log time ends. A command of a session that ended is refused and
    never applied, since nobody knows any more whether an earlier copy was.
 
+What a replica cannot apply:
+
+- Bytes that no version of this module writes are passed over, on all replicas alike, and reported.
+- A command that its serde cannot read ends this replica. The leader refused to append what it could not read, so this
+  node has older code, and others may go on differently. ``skipped_offsets`` are commands that the operator gave up.
+- An exception of ``apply`` or of the serde of results is an answer as a rejection is, since all replicas get the same
+  one, and reported. Those of `OF_THIS_NODE` may be of this node alone, and end it.
+
 Log time comes with the records: a leader writes the time of the last record that it applied, plus what its monotonic
 clock has advanced since it leads. No wall clock ends a session, and time stands still while nobody leads.
 
-Source: Raft dissertation §6.3; ours (ADR 068).
+Source: Raft dissertation §6.3; ours (ADR 068, ADR 138).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pykraft.client.listener import StableRecords
-from pykraft.errors import CommandRejectedError, DeserializeError, UnknownRecordError
+from pykraft.errors import CommandRejectedError, DeserializeError, ForeignRecordError, UnknownRecordError, UsageError
 from pykraft.machine.records import (
     COMMAND_HEAD,
     COMMAND_KIND,
@@ -57,6 +65,12 @@ SESSIONS_MAX: Final = 100_000
 """Open sessions; one more is refused. Part of the format, as above."""
 WINDOW: Final = 16_384
 """Commands of one session that may wait for their results; one more is refused. Part of the format, as above."""
+
+OF_THIS_NODE: Final = (MemoryError, RecursionError, OSError)
+"""Exceptions of ``apply`` that other replicas need not have: they have other machines, and stacks of other depths."""
+READ_AHEAD_MAX: Final = 1_024
+"""Commands that are kept as they were read before they were appended; longer ones than `READ_AHEAD_BYTES` are not."""
+READ_AHEAD_BYTES: Final = 1_024
 
 
 class CommandVerdict(Enum):
@@ -104,6 +118,18 @@ class CommandAnswered(NamedTuple):
 ClientNews: TypeAlias = SessionOpened | CommandAnswered
 
 
+@dataclass(frozen=True, slots=True)
+class NotApplied:
+    """What all replicas pass over: a foreign record, a command that an operator gave up, or one on which apply failed.
+
+    ``error`` is None for one that was given up.
+    """
+
+    offset: int
+    epoch: int
+    error: Exception | None
+
+
 class SessionWatcher(Protocol):
     """Hears the answers to the commands of one session, on the node whose clients use it."""
 
@@ -123,8 +149,15 @@ class _Session:
 class MachineReplica(Generic[C, R]):
     """A state machine with its sessions."""
 
-    def __init__(self, machine: StateMachine[C, R], *, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        machine: StateMachine[C, R],
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        skipped_offsets: Collection[int] = (),
+    ) -> None:
         self.machine = machine
+        self._skipped_offsets = frozenset(skipped_offsets)
         self._session_timeout_ms = session_timeout_ms
         self.time_ms = 0
         """The log time of the last record."""
@@ -132,6 +165,9 @@ class MachineReplica(Generic[C, R]):
         """Who waits for answers on this node, by session."""
         self.on_carried_out: Callable[[CommandRecord, Offset, CommandAnswer], None] | None = None
         """Called after each command that was carried out, for `pykraft.machine.state_check`."""
+        self.on_not_applied: Callable[[NotApplied], object] = lambda _: None
+        """Called for what is passed over; a simulated world makes a failure of it."""
+        self._read_ahead: dict[bytes, C] = {}
         self._waits_for_time = getattr(machine.deadline_ms, "__func__", None) is not StateMachine.deadline_ms
         self._swept_ms = 0
         self._sessions: dict[int, _Session] = {}
@@ -144,10 +180,14 @@ class MachineReplica(Generic[C, R]):
     def apply(self, value: bytes, offset: Offset, epoch: Epoch) -> ClientNews | CheckRecord | DigestRecord | None:
         """Apply a record of the log; returns what a client may wait for, or what concerns the comparison of replicas.
 
-        Errors: UnknownRecordError; DeserializeError for a command that the serde cannot read, and any exception of the
-        state machine but CommandRejectedError: this replica must stop then, since others may go on differently.
+        Errors: UnknownRecordError; DeserializeError for a command that the serde cannot read, and what apply raises of
+        `OF_THIS_NODE`: this replica must stop then, since others may go on differently.
         """
-        record = decode_log_record(value)
+        try:
+            record = decode_log_record(value)
+        except ForeignRecordError as error:
+            self.on_not_applied(NotApplied(offset, epoch, error))
+            return None
         self._advance(record.time_ms, offset, epoch)
         if isinstance(record, CommandRecord):
             _, session_id, sequence, acknowledged, command = record
@@ -179,6 +219,26 @@ class MachineReplica(Generic[C, R]):
             if watcher is not None and answer is not None:
                 watcher.answered(sequence, answer)
         return len(values)
+
+    def read_ahead(self, commands: Iterable[bytes]) -> None:
+        """Read commands before they are appended, for the leader: what it cannot read must not be in the log.
+
+        They are kept for `apply`, so that each is read once. Errors: UsageError for what no replica could apply.
+        """
+        machine, kept = self.machine, self._read_ahead
+        for data in commands:
+            if data in kept:
+                continue
+            try:
+                command = machine.commands.deserialize(data)
+                machine.validate(command)
+            except Exception as error:
+                text = f"the leader's state machine refuses a command of {len(data)} bytes"
+                raise UsageError(f"{text}: {type(error).__name__}: {error!s:.200}") from error
+            if len(kept) >= READ_AHEAD_MAX:
+                kept.clear()  # others were never committed
+            if len(data) <= READ_AHEAD_BYTES:
+                kept[data] = command
 
     def kept_news(self, nonces: Iterable[bytes], commands: Iterable[tuple[int, int]]) -> Iterator[ClientNews]:
         """What these clients would have heard, had this replica not loaded a snapshot instead."""
@@ -270,16 +330,31 @@ class MachineReplica(Generic[C, R]):
 
     def _carry_out(self, command: bytes, session_id: int, offset: int, epoch: int) -> CommandAnswer:
         machine = self.machine
+        if offset in self._skipped_offsets:
+            self.on_not_applied(NotApplied(offset, epoch, None))
+            return CommandAnswer(CommandVerdict.REJECTED, b"the operator skipped this command")
         try:
-            told = machine.commands.deserialize(command)
+            kept = self._read_ahead.pop(command, None) if self._read_ahead else None
+            told = machine.commands.deserialize(command) if kept is None else kept
         except Exception as error:
             # Not a rejection: a replica with newer code may read it, and would then part from this one.
-            raise DeserializeError(Offset(offset), Epoch(epoch), f"{type(error).__name__}: {error}") from error
+            problem = (
+                f"{type(error).__name__}: {error}: give this node the code that reads it, or, if no node can read it, "
+                f"start all with skip_offsets=[{offset}]"
+            )
+            raise DeserializeError(Offset(offset), Epoch(epoch), problem) from error
         try:
             result = machine.apply(told, _new(Applied, (offset, epoch, self.time_ms, session_id)))
+            return _new(CommandAnswer, (APPLIED, machine.results.serialize(result)))
         except CommandRejectedError as error:
             return CommandAnswer(CommandVerdict.REJECTED, str(error).encode())
-        return _new(CommandAnswer, (APPLIED, machine.results.serialize(result)))
+        except OF_THIS_NODE:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug of the program, and each replica has it
+            self.on_not_applied(NotApplied(offset, epoch, error))
+            # The kind alone: a text may contain what differs between processes, such as addresses of objects.
+            text = f"apply failed on every replica alike, with {type(error).__name__}: the nodes' logs say more"
+            return CommandAnswer(CommandVerdict.REJECTED, text.encode())
 
     @staticmethod
     def _acknowledge(session: _Session, acknowledged: int) -> None:

@@ -12,8 +12,9 @@ Source: Raft dissertation §6.3 and §6.4; ours (ADR 068).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -64,21 +65,27 @@ class Replicated(Generic[M_co]):
         *,
         own_thread: bool = False,
         check_every: int | None = None,
+        skip_offsets: Collection[int] = (),
         runtime: MachineRuntime = PROGRAM,
     ) -> None:
         """Open nothing yet. The simulator passes a ``runtime``.
 
         With ``check_every`` nodes compare digests of their states after so many commands, and a node whose state is not
         that of the majority ends with ReplicasPartedError, which names the command; see `pykraft.machine.state_check`.
+        ``skip_offsets`` are commands in the log that no node can read, the same on all nodes: they are not applied.
 
         Errors: UsageError for an invalid configuration or machine.
         """
         if not isinstance(machine, StateMachine):
             raise UsageError(f"{machine!r} is not a state machine: derive its class from pykraft.machine.StateMachine")
         self._machine = machine
-        self.node: Node[bytes] = runtime.make_node(config, own_thread)
+        # Every replica must read all records, so only those of the state machine may get into the log.
+        self.node: Node[bytes] = runtime.make_node(replace(config, serves_produce=False), own_thread)
         """The node, for its address, its leader and its metrics."""
-        self._replica: MachineReplica[Any, Any] = MachineReplica(machine, session_timeout_ms=runtime.session_timeout_ms)
+        self._replica: MachineReplica[Any, Any] = MachineReplica(
+            machine, session_timeout_ms=runtime.session_timeout_ms, skipped_offsets=skip_offsets
+        )
+        self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
         context = RpcContext(
             cluster_id=config.cluster_id,
@@ -104,11 +111,13 @@ class Replicated(Generic[M_co]):
         """Tasks that write records of the node's own: log time, and what compares replicas."""
 
     @staticmethod
-    def in_thread(config: NodeConfig, machine: M, *, check_every: int | None = None) -> ThreadedReplicated[M]:
+    def in_thread(
+        config: NodeConfig, machine: M, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+    ) -> ThreadedReplicated[M]:
         """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
         from pykraft.machine.threaded import ThreadedReplicated  # it stands on this class
 
-        return ThreadedReplicated(config, machine, check_every=check_every)
+        return ThreadedReplicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
 
     async def bind(self) -> None:
         """See `pykraft.client.Node.bind`."""
@@ -167,6 +176,8 @@ class Replicated(Generic[M_co]):
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
             raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_told(data)}")
+        if not self._forwarder.is_needed:  # so that a command that is refused concerns its caller alone
+            self._replica.read_ahead((data,))
         verdict, value = await self._submission.execute(data, timeout_ms)
         if verdict is APPLIED:
             result: R = self._machine.results.deserialize(value)

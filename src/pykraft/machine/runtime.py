@@ -10,6 +10,7 @@ Source: ours.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,12 +19,14 @@ from typing import Final, Protocol, TypeAlias
 from pykraft.client.node import Node
 from pykraft.client.remote.connection import Caller, connect
 from pykraft.config import NodeConfig
-from pykraft.machine.replica import SESSION_TIMEOUT_MS
+from pykraft.machine.replica import SESSION_TIMEOUT_MS, NotApplied
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
 from pykraft.types import Endpoint
+
+logger = logging.getLogger("pykraft")
 
 
 class ForwardLink(Protocol):
@@ -75,6 +78,13 @@ class ForwardDialer:
         return await connect(endpoint, caller, timeout_ms=timeout_ms)
 
 
+def report_not_applied(what: NotApplied) -> None:
+    """Log what all replicas pass over: the operator should know."""
+    problem = "the operator skips it" if what.error is None else f"{type(what.error).__name__}: {what.error}"
+    logger.error("the record at offset %s (epoch %s) is not applied: %s", what.offset, what.epoch, problem)
+    logger.debug("where it failed", exc_info=what.error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRuntime:
     """The defaults are those of a program."""
@@ -87,6 +97,8 @@ class MachineRuntime:
     """Returns so many bytes that nobody has drawn before."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     """Log time after which an unused session ends."""
+    on_not_applied: Callable[[NotApplied], object] = report_not_applied
+    """Called for what all replicas pass over."""
 
 
 PROGRAM: Final = MachineRuntime()

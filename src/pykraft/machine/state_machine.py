@@ -55,7 +55,15 @@ class StateMachine(ABC, Generic[C, R]):
         """Change the state, and return the result.
 
         CommandRejectedError goes to the caller and to nobody else; change nothing before raising it. Any other
-        exception is a bug that every replica has, and ends the node.
+        exception is a bug that every replica has: each logs it, and the caller gets a CommandRejectedError that names
+        it. What was changed before stays changed. MemoryError, RecursionError and OSError end the node.
+        """
+
+    def validate(self, command: C, /) -> None:
+        """Refuse a command before it is in the log: any exception does. By default none is refused.
+
+        The leader calls it, so a command of another node counts as little as that of a stranger; see docs/trust.md. It
+        must not look at the state, which changes until the command is applied.
         """
 
     @abstractmethod

@@ -210,6 +210,9 @@ class Submission(Generic[C, R]):
         while waiting := [attempt for attempt in group.attempts if not attempt[2].done()]:
             group.copies += 1
             try:
+                if group.session is not None and not self._forwarder.is_needed:
+                    # The leader reads its own commands, too; most were read when their callers came.
+                    self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
                 await self._send(group.records(waiting, self._applier.time_ms()))
             except OutcomeUnknownError as error:
                 group.error = error

@@ -12,7 +12,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from types import TracebackType
@@ -31,9 +31,11 @@ T = TypeVar("T")
 class ThreadedReplicated(Generic[M_co]):
     """A `StateMachine` on this node, for threads: see `Replicated.in_thread`. Use it in ``with``, or `start` it."""
 
-    def __init__(self, config: NodeConfig, machine: M_co, *, check_every: int | None = None) -> None:
+    def __init__(
+        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+    ) -> None:
         """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
-        self._replicated = Replicated(config, machine, check_every=check_every)
+        self._replicated = Replicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
         self._thread = threading.Thread(target=self._run, name="pykraft machine", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()

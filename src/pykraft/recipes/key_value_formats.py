@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
+from pykraft.client.serde import from_json
 from pykraft.recipes.key_value_commands import (
     Compact,
     Condition,
@@ -59,7 +60,7 @@ class RecordSerde:
 
     def deserialize(self, data: bytes) -> Any:  # noqa: ANN401 - as above
         """Errors: ValueError, TypeError or KeyError for what is none of these."""
-        return self._built(json.loads(data))
+        return self._built(from_json(data))
 
     def _built(self, value: Any) -> Any:  # noqa: ANN401 - JSON
         if not isinstance(value, list):

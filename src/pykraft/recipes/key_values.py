@@ -33,6 +33,7 @@ from pykraft.recipes.key_value_commands import (
     Put,
     Transaction,
     TransactionResult,
+    check_command,
 )
 from pykraft.recipes.key_value_formats import COMMANDS, RESULTS, SNAPSHOTS, LeaseState, StoreHead
 
@@ -85,6 +86,10 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 self.space.compact(revision)
                 self._tell()
         return None
+
+    def validate(self, command: KeyValueCommand) -> None:
+        """See `pykraft.machine.StateMachine`."""
+        check_command(command)
 
     def deadline_ms(self) -> int | None:
         """When a lease may end, see `pykraft.machine.StateMachine`."""

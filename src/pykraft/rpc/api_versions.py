@@ -34,9 +34,9 @@ def request_to_wire(software_version: str) -> Body:
     return {"client_software_name": SOFTWARE_NAME, "client_software_version": software_version}
 
 
-def question_to_wire(_message: ApiVersionsRequest, _version: int, _context: RpcContext) -> Body:
-    """The body of the core's request."""
-    return request_to_wire(__version__)
+def question_to_wire(message: ApiVersionsRequest, _version: int, context: RpcContext) -> Body:
+    """The body of the core's request; versions before 5 cannot name the node."""
+    return {**request_to_wire(__version__), "cluster_id": context.cluster_id, "node_id": message.node_id}
 
 
 def answer_from_wire(body: Body, _context: RpcContext) -> ApiVersionsResponse:

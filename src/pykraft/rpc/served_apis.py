@@ -1,8 +1,8 @@
 """Which APIs each listener serves, in which versions, and what ApiVersions says of them.
 
 Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listeners only, Produce and the APIs of
-Kafka's clients for those that the configuration names. A voter among Kafka's controllers also names what brokers ask
-the active controller, and refuses it (`pykraft.rpc.not_controller`).
+Kafka's clients for those that the configuration names, and Forward for those that voters dial. A voter among Kafka's
+controllers also names what brokers ask the active controller, and refuses it (`pykraft.rpc.not_controller`).
 
 Source: KIP-511, KIP-919, KIP-1242; Kafka 4.4's ``KafkaApis.handleApiVersionsRequest``.
 """
@@ -33,7 +33,7 @@ _CLIENTS: Final[Mapping[int, Versions]] = {int(key): versions for key, versions 
 class ServedApis:
     """The APIs of one node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as of Inbound
         self,
         *,
         kraft_versions: VersionRange | None,
@@ -44,10 +44,12 @@ class ServedApis:
         cluster_id: str | None = None,
         node_id: int = -1,
         refuses_controller_requests: bool,
+        forward_listeners: Collection[str] | None = None,
+        serves_produce: bool = True,
     ) -> None:
         """See `pykraft.host.inbound.Inbound`; names of listeners are in upper case.
 
-        Clients that mean another cluster or node (KIP-1242) are told so on ``client_listeners``.
+        Who means another cluster or node (KIP-1242) is told so.
         """
         self._identity = (cluster_id, node_id)
         self._kraft_versions = kraft_versions
@@ -55,6 +57,9 @@ class ServedApis:
         self._operator_listeners = operator_listeners
         self._append_listeners = append_listeners
         self._client_listeners = client_listeners
+        self._forward_listeners = forward_listeners
+        self._append: Mapping[int, Versions] = {ApiKey.PRODUCE: PRODUCE_VERSIONS} if serves_produce else {}
+        self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
         refused = not_controller.SERVED if refuses_controller_requests else {}
         self._refused = refused.keys()
         self._with_operators = {**_WITH_OPERATORS, **refused}
@@ -64,11 +69,11 @@ class ServedApis:
         """The APIs that a listener serves; ``forwards`` while a program has a state machine on this node."""
         name, operators = listener.upper(), self._operator_listeners
         served = self._with_operators if operators is None or name in operators else self._without_operators
-        if forwards:
+        if forwards and (self._forward_listeners is None or name in self._forward_listeners):
             served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
         if name in self._client_listeners:
-            return {**served, **_CLIENTS}
-        return {**served, ApiKey.PRODUCE: PRODUCE_VERSIONS} if name in self._append_listeners else served
+            return {**served, **self._clients}
+        return {**served, **self._append} if name in self._append_listeners else served
 
     def refusal(self, header: RequestHeader) -> list[Buffer] | None:
         """The answer to a request for Kafka's active controller; None for any other request."""
@@ -82,7 +87,8 @@ class ServedApis:
         """The APIs that a listener serves, as `on` has them, and what the client calls itself, if it says so.
 
         In version 0 if the client's version is unknown. As on Kafka's brokers, a client that names a cluster and means
-        another cluster or node gets REBOOTSTRAP_REQUIRED alone; Kafka's controllers do not compare.
+        another cluster or node gets REBOOTSTRAP_REQUIRED alone. Kafka's controllers do not compare; ours do where a
+        node is named, since a leader must not take a voter's address at which another node listens.
         """
         served = self.on(listener, forwards=forwards)
         software: str | None = None
@@ -97,6 +103,6 @@ class ServedApis:
         else:
             software = asked["client_software_name"] or None
             is_meant = asked["cluster_id"] is None or (asked["cluster_id"], asked["node_id"]) == self._identity
-            if listener.upper() in self._client_listeners and not is_meant:
+            if not is_meant and (listener.upper() in self._client_listeners or asked["node_id"] >= 0):
                 body = {"error_code": ErrorCode.REBOOTSTRAP_REQUIRED}
         return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body), software

@@ -27,16 +27,27 @@ def call(*words: str) -> Result:
 
 def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
-    monkeypatch.setattr(module, "_serve", lambda config, at: served.append((config, at)))
+    monkeypatch.setattr(module, "_serve", lambda config, at, skip: served.append((config, at, skip)))
     path = tmp_path / "server.properties"
     path.write_text(
         "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={tmp_path / 'data'}\n"
     )
-    result = call("--config", str(path), "--http", "[::1]:81", "--override", "node.id=1", "--cluster-id", "mine")
+    result = call(
+        "--config",
+        str(path),
+        "--http",
+        "[::1]:81",
+        "--override",
+        "node.id=1",
+        "--cluster-id",
+        "mine",
+        "--skip-offset",
+        "4",
+    )
     assert result.exit_code == 0, result.exception
-    [(config, at)] = served
-    assert (config.node_id, config.cluster_id, at) == (1, "mine", Endpoint("::1", 81))
+    [(config, at, skip)] = served
+    assert (config.node_id, config.cluster_id, at, skip) == (1, "mine", Endpoint("::1", 81), (4,))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +55,9 @@ def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: 
     [
         (("--http", "80"), "--http '80': give one host:port"),
         (("--http", "a:1,b:2"), "give one host:port"),
-        (("--override", "a=b"), "--override and --cluster-id need --config"),
-        (("--cluster-id", "a"), "--override and --cluster-id need --config"),
+        (("--override", "a=b"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--skip-offset", "4"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--cluster-id", "a"), "--override, --cluster-id and --skip-offset need --config"),
         (("--config", "x", "--nodes", "3"), "--nodes and --config"),
         (("--config", "absent"), "--config absent: No such file"),
         (("--http", "localhost:65535"), "ports are needed up to 65537"),

@@ -10,7 +10,7 @@ import pytest
 from pykraft.client.remote.quorum import Quorum, ReplicaState, VoterProblem, quorum_of
 from pykraft.client.remote.verdict import Health, age, follows, verdict_on
 from pykraft.core.messages import DescribedReplica, DescribeQuorumResponse
-from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey
 
 NOW_MS = 1_000_000
 LEADER = (100, NOW_MS, NOW_MS)
@@ -125,6 +125,16 @@ VERDICTS: dict[str, tuple[Quorum, str]] = {
 @pytest.mark.parametrize(("found", "told"), VERDICTS.values(), ids=VERDICTS)
 def test_verdicts(found: Quorum, told: str) -> None:
     assert str(verdict_on(found)) == told
+
+
+def test_voters_of_one_address_are_told() -> None:
+    found = quorum({1: LEADER, 2: GOOD, 3: GOOD})
+    at = Listeners((("CONTROLLER", Endpoint("n2", 9)),))
+    shared = tuple(voter if voter.key.id == 1 else replace(voter, listeners=at) for voter in found.voters)
+    assert str(verdict_on(replace(found, voters=shared))) == (
+        "at risk: voters 2 and 3 have one address, n2:9: remove or move the wrong one; "
+        "3 of 3 voters follow leader 1 in epoch 4"
+    )
 
 
 def test_of_many_problems_a_few_are_told() -> None:

@@ -135,6 +135,19 @@ def test_an_answer_that_leaves_counts_for_check_quorum_as_long_as_it_moves() -> 
     assert leaving(made, ENOUGH_BYTES, after_ms=1_500).check_quorum_deadline_ms == later_ms
 
 
+def test_a_large_answer_that_has_left_may_be_in_buffers_on_its_way_for_a_while() -> None:
+    """8 MiB at 2 MB/s: all of it was in the buffers of kernels and proxies within moments, and the leader resigned."""
+    made = replica(leader())
+    made.now_ms = NOW.mono_ms
+    only(ask(made, fetch(replica=key(2), at=(6, 1))), ReplyFetch)
+    deadlines = [
+        leaving(made, SIZE_BYTES, after_ms=after_ms).check_quorum_deadline_ms
+        for after_ms in range(1_000, 41_000, 1_000)
+    ]
+    extended_s = [at for at, deadline_ms in enumerate(deadlines, 1) if deadline_ms == later(at * 1_000 + 3_000).mono_ms]
+    assert extended_s == [*range(1, 17)], "a voter that takes nothing more is silent in the end"
+
+
 def test_only_answers_to_voters_are_watched_and_only_those_with_bytes() -> None:
     made = replica(leader())
     assert not only(ask(made, fetch(replica=key(9), at=(6, 1))), ReplyFetch).is_watched

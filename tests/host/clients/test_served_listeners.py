@@ -134,9 +134,13 @@ def test_apis_of_clients_are_listed_only_where_they_are_served() -> None:
 def test_a_client_that_means_another_cluster_or_node_is_to_start_anew(
     cluster_id: str | None, node_id: int, is_meant: bool
 ) -> None:
-    """As Kafka 4.4's brokers answer, and its controllers do not (KIP-1242)."""
+    """As Kafka 4.4's brokers answer, and its controllers do not; our listeners for voters do if a node is named."""
     question = {"client_software_name": "java", "cluster_id": cluster_id, "node_id": node_id}
-    for clients, version, is_served in ((Broker(), 5, is_meant), (Broker(), 4, True), (None, 5, True)):
+    for clients, version, is_served in (
+        (Broker(), 5, is_meant),
+        (Broker(), 4, True),
+        (None, 5, is_meant or node_id < 0),
+    ):
         desk = Desk(clients=clients)
         desk.ask(ApiKey.API_VERSIONS, version, question)
         [(_, body)] = desk.answers(ApiKey.API_VERSIONS, version)

@@ -18,7 +18,7 @@ from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.listen_address import listen_address
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.server import LEVELS
-from pykraft.config import NodeConfig
+from pykraft.config import INT64_MAX, NodeConfig
 from pykraft.errors import UsageError
 from pykraft.properties_format import with_origins
 from pykraft.types import PORT_MAX, Endpoint
@@ -52,6 +52,13 @@ logger = logging.getLogger("pykraft")
     type=NumberType(int, 1, NODES_MAX),
     help="Without --config: this many nodes, on the next HTTP ports.  [default: 3]",
 )
+@click.option(
+    "--skip-offset",
+    "skip_offsets",
+    type=NumberType(int, 0, INT64_MAX),
+    multiple=True,
+    help="With --config: a command in the log that no node can read, the same on all nodes.",
+)
 def serve(
     *,
     config_path: Path | None,
@@ -60,6 +67,7 @@ def serve(
     cluster_id: str | None,
     log_level: str,
     nodes: int | None,
+    skip_offsets: tuple[int, ...],
 ) -> None:
     """Run a node of a quorum with --config. Without it, run three nodes in a temporary folder until Ctrl-C.
 
@@ -70,8 +78,10 @@ def serve(
     require_package()
     at = listen_address("--http", http)
     if config_path is None:
-        if overrides or cluster_id is not None:
-            raise UsageError("--override and --cluster-id need --config: without it the nodes are configured for you")
+        if overrides or skip_offsets or cluster_id is not None:
+            raise UsageError(
+                "--override, --cluster-id and --skip-offset need --config: without it the nodes are configured for you"
+            )
         _try(at, nodes or NODES)
         return
     if nodes is not None:
@@ -83,15 +93,15 @@ def serve(
     config = with_cluster_id(checked_config(properties), cluster_id)
     tell_of_neighbors(config)
     with with_origins(properties):
-        _serve(config, at)
+        _serve(config, at, skip_offsets)
 
 
-def _serve(config: NodeConfig, at: Endpoint) -> None:
+def _serve(config: NodeConfig, at: Endpoint, skip_offsets: tuple[int, ...]) -> None:
     from pykraft.kv.service import serve as run
     from pykraft.server.run import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
-        runner.run(run(config, at))
+        runner.run(run(config, at, skip_offsets=skip_offsets))
 
 
 def _try(first: Endpoint, nodes: int) -> None:

@@ -19,12 +19,14 @@ from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NumberType
+from pykraft.cli.printable import printable
 from pykraft.cli.quorum.leadership import transfer
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.upgrade import upgrade
 from pykraft.cli.quorum.views import row_json, status_json, status_lines, table, table_lines
 from pykraft.cli.quorum.voters import add_controller, remove_controller
 from pykraft.client.remote.quorum import Quorum
+from pykraft.client.remote.verdict import shared_endpoints
 from pykraft.errors import UsageError
 
 WATCH_S: Final = 2.0
@@ -102,6 +104,8 @@ def describe(
         click.echo(json.dumps(status_json(found) if status else [row_json(found, each) for each in found.replicas]))
         return
     now_ms = time.time_ns() // 1_000_000 if human_readable else None
+    for problem in shared_endpoints(found) if status else ():
+        click.echo(f"pykraft: {printable(problem)}", err=True)
     for line in status_lines(found) if status else table_lines(table(found, now_ms)):
         click.echo(line)
 

@@ -54,6 +54,7 @@ def verdict_on(found: Quorum) -> QuorumVerdict:
     count, following = len(found.voters), sum(follows(found, voter) for voter in found.voters)
     leads = f"leader {found.leader_id} in epoch {found.epoch}"
     problems = [told for voter in found.voters if (told := problem_of(found, voter)) is not None]
+    problems += shared_endpoints(found)
     if found.high_watermark is None:
         problems.append(f"leader {found.leader_id} has not committed a record of its epoch yet")
     shown = problems[:PROBLEMS_MAX]
@@ -65,6 +66,19 @@ def verdict_on(found: Quorum) -> QuorumVerdict:
     elif problems and following == majority_of(count):
         told += ", just a majority: if one more fails, nothing commits"
     return QuorumVerdict(health=Health.AT_RISK if problems else Health.HEALTHY, detail="; ".join([*shown, told]))
+
+
+def shared_endpoints(found: Quorum) -> list[str]:
+    """Addresses that more than one voter has: only one of them can listen there."""
+    voters: dict[str, list[int]] = {}
+    for voter in found.voters:
+        for _, endpoint in voter.listeners:
+            voters.setdefault(str(endpoint), []).append(voter.key.id)
+    return [
+        f"voters {' and '.join(map(str, ids))} have one address, {endpoint}: remove or move the wrong one"
+        for endpoint, ids in voters.items()
+        if len({*ids}) > 1
+    ]
 
 
 def follows(found: Quorum, voter: ReplicaState) -> bool:

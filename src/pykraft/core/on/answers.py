@@ -5,7 +5,7 @@ Before a deadline takes effect, the host reports how far such answers have come.
 
 1. A follower waits on for the leader's answer, and does not campaign meanwhile.
 2. A leader counts the voter that takes its answer for check quorum. That voter is alive, but it cannot fetch again
-   before it has the whole answer.
+   before it has the whole answer. A large answer that has left may still be on its way.
 
 Source: ours (ADR 036); KIP-595 §Leader progress timeout says what the deadlines are for.
 """
@@ -38,5 +38,5 @@ def on_answers_progressed(replica: Replica, event: AnswersProgressed, now: Insta
             answer = voter.answer
             if answer is None or answer.request_id != leaving.request_id:
                 continue
-            if answer.pace.advance(leaving.sent_bytes, leaving.size_bytes, now.mono_ms):
+            if answer.pace.sent(leaving.sent_bytes, leaving.size_bytes, now.mono_ms):
                 note_sign_of_life(replica, leader, voter.key, now)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pykraft.errors import CommandRejectedError
+from pykraft.machine.replica import NotApplied
 from pykraft.machine.state_machine import Applied, StateMachine
 from pykraft.sim.invariants.violation import ViolationError
 
@@ -87,6 +88,12 @@ class Reference:
         raise ViolationError(CHECKED, seen)
 
 
+def fail_on(what: NotApplied) -> None:
+    """What real nodes pass over is a bug of the program here. Errors: that of the record."""
+    assert what.error is not None
+    raise what.error
+
+
 def digest_of(machine: StateMachine[Any, Any]) -> str:
     """A digest of what the machine would save; the order of its records does not count."""
     return digest_of_records(machine.snapshot())
@@ -143,6 +150,10 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
             raise
         self._applied(command, context, repr(self.results.serialize(result)))
         return result
+
+    def validate(self, command: Numbered[C], /) -> None:
+        """See `StateMachine`."""
+        self.machine.validate(command.command)
 
     def deadline_ms(self) -> int | None:
         """See `StateMachine`."""

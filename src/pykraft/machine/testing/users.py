@@ -24,7 +24,7 @@ from pykraft.machine.testing.engine import SimulatedEngine, SimulatedMember
 from pykraft.machine.testing.judge import judge
 from pykraft.machine.testing.link import open_link
 from pykraft.machine.testing.recorded import CallHistory, RecordedNode
-from pykraft.machine.testing.reference import WatchedMachine
+from pykraft.machine.testing.reference import WatchedMachine, fail_on
 from pykraft.machine.testing.virtual_loop import VirtualLoop
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.sim.clients.witness import Witness
@@ -91,6 +91,7 @@ class MachineUsers:
             connect=partial(open_link, process),
             random_bytes=rng.randbytes,
             session_timeout_ms=SESSION_TIMEOUT_MS,
+            on_not_applied=fail_on,
         )
         machine = WatchedMachine(self._make(), self.history.reference, int(node.node_id))
         replicated = Replicated(node.config, machine, check_every=self._check_every, runtime=runtime)

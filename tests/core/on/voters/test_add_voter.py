@@ -28,7 +28,7 @@ def asked(*, caught_up: bool = True, committed: bool = True, now: Instant = NOW)
         leading(made).progress.of(key(4)).fetched(Offset(10), Offset(10), now)
     found = ask(made, replace(add_voter(), ack_when_committed=committed))
     send = only(found, Send)
-    assert (send.peer.id, type(send.message)) == (4, messages.ApiVersionsRequest)
+    assert (send.peer.id, send.message) == (4, messages.ApiVersionsRequest(node_id=NodeId(4)))
     return made
 
 
@@ -55,6 +55,7 @@ def test_a_voter_is_added_once_it_has_caught_up() -> None:
     ("made", "error", "levels", "expected"),
     [
         (asked, 35, BOTH, ErrorCode.REQUEST_TIMED_OUT),
+        (asked, ErrorCode.REBOOTSTRAP_REQUIRED, None, ErrorCode.INVALID_REQUEST),
         (asked, 0, None, ErrorCode.INVALID_REQUEST),
         (asked, 0, VersionRange(0, 0), ErrorCode.INVALID_REQUEST),
         (asked, 0, VersionRange(2, 3), ErrorCode.INVALID_REQUEST),

@@ -1,9 +1,10 @@
 """A node answers which levels of kraft.version it supports, because AddRaftVoter or UpdateRaftVoter waits for that.
 
 The leader asks at the endpoint that the request names, and takes nothing into the voter set before the answer: an
-endpoint that nobody can reach could cost the quorum its majority for good.
+endpoint that nobody can reach could cost the quorum its majority for good. The request names the node that is meant, so
+that another node of pykraft that listens there says so; Kafka's controllers do not compare.
 
-Source: KIP-853 §AddRaftVoter, KAFKA-20661; Kafka ``AddVoterHandler.handleApiVersionsResponse``.
+Source: KIP-853 §AddRaftVoter, KAFKA-20661, KIP-1242; Kafka ``AddVoterHandler.handleApiVersionsResponse``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def on_api_versions_response(
     leader = replica.state
     assert isinstance(leader, Leader)
     node_id, supported = change.voter.key.id, message.kraft_version
-    if message.error:
+    if message.error == ErrorCode.REBOOTSTRAP_REQUIRED:
+        text = f"another node answers at the endpoint of node {node_id}: give the address on which it listens"
+        answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
+    elif message.error:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {node_id} refused to report its versions")
     elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:

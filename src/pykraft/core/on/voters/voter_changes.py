@@ -108,7 +108,7 @@ def ask_levels(replica: Replica, node_id: NodeId, listeners: Listeners, now: Ins
     """
     endpoint = listeners.get(replica.local.default_listener)
     assert endpoint is not None
-    send(replica, Peer(id=node_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
+    send(replica, Peer(id=node_id, endpoint=endpoint), ApiVersionsRequest(node_id=node_id), now, Relies.ELECTION)
 
 
 def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
