@@ -112,6 +112,11 @@ class FakeLog:
     def __init__(self, batches: Sequence[HeaderAndBytes] = ()) -> None:
         self.batches = list(batches)
         self.asked: list[Offset] = []
+        self.committed: list[Offset] = []
+
+    def commit_to(self, offset: Offset) -> None:
+        """See `Log.commit_to`."""
+        self.committed.append(offset)
 
     def views(self) -> Sequence[SegmentView]:
         """See `Log.views`: no file to scrub."""

@@ -22,8 +22,9 @@ RECORDS = 500
 def test_a_majority_formatted_anew_does_not_cut_the_survivor_and_gets_its_log_back(
     children: Children, tmp_path: Path
 ) -> None:
-    """The leader and a follower are formatted and elect the same leader in the same epoch; the other follower gives it
-    up with an alarm. Then its log is copied.
+    """The leader and a follower are formatted and elect the same leader in the same epoch.
+
+    The other follower gives it up with an alarm; then its log is copied.
     """
     cluster = Cluster(children, tmp_path, properties=QUICK)
     led = cluster.nodes[cluster.start().node]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pykraft.types import NodeId
+from pykraft.types import Endpoint, Epoch, NodeId
 
 EPOCHS_PER_DAY = 2**20
 EPOCHS_AT_ONCE = 1_000
@@ -49,6 +49,10 @@ class EpochBudget:
         self._refilled_ms: int | None = None
         self._raises: dict[NodeId, _Raises] = {}
         self._asked_ms: dict[NodeId, int] = {}
+        self.told: dict[Endpoint, Epoch] = {}
+        """The epochs, too high to be believed from one peer alone, that answers from these endpoints told."""
+        self.alarmed_ms: int | None = None
+        """When the last alarm about a refused epoch was raised (mono ms)."""
 
     def spend(self, epochs: int, now_ms: int) -> bool:
         """Take this many epochs from the budget; False when fewer are left."""

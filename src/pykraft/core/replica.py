@@ -125,10 +125,6 @@ class Replica:
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
-        self.refusal_told_ms: int | None = None
-        """When the last alarm about a refused epoch was raised (mono ms)."""
-        self.told_epochs: dict[Endpoint, Epoch] = {}
-        """The epochs, too high to be believed from one peer alone, that answers from these endpoints told."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
         self.foreign_batch: tuple[Epoch, Offset] | None = None

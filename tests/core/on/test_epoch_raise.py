@@ -244,7 +244,7 @@ def test_a_far_epoch_is_believed_when_a_second_endpoint_tells_as_much(first_id: 
     tell(made, EPOCH_MAX, first_id)
     assert made.epoch == 5, "the same endpoint twice"
     tell(made, FAR, second_id)
-    assert (made.epoch, made.told_epochs) == (FAR, {})
+    assert (made.epoch, made.epoch_budget.told) == (FAR, {})
 
 
 def test_a_second_endpoint_that_tells_more_has_to_be_confirmed_itself() -> None:
@@ -284,7 +284,7 @@ def test_what_a_former_voter_told_counts_no_more() -> None:
 def test_an_answer_from_elsewhere_confirms_nothing(state: State, peer_id: int) -> None:
     made = replica(state, bootstrap=BOOTSTRAP)
     assert f"an answer of peer {peer_id} tells" in only(tell(made, FAR, peer_id), Report).text
-    assert (made.told_epochs, made.connections.is_backing_off(peer_id)) == ({}, True)
+    assert (made.epoch_budget.told, made.connections.is_backing_off(peer_id)) == ({}, True)
     tell(made, FAR, 3)
     assert made.epoch == 5
     tell(made, 6, peer_id)
@@ -329,4 +329,4 @@ def test_a_voter_without_endpoint_is_never_where_it_should_be() -> None:
     unknown = VoterSet.of([*voter_set(1, 2).voters, Voter(key=key(3), listeners=Listeners())])
     made = replica(unattached(), voters=unknown)
     tell(made, FAR, 3)
-    assert made.told_epochs == {}
+    assert made.epoch_budget.told == {}

@@ -19,6 +19,7 @@ from tests.sim.mutants import (
     election,
     emptied,
     failover,
+    forged,
     high_watermark,
     host,
     links,
@@ -54,6 +55,7 @@ FAMILIES = (
     strangers,
     told,
     producers,
+    forged,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

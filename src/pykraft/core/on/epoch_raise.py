@@ -81,7 +81,7 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
         return True
     endpoint = _known_endpoint(replica, peer_id)
     if endpoint is not None and _is_confirmed(replica, epoch, endpoint):
-        replica.told_epochs = {}
+        replica.epoch_budget.told = {}
         return True
     replica.refused_epochs += 1
     # A replica that is new has no epoch of its own to defend; it asks on without a word.
@@ -94,8 +94,8 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
 def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
     """Rule 4: True when another endpoint told this epoch or a higher one; note that this one tells it."""
     known = _known_endpoints(replica)
-    told = {each: said for each, said in replica.told_epochs.items() if each in known}
-    replica.told_epochs = {**told, endpoint: max(epoch, told.get(endpoint, epoch))}
+    told = {each: said for each, said in replica.epoch_budget.told.items() if each in known}
+    replica.epoch_budget.told = {**told, endpoint: max(epoch, told.get(endpoint, epoch))}
     # A quorum of two voters elects nobody without this one, so the only other voter cannot be far ahead of it.
     may_repeat = len(known) == 1 and not (replica.is_voter and replica.log.end_offset > 0)
     return any(said >= epoch and (each != endpoint or may_repeat) for each, said in told.items())
@@ -130,9 +130,9 @@ def _ask(replica: Replica, voter_id: NodeId, now: Instant) -> None:
 
 
 def _alarm(replica: Replica, what: str, now: Instant) -> None:
-    last_ms = replica.refusal_told_ms
+    last_ms = replica.epoch_budget.alarmed_ms
     if last_ms is None or now.mono_ms - last_ms >= ALARM_PERIOD_MS:
-        replica.refusal_told_ms = now.mono_ms
+        replica.epoch_budget.alarmed_ms = now.mono_ms
         why = f"refused, since no second voter has told as much; epochs end at {EPOCH_MAX} (docs: An exhausted epoch)"
         replica.outbox.add(Report(text=f"{what}: {why}", is_alarm=True))
 

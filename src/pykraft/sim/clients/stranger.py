@@ -14,14 +14,14 @@ from pykraft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     Request,
+    Response,
     UpdateVoterRequest,
     VoteRequest,
 )
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import RequestHeader, decode_request_header, encode_response
+from pykraft.protocol.api import decode_request_header, encode_response
 from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.rpc import api_versions, codec
@@ -45,17 +45,27 @@ STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_
 STRANGER_LEVELS: Final = VersionRange(0, 2)
 """The levels of kraft.version that it supports: no voter of a world has the same."""
 
-StrangerAnswer: TypeAlias = tuple[FetchResponse, "Buffer"]
-"""The answer to a Fetch, with its records."""
+StrangerAnswer: TypeAlias = tuple[Response, "Buffer"]
+"""An answer, with its records."""
 
 
 class Stranger:
-    """A station of the network that is not a node. ``answer`` returns the answer to a Fetch; None: no answer."""
+    """A station of the network that is not a node.
 
-    node_id = STRANGER_ID
-    port = STRANGER_ID
+    ``answer`` returns the answer to a request, None for none; ``levels`` are those of kraft.version that it claims.
+    """
 
-    def __init__(self, facts: Facts, witness: Witness, answer: Callable[[FetchRequest], StrangerAnswer | None]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        witness: Witness,
+        answer: Callable[[Request], StrangerAnswer | None],
+        *,
+        node_id: int = STRANGER_ID,
+        levels: VersionRange = STRANGER_LEVELS,
+    ) -> None:
+        self.node_id = self.port = node_id
+        self._levels = levels
         self._facts = facts
         self._witness = witness
         self._answer = answer
@@ -110,16 +120,12 @@ class Stranger:
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.API_VERSIONS:
-            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, STRANGER_LEVELS)
+            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, self._levels)
             answer = encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
             self._facts.network.send(connection, framed(answer))
-        elif header.api_key == ApiKey.FETCH:
-            self._answer_fetch(connection, header, frame)
-
-    def _answer_fetch(self, connection: ConnectionId, header: RequestHeader, frame: bytes) -> None:
+            return
         message = codec.decode_request(header, frame, self._context)
         assert not isinstance(message, Refusal)
-        assert isinstance(message, FetchRequest)
         found = self._answer(message)
         if found is not None:
             self._facts.network.send(connection, framed(codec.encode_answer(header, found[0], self._context, found[1])))

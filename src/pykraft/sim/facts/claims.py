@@ -13,6 +13,8 @@ from typing import Final
 
 STRANGER_ID: Final = 999
 """Node id and port of the stranger."""
+FORGER_ID: Final = 998
+"""Node id and port of the one that sends frames in voters' names at a rate."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,10 @@ class Claims:
     """Epochs in which a stranger asked for votes, with the id that it gave."""
     batches: set[tuple[int, int]] = field(default_factory=set)
     """Base offset and CRC of batches that a stranger sent; no replica may append one."""
+    is_forging: bool = False
+    """True while a stranger sends frames in voters' names at a rate."""
+    is_moving_voters: bool = False
+    """True once it has told a leader that a voter is at its own port, where it answers as a voter would."""
     is_posing: bool = False
     """True while a stranger answers Fetches under a voter's id: followers cannot tell it from that voter."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from pykraft.core.messages import FetchRequest, FetchResponse
+from pykraft.core.messages import FetchRequest, FetchResponse, Request
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.protocol.values import encode_batch
@@ -51,8 +51,10 @@ class FalseLeader:
         self._leaders[epoch] = (leader_id, manners)
         return manners
 
-    def answer(self, asked: FetchRequest) -> StrangerAnswer | None:
+    def answer(self, asked: Request) -> StrangerAnswer | None:
         """The answer to a follower that takes this stranger for its leader; None: no answer."""
+        if not isinstance(asked, FetchRequest):
+            return None
         node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
         if node is None or raft is None or node.is_damaged or asked.epoch != raft.status.epoch:

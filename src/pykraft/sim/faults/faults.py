@@ -4,6 +4,7 @@ A world draws some of the kinds of its scenario and a pace of its own, so that w
 draws (swarm testing). Then it decides again and again which fault comes next, until the faults are told to stop. Each
 decision has a random generator of its own, so leaving one out keeps the others as they were. A node that is down starts
 again after a while, whatever ended it. Strangers follow a plan of their own, so a world without them stays what it was.
+So do the families of `pykraft.sim.faults.own_plans`, each with a generator of its own.
 
 Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012).
 """
@@ -11,7 +12,7 @@ Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 
@@ -19,6 +20,7 @@ from pykraft.sim.faults.arena import Arena
 from pykraft.sim.faults.families import Family, acts_of, families_of
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.membership import MembershipFaults
+from pykraft.sim.faults.own_plans import OwnPlan, own_plans
 from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, FaultPlan
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
@@ -26,10 +28,11 @@ from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import KINDS, STRANGER
+from pykraft.sim.scenario.fault_kinds import KINDS, OF_THEIR_OWN, STRANGER
 from pykraft.types import VoterSet
 
-ORDINARY = tuple(kind for kind in KINDS if kind not in STRANGER)
+DRAWN_APART = {*STRANGER, *(kind for family in OF_THEIR_OWN for kind in family)}
+ORDINARY = tuple(kind for kind in KINDS if kind not in DRAWN_APART)
 RETRY_US = 50_000
 """Interval between two tries to start a node that may not start yet."""
 
@@ -37,8 +40,17 @@ RETRY_US = 50_000
 class Faults:
     """Injects faults at random times until `stop` is called."""
 
-    def __init__(self, world: Arena, rng: Random, strangers: Random | None = None) -> None:
-        """``strangers`` is the random generator of the strangers' plan; None: no strangers."""
+    def __init__(
+        self,
+        world: Arena,
+        rng: Random,
+        strangers: Random | None = None,
+        dice: Callable[[str], Random] | None = None,
+    ) -> None:
+        """``strangers`` is the random generator of the strangers' plan; None: no strangers.
+
+        ``dice`` returns that of a family with a plan of its own, by the name of its first kind; None: none of these.
+        """
         self.done: list[tuple[int, str]] = []
         """Numbers and kinds of the decisions that did harm or prepared it."""
         self._world = world
@@ -50,6 +62,7 @@ class Faults:
         self.snapshot = SnapshotFaults(self._harm)
         self.wipe = WipeFaults(self._harm)
         self._stranger = StrangerFaults(self._harm)
+        owned = own_plans(self._harm)
         self._families: tuple[Family, ...] = (
             self._process,
             *families_of(self._harm),
@@ -57,6 +70,7 @@ class Faults:
             self._membership,
             self.snapshot,
             self._stranger,
+            *(each.family for each in owned),
         )
         self._kinds = _swarm(world, rng)
         period_us_max = rng.choice(self._harm.pace.period_us_max)
@@ -72,8 +86,29 @@ class Faults:
                     first_number=NUMBERS_PER_PLAN,
                 )
             )
+        if dice is not None:
+            for number, each in enumerate(owned, 2):
+                self._add(each, dice(next(iter(each.family.kinds))), number)
         for node in world.facts.nodes.values():
             self.joined(node)
+
+    def _add(self, own: OwnPlan, rng: Random, number: int) -> None:
+        """Add the plan of a family that has one of its own, if this world draws any of its kinds."""
+        weights = {kind: self._world.facts.scenario.faults.get(kind, 0) for kind in own.family.kinds}
+        kinds = {kind: weight for kind, weight in weights.items() if rng.random() < weight}
+        self._plans.append(
+            FaultPlan(
+                self._harm,
+                own.family.kinds,
+                kinds,
+                draws=Random(rng.random()),
+                period_us_min=own.period_us_min,
+                period_us_max=own.period_us_max,
+                done=self.done,
+                use_dice=own.family.use_dice,
+                first_number=number * NUMBERS_PER_PLAN,
+            )
+        )
 
     @property
     def counts(self) -> Counter[str]:

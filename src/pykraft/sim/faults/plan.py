@@ -19,7 +19,7 @@ NUMBERS_PER_PLAN = 1_000_000
 class FaultPlan:
     """One sequence of decisions: the kinds with their weights, and the function for each."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most by name, and each is another trait of a plan
         self,
         harm: Harm,
         acts: Mapping[str, Act],
@@ -30,13 +30,18 @@ class FaultPlan:
         done: list[tuple[int, str]],
         use_dice: Callable[[Random], None],
         first_number: int = 0,
+        period_us_min: int | None = None,
     ) -> None:
-        """``done`` collects the decisions carried out; ``use_dice`` gets each decision's generator before it."""
+        """``done`` collects the decisions carried out; ``use_dice`` gets each decision's generator before it.
+
+        ``period_us_min`` is the least time between two decisions, None for that of the scenario.
+        """
         self._harm = harm
         self._acts = acts
         self._kinds = kinds
         self._draws = draws
         self._period_us_max = period_us_max
+        self._period_us_min = harm.pace.period_us_min if period_us_min is None else period_us_min
         self._done = done
         self._use_dice = use_dice
         self._number = first_number
@@ -49,7 +54,7 @@ class FaultPlan:
         pace = self._harm.pace
         if not self._kinds or (self._only is not None and self._number > max(self._only, default=-1)):
             return
-        delay_us = self._draws.randint(pace.period_us_min, self._period_us_max)
+        delay_us = self._draws.randint(self._period_us_min, self._period_us_max)
         self._harm.later(delay_us if self._is_next else round(delay_us * (1 - pace.skip)), self._turn)
 
     @property

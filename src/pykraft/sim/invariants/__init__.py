@@ -58,6 +58,7 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
 from pykraft.sim.invariants.liveness.calm_quorum import CalmQuorumCommits
 from pykraft.sim.invariants.liveness.foreign_rate import StrangersAreAskedSeldom
+from pykraft.sim.invariants.liveness.forgers import QuorumOutlastsForgers
 from pykraft.sim.invariants.liveness.healing import Healing
 from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.liveness.repeats import NobodyRepeatsItself
@@ -194,6 +195,7 @@ ALL: tuple[type[Invariant], ...] = (
     NoLastingProspective,
     NobodyWaitsForATrickle,
     StrangersAreAskedSeldom,
+    QuorumOutlastsForgers,
     CalmQuorumCommits,
     Healing,
 )

@@ -107,7 +107,7 @@ class World:
             prepared = PreparedAppends(preparing if prepares else None)
             work_dice = self._dice(seed, "workload", variant)
             self.users = SimulatedWorkload(self.facts, self.witness, work_dice, prepared, dice)
-        self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
+        self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"), dice)
         self.others = OtherClients(
             self.facts, self.witness, partial(self._dice, seed), producer_count=self._producer_count
         )

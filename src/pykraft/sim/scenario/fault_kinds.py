@@ -76,6 +76,11 @@ STRANGER: Final = (
     "abandoned fetch",
 )
 """Drawn separately from the others, see `pykraft.sim.faults.faults`."""
+FORGED: Final = ("forged frames",)
+OF_THEIR_OWN: Final = (FORGED,)
+"""Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
+so a world without it stays what it was.
+"""
 KINDS: Final = (
     *PROCESS,
     *CLOCK,
@@ -87,6 +92,7 @@ KINDS: Final = (
     *NETWORK,
     *MEMBERSHIP,
     *STRANGER,
+    *(kind for family in OF_THEIR_OWN for kind in family),
 )
 CONSEQUENCES: Final = (
     "torn write",

@@ -1,0 +1,37 @@
+"""The families of faults that follow a plan of their own each, with a random generator of its own.
+
+So a world without such a fault stays what it was when a family is added, and each family decides as often as suits it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from pykraft.sim.faults.families import Family
+from pykraft.sim.faults.forged import ForgedFaults
+from pykraft.sim.faults.harm import Harm
+
+SECOND_US = 1_000_000
+
+
+class OwnFamily(Family, Protocol):
+    """A family that gets a random generator for each of its decisions."""
+
+    def use_dice(self, rng: Random) -> None:
+        """Use this generator for the coming decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlan:
+    """A family, and the least and the longest time between two of its decisions."""
+
+    family: OwnFamily
+    period_us_min: int
+    period_us_max: int
+
+
+def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
+    """All of them; a new one is added at the end, so that the numbers of the others' decisions stay."""
+    return (OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),)

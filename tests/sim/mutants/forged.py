@@ -1,0 +1,31 @@
+"""Bugs of who is believed about epochs, while a stranger sends frames in voters' names at a rate (ADR 129)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykraft.core.epoch_budget import EpochBudget
+from pykraft.core.on import epoch_raise
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def a_heard_leader_is_left_for_any_epoch(patch: Patch) -> None:
+    """A replica that hears its leader yields to a request of a higher epoch, as often as somebody sends one."""
+    patch.setattr(epoch_raise, "_hears_leader", lambda replica: False)
+    patch.setattr(EpochBudget, "must_wait", lambda budget, sender, now_ms: False)
+
+
+def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
+    """An answer raises the epoch by any amount, although nobody else has told as much."""
+    patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
+
+
+def _bug(plant: Any, source: str) -> Mutant:
+    return Mutant(plant=plant, source=source, scenario="forged")
+
+
+MUTANTS = (
+    _bug(a_heard_leader_is_left_for_any_epoch, "Raft dissertation §4.2.3; ours until ADR 129"),
+    _bug(one_answer_is_enough_for_any_epoch, "ours until ADR 129: three frames ended a dynamic quorum for good"),
+)
