@@ -274,6 +274,11 @@ class Replica:
         endpoint = self.voters.listeners(node_id).get(self.local.default_listener)
         return Peer(id=node_id, endpoint=endpoint) if endpoint else None
 
+    def would_move(self, voter: Voter) -> bool:
+        """True when the other nodes would dial this voter somewhere else, if this entry replaced its own."""
+        known = self.voter_peer(voter.key.id)
+        return known is not None and known.endpoint != voter.listeners.get(self.local.default_listener)
+
     def bootstrap_endpoint(self, peer_id: int) -> Endpoint | None:
         """Where the bootstrap server with this id is; None for an id that no server has."""
         at = BOOTSTRAP_ID_FIRST - peer_id

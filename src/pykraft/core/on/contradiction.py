@@ -10,9 +10,7 @@ correct leader says that
    have appended nothing since that did not come from it;
 3. it has nothing more to send, while the log that came from it names no voter with its id. Until then it may be a voter
    that this replica has not learned of. That holds in a static quorum, too: the upgrade to kraft.version 1 may be what
-   is still to be fetched. A leader that is removing itself leads until that commits;
-4. it takes our log for a prefix, and twice sends a batch that begins within it: the two logs have the same epochs and
-   other records. Once may be a flipped bit, since no checksum covers the offset of a batch.
+   is still to be fetched. A leader that is removing itself leads until that commits.
 
 After giving up a leader, this replica does not fetch from it in that epoch and denies nobody a pre-vote because of it;
 a voter campaigns soon. If the other voters follow it with good reason, this replica stays behind and reports that.
@@ -58,13 +56,6 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     has_records = answer.diverging is None and answer.snapshot_id is None
     if has_records and known is not None and told is not None and told < known:
         return f"its high watermark went back from {known} to {told}"
-    # 4. Logs that agree up to an offset have the same batches below it.
-    begin = answer.batches[0].base_offset if answer.batches else replica.log.end_offset
-    if begin < replica.log.end_offset:
-        if replica.foreign_batch == (state.epoch, begin):
-            place = f"a batch at {begin}, within this log, which ends at {replica.log.end_offset}"
-            return f"it sends {place}, although it took this log for a prefix of its own: they differ; {WAYS_OUT}"
-        replica.foreign_batch = (state.epoch, begin)
     is_all = has_records and not answer.batches and answer.invalid is None
     # 3. The whole log of this leader does not name it as a voter.
     if is_all and _is_stranger(replica, state.leader_id):

@@ -121,7 +121,8 @@ def _watch_voter(replica: Replica, leader: Leader, voter: ReplicaProgress, fetch
     Effects: Report, once an epoch for each voter; Reply to UpdateRaftVoter.
     """
     change = leader.change
-    if isinstance(change, Update) and change.offset is None and change.voter.key.id == voter.key.id:
+    is_update = isinstance(change, Update) and change.offset is None and change.voter.key.id == voter.key.id
+    if isinstance(change, Update) and is_update and replica.would_move(change.voter):
         # Not by this voter: it would wait for the answer (`voters.update_voter`).
         text = f"voter {voter.key.id} fetches as before, so another node has sent this in its name"
         answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)

@@ -67,7 +67,7 @@ def on_update_voter_request(
     elif (
         (replica.kraft_version > 0 and why_behind(leader)[0])
         or not replica.connections.is_ready(voter.key.id)
-        or replica.parked.has_from(voter.key.id)
+        or (replica.would_move(voter) and replica.parked.has_from(voter.key.id))
     ):
         reply_with_leader(replica, event, UpdateVoterResponse, ErrorCode.REQUEST_TIMED_OUT)
     else:
@@ -77,7 +77,7 @@ def on_update_voter_request(
             listener=event.listener,
             voter=voter,
             deadline_ms=now.mono_ms + wait_ms,
-            ask_ms=now.mono_ms + (wait_ms // SILENCE_SHARE if _moves(replica, voter) else 0),
+            ask_ms=now.mono_ms + (wait_ms // SILENCE_SHARE if replica.would_move(voter) else 0),
         )
         ask_if_silent(replica, leader, now)
 
@@ -124,12 +124,6 @@ def update_voter(replica: Replica, leader: Leader, update: Update, supported: Ve
         leader.change = replace(update, offset=offset, is_answered=True)
         tell_requester(replica, update, ErrorCode.NONE)
         note_sign_of_life(replica, leader, update.voter.key, now)
-
-
-def _moves(replica: Replica, voter: Voter) -> bool:
-    """True when the other nodes would dial this voter somewhere else."""
-    known, endpoint = replica.voter_peer(voter.key.id), voter.listeners.get(replica.local.default_listener)
-    return known is not None and known.endpoint != endpoint
 
 
 def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
