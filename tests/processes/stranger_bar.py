@@ -19,7 +19,7 @@ import argparse
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +98,7 @@ class Stranger:
         self._own = socket.create_server((HOST, free_ports(1)[0]))
         self._over = Event()
         self.sent = 0
-        acts = [self._listen, *(partial(self._send_to, node_id) for node_id in ports)]
+        acts: list[Callable[[], None]] = [self._listen, *(partial(self._send_to, node_id) for node_id in ports)]
         self._threads = [Thread(target=act, daemon=True) for act in acts]
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from pykraft.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, Request
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger, StrangerAnswer
 from pykraft.sim.facts.claims import STRANGER_ID
@@ -16,7 +16,8 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
     world, _ = led_world()
     asked: list[FetchRequest] = []
 
-    def answer(request: FetchRequest) -> StrangerAnswer | None:
+    def answer(request: Request) -> StrangerAnswer | None:
+        assert isinstance(request, FetchRequest)
         asked.append(request)
         if len(asked) > 1:
             return None

@@ -17,6 +17,7 @@ from pykraft.core.messages import (
 from pykraft.sim.facts.claims import FORGER_ID
 from pykraft.sim.faults.forged import FAR, ForgedFaults
 from pykraft.sim.run.world import World
+from pykraft.types import NodeId
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, dynamic_world, led, led_world, run_for, run_until
 
@@ -65,7 +66,7 @@ def test_every_answer_of_the_forger_names_the_last_epoch_but_one() -> None:
         FetchResponse,
     ]
     assert {each.epoch for each in answers} == {FAR}
-    assert faults._answer(ApiVersionsRequest()) is None
+    assert faults._answer(ApiVersionsRequest(node_id=NodeId(1))) is None
 
 
 def test_a_moved_voter_is_at_the_forgers_port() -> None:

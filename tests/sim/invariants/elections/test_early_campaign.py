@@ -11,6 +11,7 @@ import pytest
 from pykraft.core.state import Follower
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.early_campaign import EarlyCampaignsHaveReason
+from pykraft.sim.machine.spoken import Departure
 from pykraft.sim.scenario.settings import listeners_of
 from pykraft.types import Epoch, NodeId
 from tests.sim.invariants.fakes import BEFORE, node, view, world
@@ -45,7 +46,9 @@ def made(
         process.host = found.process.host
         found.process = process
     found.process.wiretap = SimpleNamespace(
-        answers={2: answers}, refusals={2: refusals}, departures=[None] * departures
+        answers={2: answers},
+        refusals={2: refusals},
+        departures=[Departure(epoch=epoch, leader_id=2, has_successors=True)] * departures,
     )
     return found
 
