@@ -9,7 +9,7 @@ from pykraft.core import election, enter_state
 from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import VoteRequest
-from pykraft.core.on import end_epoch, fetch_request, requests, timer, vote
+from pykraft.core.on import departure, fetch_request, requests, timer, vote
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Unattached
@@ -37,7 +37,7 @@ def end_of_epoch_without_successors_waits_longest(patch: Patch) -> None:
     def backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
         return election.successor_backoff_ms(local, successors, backoff_ms_max) if successors else backoff_ms_max
 
-    patch.setattr(end_epoch, "successor_backoff_ms", backoff_ms)
+    patch.setattr(departure, "successor_backoff_ms", backoff_ms)
 
 
 def requests_of_the_epoch_before_are_served(patch: Patch) -> None:
