@@ -23,6 +23,7 @@
       ReplicasPartedError      this node's state machine gave another result, or has another state, than most others
       DeserializeError         the application's serde cannot read a committed record: its offset
       UnknownRecordError       a committed record that this version of `pykraft.machine` cannot read
+        ForeignRecordError     the same, of no version: somebody else wrote it
       UnreachableError         one node is down, does not answer, or is not a node of a quorum
       QuorumUnavailableError   no known node answers, or none leads
       LocalQuorumError         processes of a local quorum did not do what they should

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
+from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.effects import RejectProposal
 from pykraft.core.enter_state import to_leader
 from pykraft.core.events import Proposed, UpgradeRequested
 from pykraft.core.never_leads import TIMEOUTS_MAX, abstains, successor
 from pykraft.core.on.contradiction import hear
-from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.on.voters.upgrade import on_upgrade_requested

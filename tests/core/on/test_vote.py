@@ -13,11 +13,12 @@ from pykraft.core import messages
 from pykraft.core.effects import Effect, RejectProposal, Reply, WriteElectionState
 from pykraft.core.epoch_budget import EPOCHS_AT_ONCE
 from pykraft.core.events import RequestReceived
-from pykraft.core.on.vote import on_vote_request
+from pykraft.core.on.vote import on_vote_request, would_grant_pre_vote, would_grant_vote
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, State, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, NO_IO, Listeners, NodeId, ReplicaKey
 from tests.core.replicas import (
+    END,
     NOW,
     STATES,
     YIELDING,
@@ -322,3 +323,15 @@ def test_a_candidate_counts_the_vote_of_somebody_who_takes_it_for_the_leader() -
     waiting = replica(candidate())
     answer(waiting, voted(granted=False, leader_id=1))
     assert isinstance(waiting.state, Candidate)
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_a_former_leader_votes_for_no_other_directory_than_the_one_it_counted(pre_vote: bool) -> None:
+    made = replica(unattached(epoch=6))
+    message = replace(vote(epoch=6), candidate=key(2), last=END, pre_vote=pre_vote)
+    would_grant = would_grant_pre_vote if pre_vote else would_grant_vote
+    assert would_grant(made, message)
+    made.led_directories = {NodeId(2): directory(9)}
+    assert not would_grant(made, message)
+    made.led_directories = {NodeId(2): directory(2)}
+    assert would_grant(made, message)

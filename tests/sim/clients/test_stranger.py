@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, Request
+from pykraft.core.on import epoch_raise
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger, StrangerAnswer
 from pykraft.sim.facts.claims import STRANGER_ID
@@ -12,7 +15,9 @@ from tests.sim.worlds import led_world, run_for, run_until
 EPOCH = Epoch(1_000)
 
 
-def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
+def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a node that has lost its leader.
+    monkeypatch.setattr(epoch_raise, "_hears_leader", lambda _: False)
     world, _ = led_world()
     asked: list[FetchRequest] = []
 

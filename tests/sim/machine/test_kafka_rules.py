@@ -63,13 +63,13 @@ def test_the_end_of_an_epoch_moves_the_timer_only() -> None:
     ours, kafkas = after(request(ended), follower(has_fetched=True))
     assert isinstance(ours, Follower)
     assert isinstance(kafkas, Follower)
-    assert (ours.has_fetched, ours.leader_has_left) == (False, True)
+    # Ours waits until the leader confirms it.
+    assert (ours.has_fetched, ours.leader_has_left, ours.successors) == (True, False, (key(3), key(1)))
     assert (kafkas.has_fetched, kafkas.leader_has_left) == (True, False)
-    assert kafkas.fetch_deadline_ms == ours.fetch_deadline_ms
     ours, kafkas = after(request(replace(ended, successors=(key(1),))), follower(has_fetched=True))
-    assert isinstance(ours, Prospective)
+    assert isinstance(ours, Follower)
     assert isinstance(kafkas, Prospective)
-    assert (ours.leader_has_left, kafkas.leader_has_left) == (True, False)
+    assert not kafkas.leader_has_left
 
 
 def test_a_refused_connection_tells_nothing() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pykraft.core import election, enter_state
+from pykraft.core import departure, election, enter_state
 from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import VoteRequest
-from pykraft.core.on import departure, fetch_request, requests, timer, vote
+from pykraft.core.on import fetch_request, requests, timer, vote
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Unattached

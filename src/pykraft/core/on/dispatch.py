@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykraft.core import messages
+from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
-from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.download import on_fetch_snapshot_response
 from pykraft.core.on.early_campaign import on_leader_refused
 from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pykraft.core.departure import note_goodbye
 from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
-from pykraft.core.on.departure import note_goodbye
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
 from pykraft.core.on.requests import reply_with_leader, voter_only_error

@@ -42,6 +42,7 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
         return True
     budget, now_ms = replica.epoch_budget, now.mono_ms
     is_far = epoch - replica.epoch > EPOCHS_AT_ONCE
+    # 1. Nobody signs a request.
     if is_far or _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms):
         replica.refused_epochs += 1
         if is_far:
@@ -70,7 +71,7 @@ def raise_error(replica: Replica, epoch: Epoch, leader_id: NodeId, now: Instant)
 
 
 def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant) -> bool:
-    """True when a response with this epoch may be believed: rules 3 and 4.
+    """True when a response with this epoch may be believed: steps 3 and 4.
 
     Effects: Report when it may not.
     """
@@ -92,7 +93,7 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
 
 
 def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
-    """Rule 4: True when another endpoint told this epoch or a higher one; note that this one tells it."""
+    """4. True when another endpoint told this epoch or a higher one; note that this one tells it."""
     known = _known_endpoints(replica)
     told = {each: said for each, said in replica.epoch_budget.told.items() if each in known}
     replica.epoch_budget.told = {**told, endpoint: max(epoch, told.get(endpoint, epoch))}
@@ -102,7 +103,7 @@ def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
 
 
 def _ask(replica: Replica, voter_id: NodeId, now: Instant) -> None:
-    """Rule 2: ask the voter itself which epoch it is in; in any state it answers a higher one with an error.
+    """2. Ask the voter itself which epoch it is in; in any state it answers a higher one with an error.
 
     Effects: Send.
     """
@@ -153,7 +154,7 @@ def _known_endpoints(replica: Replica) -> set[Endpoint]:
 
 
 def _known_endpoint(replica: Replica, peer_id: int) -> Endpoint | None:
-    """Where this node dialed the peer, if that is one of `_known_endpoints`: rule 3."""
+    """Where this node dialed the peer, if that is one of `_known_endpoints` (3.)."""
     if peer_id < 0:
         return replica.bootstrap_endpoint(peer_id)
     entry, state = replica.voter_peer(NodeId(peer_id)), replica.state

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from pykraft.core.departure import note_denial_of_leader
 from pykraft.core.effects import Report
 from pykraft.core.enter_state import to_follower, to_unattached
 from pykraft.core.messages import (
@@ -23,7 +24,6 @@ from pykraft.core.messages import (
     UpdateVoterResponse,
     VoteResponse,
 )
-from pykraft.core.on.departure import note_denial_of_leader
 from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned

@@ -49,7 +49,7 @@ class EarlyCampaignsHaveReason(Invariant):
         is_campaign = is_campaign and (was.has_fetched or not node.config.raft.never_leads)
         if seen is None or not is_campaign or process is None or seen.process is not process:
             return
-        # EndQuorumEpoch ends the wait, perhaps later: when the leader confirms it (`core.on.departure`).
+        # EndQuorumEpoch ends the wait, perhaps later: when the leader confirms it (`core.departure`).
         is_told = any(
             (told.epoch, told.leader_id) == (seen.epoch, seen.leader_id) for told in process.wiretap.departures
         )
