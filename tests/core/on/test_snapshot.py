@@ -13,9 +13,10 @@ from pykraft.core.effects import InstallSnapshot, MoveLogStart, NotifyHighWaterm
 from pykraft.core.events import CorruptionFound, SnapshotFrozen, SnapshotsExpired
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, SnapshotDownload, State
-from pykraft.types import KRaftVersion, KRaftVoters, Offset, OffsetAndEpoch
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, OffsetAndEpoch
 from tests.core.replicas import (
     NOW,
     candidate,
@@ -140,6 +141,17 @@ def test_the_log_begins_at_the_oldest_that_is_kept() -> None:
     assert only(done(made), MoveLogStart).snapshot_id == place(8, 3)
     assert (made.log.start_offset, made.log.snapshots) == (8, (place(8, 3), place(10, 3)))
     assert made.log.snapshot_instead_of(Offset(7), made.log.last_epoch) == place(10, 3)
+
+
+def test_nothing_is_cleaned_while_the_files_still_hold_damage() -> None:
+    made = committed(leader(), 10)
+    for at in (place(8, 3), place(10, 3)):
+        freeze(made, at)
+    quarantine = Quarantine(epoch=Epoch(5), until_offset=None, damages=(), is_cut=False)
+    for is_cut, moved in ((False, []), (True, ["MoveLogStart"])):
+        made.log.quarantine = replace(quarantine, is_cut=is_cut)
+        on_snapshots_expired(made, SnapshotsExpired(oldest_kept=place(8, 3)), NOW)
+        assert kinds(done(made)) == moved
 
 
 @pytest.mark.conformance(106)

@@ -121,22 +121,22 @@ MUTANTS = (
     Mutant(
         plant=log_starts_where_its_first_segment_begins,
         source="ours, until a campaign found it: a sector was lost in the first batch that a snapshot had left",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=epoch_before_the_damage_is_believed,
         source="ours, until a campaign found it: a bit had flipped in the epoch of the batch before the damage",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=epoch_of_nobody_is_believed,
         source="ours, until a campaign found it: a bit had flipped in the first batch, 1 to 0",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=checkpoint_above_the_point_says_nothing,
         source="ours, until a campaign found it: a bit had flipped in the last batch of epoch 1, before 3",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=damage_is_served,

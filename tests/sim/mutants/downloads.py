@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         plant=former_leaders_snapshot_keeps_the_fetch_under_way,
         source="ours, until the simulator found it",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=snapshot_is_in_use_for_one_period,
@@ -190,17 +190,17 @@ MUTANTS = (
     Mutant(
         plant=snapshot_is_in_use_between_two_searches,
         source="ours, until a campaign found it: a node was sent one snapshot after the other, and never had the log",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=epoch_alone_says_which_holds_more,
         source="Kafka RaftLog.truncateToLatestSnapshot; ours, until a campaign found it",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=snapshot_before_our_newest_is_refused,
         source="ours, until a campaign found it: a node with damage closed its leader's connection for ever",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=part_of_a_download_counts_as_all,

@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         plant=first_voter_of_a_fetched_log_is_proven,
         source="ours, until a campaign found it: a former only voter that was emptied counted with four batches",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
     Mutant(plant=emptied_leader_closes_its_voters_connections, source="ours, until a test found it", scenario=SCENARIO),

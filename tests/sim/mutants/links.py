@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         plant=errors_in_parts_are_signs_of_life,
         source="ours, until a campaign found it: a leader with a new disk answered NOT_LEADER_OR_FOLLOWER in parts",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=backlog_is_appended_at_once,

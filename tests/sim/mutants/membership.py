@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         plant=what_was_known_before_makes_a_stranger,
         source="ours, until the simulator found it; Raft dissertation §4.2.2",
-        scenario="all",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=snapshot_names_the_voters_behind_its_end,
@@ -308,5 +308,5 @@ MUTANTS = (
         source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
         scenario="voters,snapshots",
     ),
-    Mutant(plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all"),
+    Mutant(plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all_before_forgers"),
 )

@@ -40,6 +40,9 @@ def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, _now: Instan
     Source: KIP-630 §When to Delete Snapshots; KafkaRaftLog.deleteBeforeSnapshot.
     """
     log, oldest = replica.log, event.oldest_kept
+    # Damaged files stay as they are until a leader has what they lost.
+    if log.quarantine is not None and not log.quarantine.is_cut:
+        return
     if oldest not in log.snapshots or not log.start_offset < oldest.offset <= log.committed_end_offset:
         return
     log.begin_at(oldest)
