@@ -36,11 +36,7 @@ def test_each_voter_tells_its_epoch_or_why_not() -> None:
             [dead] = free_ports(1)
             old = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: fenced(5)}))
             refused: Body = {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "responses": []}
-            other = await stack.enter_async_context(
-                ScriptedNode(
-                    {ApiKey.FETCH: lambda _: refused}
-                )
-            )
+            other = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: refused}))
             voters = {1: old.endpoint, 2: other.endpoint, 3: Endpoint(HOST, dead)}
             told = await epochs_of({NodeId(id_): each for id_, each in voters.items()}, CONTEXT)
             assert told[NodeId(1)] == 5

@@ -308,5 +308,7 @@ MUTANTS = (
         source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
         scenario="voters,snapshots",
     ),
-    Mutant(plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all_before_forgers"),
+    Mutant(
+        plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all_before_forgers"
+    ),
 )
