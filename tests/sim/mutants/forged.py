@@ -6,6 +6,7 @@ from typing import Any
 
 from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.on import epoch_raise
+from pykraft.core.replica import Replica
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -17,8 +18,9 @@ def a_heard_leader_is_left_for_any_epoch(patch: Patch) -> None:
 
 
 def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
-    """An answer raises the epoch by any amount, although nobody else has told as much."""
+    """An answer raises the epoch by any amount, and a voter that fetches may be moved. Either rule covers for the other."""
     patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
+    patch.setattr(Replica, "would_move", lambda replica, voter: False)
 
 
 def _bug(plant: Any, source: str) -> Mutant:

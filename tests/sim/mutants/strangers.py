@@ -8,7 +8,7 @@ from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.events import RequestReceived
 from pykraft.core.leader.voter_change import Update
 from pykraft.core.messages import UpdateVoterRequest
-from pykraft.core.on import fetch_response, following
+from pykraft.core.on import epoch_raise, fetch_response, following
 from pykraft.core.on.following import check_consistent
 from pykraft.core.on.voters import update_voter, voter_changes
 from pykraft.core.replica import Replica
@@ -22,8 +22,9 @@ _is_named_wrongly = vars(following)["_is_named_wrongly"]
 
 
 def epochs_have_no_budget(patch: Patch) -> None:
-    """A request may raise the epoch by any amount, up to the highest possible one."""
+    """A request may raise the epoch by any amount, up to the highest possible one, where no leader is heard."""
     patch.setattr(EpochBudget, "spend", lambda budget, epochs, now_ms: True)
+    patch.setattr(epoch_raise, "EPOCHS_AT_ONCE", 2**31)
 
 
 def leaders_may_say_anything(patch: Patch) -> None:

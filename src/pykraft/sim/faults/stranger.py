@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from pykraft.core.epoch_budget import EPOCHS_PER_DAY
+from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY
 from pykraft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -47,10 +47,8 @@ from pykraft.types import (
     Uuid,
 )
 
-JUMP: Final = 1_000
-"""A false leader is at least this many epochs ahead: no replica gets there by elections."""
-CLAIMS_AHEAD: Final = 100 * JUMP
-"""Claims beyond this are ignored when the next epoch to claim is chosen."""
+JUMP: Final = 50
+"""A false leader is at least this far ahead, and claims are as far apart: no replica gets there by elections."""
 RISES_MAX: Final = 30
 RISE_US_MAX: Final = 200_000
 FORGED_FETCHES: Final = 4
@@ -260,9 +258,11 @@ class StrangerFaults:
 
     def _fresh_epoch(self) -> Epoch:
         """An epoch in which no replica can be a candidate."""
-        highest = self._highest_epoch()
-        claimed = [epoch for epoch in self._harm.facts.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
-        return Epoch(max(highest, *claimed, 0) + JUMP + self.rng.randrange(JUMP))
+        highest, claimed = self._highest_epoch(), self._harm.facts.claims.epochs
+        # Further ahead than EPOCHS_AT_ONCE nobody would believe it.
+        first = (highest // JUMP + 2) * JUMP
+        free = [epoch for epoch in range(first, highest + EPOCHS_AT_ONCE, JUMP) if epoch not in claimed]
+        return Epoch(self.rng.choice(free or [first + EPOCHS_AT_ONCE]))
 
     def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
         claims = self._harm.facts.claims
