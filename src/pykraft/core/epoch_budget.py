@@ -2,8 +2,8 @@
 
 The epoch is an int31 that never decreases, and anyone who reaches the port can name one. A single message with the
 highest epoch would end all elections for good. So messages raise the epoch only within a budget: `EPOCHS_PER_DAY`, with
-one day's worth at the start, and at most `EPOCHS_AT_ONCE` at a time. Normal elections need a few epochs per hour; under
-attack, this budget makes the epochs last for five years.
+one day's worth at the start, and only so far at a time (`EPOCHS_BY_REQUESTS`, `EPOCHS_AT_ONCE`). Normal elections need
+a few epochs per hour; under attack, this budget makes the epochs last for five years.
 
 Raising the epoch by one already ends a leadership. So a sender that raised it a few times waits longer and longer until
 its requests count again. Nobody signs a request, so this counts the name in it, which may be forged; a commit under
@@ -19,11 +19,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pykraft.types import Endpoint, Epoch, NodeId
+from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, NodeId
 
 EPOCHS_PER_DAY = 2**20
 EPOCHS_AT_ONCE = 1_000
-"""No single message is believed that raises the epoch by more, unless another voter tells as much."""
+"""No answer is believed that raises the epoch by more, unless another endpoint tells as much."""
+EPOCHS_BY_REQUESTS = EPOCHS_AT_ONCE // 2
+"""How far requests may raise it above the last epoch in which a leader was heard.
+
+Whoever they misled then stays so near to the others that its answers are believed.
+"""
 DAY_MS = 86_400_000
 FREE_RAISES = 3
 """How often a sender may raise the epoch before its first pause."""
@@ -43,7 +48,9 @@ class _Raises:
 class EpochBudget:
     """The budget of one replica since its start."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard_epoch: Epoch = EPOCH_ZERO) -> None:
+        self.heard_epoch = heard_epoch
+        """The last epoch in which this replica heard a leader or led, or the one in which it started."""
         # Counted in epochs * DAY_MS, so that the refill per millisecond is a whole number.
         self._left = EPOCHS_PER_DAY * DAY_MS
         self._refilled_ms: int | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, RejectProposal, Reply, WriteElectionState
-from pykraft.core.epoch_budget import EPOCHS_AT_ONCE
+from pykraft.core.epoch_budget import EPOCHS_BY_REQUESTS
 from pykraft.core.events import RequestReceived
 from pykraft.core.on.vote import on_vote_request, would_grant_pre_vote, would_grant_vote
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, State, Unattached
@@ -70,8 +70,8 @@ def told(found: list[Effect]) -> messages.VoteResponse:
         (vote(voter=key(1)), ErrorCode.NONE, 6),
         (vote(voter=ReplicaKey(NodeId(1))), ErrorCode.NONE, 6),
         (vote(end=(10, 6), pre_vote=True), ErrorCode.NONE, 6),
-        (vote(epoch=5 + EPOCHS_AT_ONCE), ErrorCode.NONE, 5 + EPOCHS_AT_ONCE),
-        (vote(epoch=6 + EPOCHS_AT_ONCE), ErrorCode.BROKER_NOT_AVAILABLE, 5),
+        (vote(epoch=5 + EPOCHS_BY_REQUESTS), ErrorCode.NONE, 5 + EPOCHS_BY_REQUESTS),
+        (vote(epoch=6 + EPOCHS_BY_REQUESTS), ErrorCode.BROKER_NOT_AVAILABLE, 5),
         (vote(epoch=EPOCH_MAX), ErrorCode.BROKER_NOT_AVAILABLE, 5),
     ],
 )

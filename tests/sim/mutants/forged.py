@@ -18,7 +18,7 @@ def a_heard_leader_is_left_for_any_epoch(patch: Patch) -> None:
 
 
 def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
-    """An answer raises the epoch by any amount, and a voter that fetches may be moved. Either rule covers for the other."""
+    """Any answer raises the epoch by any amount, and a voter that fetches may be moved: each covers for the other."""
     patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
     patch.setattr(Replica, "would_move", lambda replica, voter: False)
 

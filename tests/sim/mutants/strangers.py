@@ -24,7 +24,7 @@ _is_named_wrongly = vars(following)["_is_named_wrongly"]
 def epochs_have_no_budget(patch: Patch) -> None:
     """A request may raise the epoch by any amount, up to the highest possible one, where no leader is heard."""
     patch.setattr(EpochBudget, "spend", lambda budget, epochs, now_ms: True)
-    patch.setattr(epoch_raise, "EPOCHS_AT_ONCE", 2**31)
+    patch.setattr(epoch_raise, "EPOCHS_BY_REQUESTS", 2**31)
 
 
 def leaders_may_say_anything(patch: Patch) -> None:

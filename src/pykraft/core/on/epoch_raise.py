@@ -18,7 +18,7 @@ Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 from __future__ import annotations
 
 from pykraft.core.effects import Report
-from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY, STRANGERS
+from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_BY_REQUESTS, EPOCHS_PER_DAY, STRANGERS
 from pykraft.core.messages import FetchRequest, Request
 from pykraft.core.on.send_requests import begin_quorum_epoch, send_to_voter
 from pykraft.core.replica import Replica
@@ -41,7 +41,7 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
     if epoch <= replica.epoch:
         return True
     budget, now_ms = replica.epoch_budget, now.mono_ms
-    is_far = epoch - replica.epoch > EPOCHS_AT_ONCE
+    is_far = epoch - budget.heard_epoch > EPOCHS_BY_REQUESTS
     # 1. Nobody signs a request.
     if is_far or _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms):
         replica.refused_epochs += 1

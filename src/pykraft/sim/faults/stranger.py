@@ -18,7 +18,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY
+from pykraft.core.epoch_budget import EPOCHS_BY_REQUESTS, EPOCHS_PER_DAY
 from pykraft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -259,10 +259,10 @@ class StrangerFaults:
     def _fresh_epoch(self) -> Epoch:
         """An epoch in which no replica can be a candidate."""
         highest, claimed = self._highest_epoch(), self._harm.facts.claims.epochs
-        # Further ahead than EPOCHS_AT_ONCE nobody would believe it.
+        # Nobody would believe more.
         first = (highest // JUMP + 2) * JUMP
-        free = [epoch for epoch in range(first, highest + EPOCHS_AT_ONCE, JUMP) if epoch not in claimed]
-        return Epoch(self.rng.choice(free or [first + EPOCHS_AT_ONCE]))
+        free = [epoch for epoch in range(first, highest + EPOCHS_BY_REQUESTS, JUMP) if epoch not in claimed]
+        return Epoch(self.rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
 
     def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
         claims = self._harm.facts.claims
