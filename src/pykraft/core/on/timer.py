@@ -208,6 +208,12 @@ def next_deadline_ms(replica: Replica) -> int | None:
     return None if earliest_ms == NEVER_MS else earliest_ms
 
 
+def _ask_ms(replica: Replica, leader: Leader) -> int | None:
+    """When a voter that moved is to be asked; None while a request to it is under way, whose end is an event."""
+    change = leader.change
+    return change.ask_ms if isinstance(change, Update) and replica.connections.is_ready(change.voter.key.id) else None
+
+
 def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     state = replica.state
     match state:
@@ -222,7 +228,7 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
                 _stalled_deadline_ms(replica),
                 drain_ms,
                 state.change.deadline_ms if state.change is not None else None,
-                state.change.ask_ms if isinstance(state.change, Update) else None,
+                _ask_ms(replica, state),
             ]
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if replica.may_campaign else []
