@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pykraft.errors import CorruptionError
-from pykraft.log.small_files.recovery_point import FILE_NAME, RecoveryPoint
+from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint, parse_recovery_point
 from pykraft.log.small_files.slots import SlotFile
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
@@ -21,6 +21,12 @@ def disk() -> ScriptedDisk:
     fs = ScriptedDisk()
     fs.prepare(DIRECTORY)
     return fs
+
+
+def committed_of(fs: ScriptedDisk) -> tuple[int, int]:
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    return point.offset, point.committed_end_offset
 
 
 def offset_of(fs: ScriptedDisk) -> int:
@@ -55,6 +61,38 @@ def test_raising_never_syncs_and_loses_at_most_what_was_not_synced() -> None:
         assert offset_of(fs) in (10, 20, 30)
 
 
+def test_it_says_how_far_the_log_is_committed_and_that_is_never_above_it() -> None:
+    fs = disk()
+    point = RecoveryPoint.create(fs, DIRECTORY, Offset(5))
+    assert committed_of(fs) == (5, 0)
+    for offset, committed, expected in ((10, 7, (10, 7)), (10, 8, (10, 8)), (12, 99, (12, 12)), (20, 3, (20, 12))):
+        point.raise_to(Offset(offset), Offset(committed))
+        assert committed_of(fs) == expected
+    point.raise_to(Offset(21))
+    assert committed_of(fs) == (21, 12)
+    fs.operations.clear()
+    point.raise_to(Offset(21), Offset(12))
+    assert fs.operations == [], "that is written already"
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(15, (15, 12)), (12, (12, 12)), (7, (7, 7))])
+def test_the_committed_end_falls_with_it(offset: int, expected: tuple[int, int]) -> None:
+    fs = disk()
+    point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
+    point.raise_to(Offset(20), Offset(12))
+    point.lower_to(Offset(offset))
+    fs.power_loss(Random(1))
+    assert committed_of(fs) == expected
+
+
+def test_a_file_of_an_older_version_tells_nothing_of_commits() -> None:
+    fs = disk()
+    SlotFile.create(fs, DIRECTORY / FILE_NAME, b"12")
+    assert committed_of(fs) == (12, 0)
+    content = fs.read(DIRECTORY / FILE_NAME)
+    assert parse_recovery_point(DIRECTORY / FILE_NAME, content) == Point(Offset(12), Offset(0))
+
+
 def test_settling_makes_it_durable_once() -> None:
     fs = disk()
     point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
@@ -85,7 +123,7 @@ def test_it_neither_rises_by_lowering_nor_falls_by_raising() -> None:
     point.close()
 
 
-@pytest.mark.parametrize("payload", [b"", b"-1", b"x", b"1" * 20])
+@pytest.mark.parametrize("payload", [b"", b"-1", b"x", b"1" * 20, b"5 ", b"5 x", b"5 4 3", b"5 6"])
 def test_a_payload_that_is_no_offset_is_refused_with_the_repair(payload: bytes) -> None:
     fs = disk()
     SlotFile.create(fs, DIRECTORY / FILE_NAME, payload)

@@ -14,7 +14,7 @@ from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.types import Buffer, Epoch, Offset
+from pykraft.types import Buffer, Offset
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -72,12 +72,6 @@ def checkpoint_above_the_point_says_nothing(patch: Patch) -> None:
     patch.setattr(judge, "_may_lag", lambda evidence, entries, at, header: True)
 
 
-def epoch_of_nobody_is_believed(patch: Patch) -> None:
-    """Recovery takes a batch of epoch 0, in which nobody leads, for a sound one; no read finds it in memory."""
-    checkpoint_above_the_point_says_nothing(patch)  # it would know better, but may be gone
-    patch.setattr(judge, "EPOCH_LEAST", Epoch(0))
-
-
 def damage_is_served(patch: Patch) -> None:
     """A node sends what it reads from a file to followers and listeners without verifying checksums."""
 
@@ -126,11 +120,6 @@ MUTANTS = (
     Mutant(
         plant=epoch_before_the_damage_is_believed,
         source="ours, until a campaign found it: a bit had flipped in the epoch of the batch before the damage",
-        scenario="all_before_forgers",
-    ),
-    Mutant(
-        plant=epoch_of_nobody_is_believed,
-        source="ours, until a campaign found it: a bit had flipped in the first batch, 1 to 0",
         scenario="all_before_forgers",
     ),
     Mutant(

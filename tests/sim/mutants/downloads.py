@@ -8,7 +8,6 @@ from typing import Any
 from pykraft.core.connections import Connections
 from pykraft.core.effects import AppendDownload, NotifyLeaderChange
 from pykraft.core.events import DownloadAdvanced, SnapshotFrozen
-from pykraft.core.log_view import LogView
 from pykraft.core.on import download, snapshot
 from pykraft.core.replica import Replica
 from pykraft.host.delivery import Delivery, Registration
@@ -108,26 +107,6 @@ def snapshot_is_in_use_between_two_searches(patch: Patch) -> None:
     patch.setattr(Catalog, "expired", hasty)
 
 
-def epoch_alone_says_which_holds_more(patch: Patch) -> None:
-    """A follower refuses a snapshot because its own log ends in a higher epoch, of which nothing was committed."""
-
-    def is_older_than(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
-        return not self.end.is_at_least(snapshot_id)
-
-    patch.setattr(LogView, "is_older_than", is_older_than)
-
-
-def snapshot_before_our_newest_is_refused(patch: Patch) -> None:
-    """A node in quarantine that has a snapshot of a higher epoch refuses its leader's, which ends before that."""
-    lacks_committed = LogView.lacks_committed
-
-    def lacks(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
-        newest = self.latest_snapshot
-        return lacks_committed(self, snapshot_id) or (newest is not None and newest.epoch > snapshot_id.epoch)
-
-    patch.setattr(LogView, "lacks_committed", lacks)
-
-
 def slices_are_no_sign_of_life(patch: Patch) -> None:
     """A follower that downloads a snapshot does not extend its fetch timeout when a slice arrives."""
     patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
@@ -152,11 +131,6 @@ def own_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
     _keep_the_fetch(patch, is_damaged=True)
 
 
-def former_leaders_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
-    """A snapshot from the former leader replaces the log, but the Fetch from the new leader stays outstanding."""
-    _keep_the_fetch(patch, is_damaged=False)
-
-
 def _keep_the_fetch(patch: Patch, *, is_damaged: bool) -> None:
     install = snapshot._install
 
@@ -178,11 +152,6 @@ MUTANTS = (
         scenario="damaged_while_saving",
     ),
     Mutant(
-        plant=former_leaders_snapshot_keeps_the_fetch_under_way,
-        source="ours, until the simulator found it",
-        scenario="all_before_forgers",
-    ),
-    Mutant(
         plant=snapshot_is_in_use_for_one_period,
         source="an outside review planted it, and five minutes of downloads did not notice it",
         scenario="patience",
@@ -190,16 +159,6 @@ MUTANTS = (
     Mutant(
         plant=snapshot_is_in_use_between_two_searches,
         source="ours, until a campaign found it: a node was sent one snapshot after the other, and never had the log",
-        scenario="all_before_forgers",
-    ),
-    Mutant(
-        plant=epoch_alone_says_which_holds_more,
-        source="Kafka RaftLog.truncateToLatestSnapshot; ours, until a campaign found it",
-        scenario="all_before_forgers",
-    ),
-    Mutant(
-        plant=snapshot_before_our_newest_is_refused,
-        source="ours, until a campaign found it: a node with damage closed its leader's connection for ever",
         scenario="all_before_forgers",
     ),
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pykraft.core.answer_pace import AnswerPace
@@ -69,15 +68,6 @@ def every_byte_is_a_sign_of_life(patch: Patch) -> None:
     patch.setattr(AnswerPace, "advance", advance)
 
 
-def errors_in_parts_are_signs_of_life(patch: Patch) -> None:
-    """Part of an answer holds off the campaign of its follower even when the whole answer is an error."""
-
-    def hears(self: Follower, now: Instant, fetch_timeout_ms: int) -> Follower:
-        return self if self.leader_has_left else replace(self, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
-
-    patch.setattr(Follower, "hears", hears)
-
-
 def backlog_is_appended_at_once(patch: Patch) -> None:
     """After a disk stall a leader encodes and appends its whole backlog in one step."""
 
@@ -102,11 +92,6 @@ MUTANTS = (
     _bug(follower_campaigns_while_it_receives, "Kafka's FollowerState (only a whole answer counts)"),
     _bug(leader_does_not_see_its_answer_leave, "Kafka's LeaderState (only a Fetch counts)"),
     _bug(every_byte_is_a_sign_of_life, "TCP keep-alive taken for progress; the reader of slow HTTP (Slowloris)"),
-    Mutant(
-        plant=errors_in_parts_are_signs_of_life,
-        source="ours, until a campaign found it: a leader with a new disk answered NOT_LEADER_OR_FOLLOWER in parts",
-        scenario="all_before_forgers",
-    ),
     Mutant(
         plant=backlog_is_appended_at_once,
         source="Kafka's BatchAccumulator.drain; ours, until an outside review found it",

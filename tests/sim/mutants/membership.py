@@ -11,7 +11,7 @@ from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader import appending
 from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
-from pykraft.core.on import contradiction, requests, timer
+from pykraft.core.on import requests, timer
 from pykraft.core.on.requests import reply
 from pykraft.core.on.voters import add_voter, remove_voter, upgrade, voter_changes
 from pykraft.core.replica import Replica
@@ -19,7 +19,7 @@ from pykraft.core.state import Leader
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ErrorCode
 from pykraft.log import directory
-from pykraft.types import Instant, KRaftVersion, KRaftVoters, NodeId, Offset, ReplicaKey, Uuid, VoterSet
+from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, ReplicaKey, Uuid, VoterSet
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -221,18 +221,6 @@ def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
     patch.setattr(VoterHistory, "was_voter", lambda self, node_id, committed_end: False)
 
 
-def what_was_known_before_makes_a_stranger(patch: Patch) -> None:
-    """A follower rejects a leader whose removal it knows from an earlier epoch; the leader cannot know it yet."""
-
-    def hasty(replica: Replica, leader_id: NodeId) -> bool:
-        if not len(replica.voters) or replica.voters.get(leader_id) is not None:
-            return False
-        asked = replica.asked_high_watermark
-        return not replica.voter_history.was_voter(leader_id, Offset(0) if asked is None else asked)
-
-    patch.setattr(contradiction, "_is_stranger", hasty)
-
-
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
     patch.setattr(enter_state, "_opening_records", lambda replica: ())
@@ -280,11 +268,6 @@ MUTANTS = (
         plant=leaders_that_remove_themselves_are_strangers,
         source="ours, almost; Raft dissertation §4.2.2",
         scenario="voters",
-    ),
-    Mutant(
-        plant=what_was_known_before_makes_a_stranger,
-        source="ours, until the simulator found it; Raft dissertation §4.2.2",
-        scenario="all_before_forgers",
     ),
     Mutant(
         plant=snapshot_names_the_voters_behind_its_end,
