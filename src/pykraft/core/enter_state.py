@@ -159,7 +159,6 @@ def to_leader(replica: Replica, now: Instant) -> None:
     become(replica, leader)
     # Later timeouts count anew.
     replica.leaderless_timeouts, replica.has_denied_shorter_log = None, False
-    replica.epoch_budget.heard_epoch = leader.epoch
     replica.log.begin_epoch(leader.epoch)
     append_planned(replica, leader, (opening,))
 

@@ -19,15 +19,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, NodeId
+from pykraft.types import Endpoint, Epoch, NodeId
 
 EPOCHS_PER_DAY = 2**20
 EPOCHS_AT_ONCE = 1_000
 """No answer is believed that raises the epoch by more, unless another endpoint tells as much."""
 EPOCHS_BY_REQUESTS = EPOCHS_AT_ONCE // 2
-"""How far requests may raise it above the last epoch in which a leader was heard.
+"""How far requests may raise it above the last epoch in this log, in which somebody was elected.
 
-Whoever they misled then stays so near to the others that its answers are believed.
+Whoever they misled, however often and over restarts, then stays so near to the others that its answers are believed.
 """
 DAY_MS = 86_400_000
 FREE_RAISES = 3
@@ -48,9 +48,7 @@ class _Raises:
 class EpochBudget:
     """The budget of one replica since its start."""
 
-    def __init__(self, heard_epoch: Epoch = EPOCH_ZERO) -> None:
-        self.heard_epoch = heard_epoch
-        """The last epoch in which this replica heard a leader or led, or the one in which it started."""
+    def __init__(self) -> None:
         # Counted in epochs * DAY_MS, so that the refill per millisecond is a whole number.
         self._left = EPOCHS_PER_DAY * DAY_MS
         self._refilled_ms: int | None = None

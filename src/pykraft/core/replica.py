@@ -122,7 +122,7 @@ class Replica:
         self.has_denied_shorter_log = False
         """Of a voter that never leads: it has denied a candidate with a shorter log since a leader last answered."""
         self.is_stopped = False
-        self.epoch_budget = EpochBudget(state.epoch)
+        self.epoch_budget = EpochBudget()
         self.refused_epochs = 0
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         self.given_up: tuple[Epoch, NodeId] | None = None

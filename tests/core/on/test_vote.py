@@ -70,8 +70,8 @@ def told(found: list[Effect]) -> messages.VoteResponse:
         (vote(voter=key(1)), ErrorCode.NONE, 6),
         (vote(voter=ReplicaKey(NodeId(1))), ErrorCode.NONE, 6),
         (vote(end=(10, 6), pre_vote=True), ErrorCode.NONE, 6),
-        (vote(epoch=5 + EPOCHS_BY_REQUESTS), ErrorCode.NONE, 5 + EPOCHS_BY_REQUESTS),
-        (vote(epoch=6 + EPOCHS_BY_REQUESTS), ErrorCode.BROKER_NOT_AVAILABLE, 5),
+        (vote(epoch=3 + EPOCHS_BY_REQUESTS), ErrorCode.NONE, 3 + EPOCHS_BY_REQUESTS),
+        (vote(epoch=4 + EPOCHS_BY_REQUESTS), ErrorCode.BROKER_NOT_AVAILABLE, 5),
         (vote(epoch=EPOCH_MAX), ErrorCode.BROKER_NOT_AVAILABLE, 5),
     ],
 )

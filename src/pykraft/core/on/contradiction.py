@@ -88,7 +88,6 @@ def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:
     assert isinstance(state, Follower)
     # Otherwise a stranger could hold up a quorum with responses that are neither wrong nor useful.
     if has_progress or not _is_stranger(replica, state.leader_id):
-        replica.epoch_budget.heard_epoch = state.epoch
         replica.state = state.heard(now, replica.config.fetch_timeout_ms)
         hear_leader(replica)
 

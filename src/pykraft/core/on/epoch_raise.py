@@ -41,7 +41,7 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
     if epoch <= replica.epoch:
         return True
     budget, now_ms = replica.epoch_budget, now.mono_ms
-    is_far = epoch - budget.heard_epoch > EPOCHS_BY_REQUESTS
+    is_far = epoch - replica.log.last_epoch > EPOCHS_BY_REQUESTS
     # 1. Nobody signs a request.
     if is_far or _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms):
         replica.refused_epochs += 1
