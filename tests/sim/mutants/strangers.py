@@ -103,15 +103,6 @@ def votes_for_somebody_who_is_called_the_leader_are_lost(patch: Patch) -> None:
     patch.setattr(following, "_is_named_wrongly", is_named_wrongly)
 
 
-def misled_voter_is_locked_out(patch: Patch) -> None:
-    """A leader closes the connection of a voter that was told that it leads a later epoch."""
-
-    def is_named_wrongly(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> bool:
-        return epoch == replica.epoch and _is_named_wrongly(replica, epoch, leader_id)
-
-    patch.setattr(following, "_is_named_wrongly", is_named_wrongly)
-
-
 def _bug(plant: Any, source: str, scenario: str = "strangers") -> Mutant:
     return Mutant(plant=plant, source=source, scenario=scenario)
 
@@ -130,5 +121,4 @@ MUTANTS = (
     _bug(voters_are_asked_where_they_were, "KAFKA-20661"),
     _bug(anybody_at_the_endpoint_is_the_voter, "KAFKA-20661"),
     _bug(votes_for_somebody_who_is_called_the_leader_are_lost, "ours until ADR 032", "false_leaders"),
-    _bug(misled_voter_is_locked_out, "ours until ADR 046", "misled"),
 )
