@@ -12,7 +12,7 @@ from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.types import Epoch, NodeId, Offset
 from tests.sim.worlds import led_world, run_for, run_until
 
-EPOCH = Epoch(1_000)
+EPOCH = Epoch(300)
 
 
 def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
