@@ -41,7 +41,7 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer(monkeypatch: 
     run_until(world, lambda: bool(asked))
     assert node.host is not None
     assert (asked[0].epoch, node.host.status.epoch) == (EPOCH, EPOCH)
-    run_until(world, lambda: any("is given up as the leader of epoch 1000" in line for line in world.trace.lines))
+    run_until(world, lambda: any("is given up as the leader of epoch 300" in line for line in world.trace.lines))
     stranger.leave()
     run_until(
         world,
