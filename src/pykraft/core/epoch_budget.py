@@ -54,6 +54,10 @@ class EpochBudget:
         self._refilled_ms: int | None = None
         self._raises: dict[NodeId, _Raises] = {}
         self._asked_ms: dict[NodeId, int] = {}
+        self._silent_since_ms: dict[NodeId, int] = {}
+        """When each voter that has not answered since was first asked about a doubted request."""
+        self._believed_ms: dict[NodeId, int] = {}
+        """When a request in the name of a voter that cannot be asked was last believed."""
         self.told: dict[Endpoint, Epoch] = {}
         """The epochs, too high to be believed from one peer alone, that answers from these endpoints told."""
         self.alarmed_ms: int | None = None
@@ -96,9 +100,26 @@ class EpochBudget:
     def asked(self, voter: NodeId, now_ms: int) -> None:
         """Note that this voter is asked now."""
         self._asked_ms[voter] = now_ms
+        self._silent_since_ms.setdefault(voter, now_ms)
+
+    def answered(self, peer_id: int) -> None:
+        """A peer answered: it can be asked."""
+        self._silent_since_ms.pop(NodeId(peer_id), None)
+
+    def believe_silent(self, voter: NodeId, now_ms: int, *, silence_ms: int, pause_ms: int) -> bool:
+        """True when this voter does not answer for so long, and was not believed for the longest pause; now it is."""
+        since_ms, last_ms = self._silent_since_ms.get(voter), self._believed_ms.get(voter)
+        if since_ms is None or now_ms - since_ms < silence_ms:
+            return False
+        if last_ms is not None and now_ms - last_ms < pause_ms << DOUBLINGS_MAX:
+            return False
+        self._believed_ms[voter] = now_ms
+        return True
 
     def keep(self, voters: Collection[NodeId]) -> None:
         """Forget senders that are no longer voters."""
         kept = {STRANGERS, *voters}
         self._raises = {sender: raises for sender, raises in self._raises.items() if sender in kept}
-        self._asked_ms = {voter: asked_ms for voter, asked_ms in self._asked_ms.items() if voter in kept}
+        for by_voter in (self._asked_ms, self._silent_since_ms, self._believed_ms):
+            for voter in by_voter.keys() - kept:
+                del by_voter[voter]

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Reply, Report, Send
-from pykraft.core.epoch_budget import EPOCHS_AT_ONCE, EPOCHS_PER_DAY, FREE_RAISES
+from pykraft.core.epoch_budget import DOUBLINGS_MAX, EPOCHS_AT_ONCE, EPOCHS_PER_DAY, FREE_RAISES
 from pykraft.core.on.epoch_raise import ALARM_PERIOD_MS, QUESTIONS_PER_ELECTION_TIMEOUT
 from pykraft.core.replica import Replica
 from pykraft.core.state import State
@@ -206,6 +206,22 @@ def test_one_voter_is_asked_a_few_times_in_an_election_timeout() -> None:
         made.connections.reset()
         asked.append(len(sent(ask(made, vote(candidate=3), now=later(ms)))))
     assert asked == [1, 0, 1]
+
+
+def test_a_voter_that_does_not_answer_is_believed_now_and_then() -> None:
+    """It may have moved: nobody can ask it, and it could not come back otherwise."""
+    silence_ms, pause_ms = CONFIG.request_timeout_ms, 2 * CONFIG.election_timeout_ms << DOUBLINGS_MAX
+    for has_answered in (False, True):
+        made = replica(follower(has_fetched=True))
+        errors = []
+        for ms in (0, silence_ms - 1, silence_ms, silence_ms + pause_ms - 1, silence_ms + pause_ms):
+            made.connections.reset()
+            made.state = follower(epoch=made.epoch, has_fetched=True)
+            errors.append(error_of(ask(made, vote(epoch=made.epoch + 1, candidate=3), now=later(ms))))
+            if has_answered:
+                tell(made, made.epoch, 3)
+        no, yes = ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NONE
+        assert errors == ([no] * 5 if has_answered else [no, no, yes, no, yes])
 
 
 def test_a_voter_that_could_not_be_asked_is_asked_by_the_next_request() -> None:

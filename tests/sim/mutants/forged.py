@@ -23,11 +23,17 @@ def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
     patch.setattr(Replica, "would_move", lambda replica, voter: False)
 
 
-def _bug(plant: Any, source: str) -> Mutant:
-    return Mutant(plant=plant, source=source, scenario="forged")
+def voters_that_cannot_be_asked_are_never_believed(patch: Patch) -> None:
+    """A voter that moved and is an epoch ahead is asked where it was, and refused for ever."""
+    patch.setattr(epoch_raise, "_is_silent", lambda replica, voter_id, now: False)
+
+
+def _bug(plant: Any, source: str, scenario: str = "forged") -> Mutant:
+    return Mutant(plant=plant, source=source, scenario=scenario)
 
 
 MUTANTS = (
     _bug(a_heard_leader_is_left_for_any_epoch, "Raft dissertation §4.2.3; ours until ADR 129"),
     _bug(one_answer_is_enough_for_any_epoch, "ours until ADR 129: three frames ended a dynamic quorum for good"),
+    _bug(voters_that_cannot_be_asked_are_never_believed, "ours, almost: the simulator found it", "all"),
 )

@@ -63,6 +63,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
     """
     # The peer answers, so a process listens there again.
     replica.refused_by.discard(event.peer_id)
+    replica.epoch_budget.answered(event.peer_id)
     hear_whole(replica, event.peer_id)
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)

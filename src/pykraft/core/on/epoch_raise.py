@@ -6,6 +6,7 @@ Anyone can write a voter's name into a request; only the network between two mac
    replica yields to a sender that raised the epoch too often, or by too much (`core.epoch_budget`).
 2. If such a request names a voter, the replica asks that voter, where it knows it to be, and learns the epoch from the
    answer. So a voter that really is ahead gets through a round trip later, and a forged name only costs the question.
+   A voter that cannot be asked, perhaps since it moved, is believed now and then: it could not come back otherwise.
 3. An answer may raise the epoch within the budget if it comes from a bootstrap server, or from the endpoint where the
    configuration, the formatted checkpoint or the log places that voter, because this node dialed it there.
 4. An answer that would raise the epoch by more than `EPOCHS_AT_ONCE` is believed only when another endpoint has told as
@@ -43,7 +44,8 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
     budget, now_ms = replica.epoch_budget, now.mono_ms
     is_far = epoch - replica.log.last_epoch > EPOCHS_BY_REQUESTS
     # 1. Nobody signs a request.
-    if is_far or _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms):
+    is_doubted = _hears_leader(replica) or budget.must_wait(sender_id if is_voter else STRANGERS, now_ms)
+    if is_far or (is_doubted and not (is_voter and _is_silent(replica, sender_id, now))):
         replica.refused_epochs += 1
         if is_far:
             _alarm(replica, f"a request of node {sender_id} wants epoch {epoch} in the place of {replica.epoch}", now)
@@ -100,6 +102,14 @@ def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
     # A quorum of two voters elects nobody without this one, so the only other voter cannot be far ahead of it.
     may_repeat = len(known) == 1 and not (replica.is_voter and replica.log.end_offset > 0)
     return any(said >= epoch and (each != endpoint or may_repeat) for each, said in told.items())
+
+
+def _is_silent(replica: Replica, voter_id: NodeId, now: Instant) -> bool:
+    """2. True when the voter was asked in vain, and may be believed for this once."""
+    silence_ms = replica.config.request_timeout_ms
+    return replica.epoch_budget.believe_silent(
+        voter_id, now.mono_ms, silence_ms=silence_ms, pause_ms=_pause_ms(replica)
+    )
 
 
 def _ask(replica: Replica, voter_id: NodeId, now: Instant) -> None:
