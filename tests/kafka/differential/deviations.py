@@ -65,6 +65,11 @@ DEVIATIONS: Final = (
         "all voters listen as long as the node runs",
         "ADR 063: ours asks for pre-votes before its fetch timeout; Kafka waits for that",
     ),
+    (
+        "requests of a higher epoch, and EndQuorumEpoch, while the node leads or hears its leader",
+        "they are not played",
+        "ADR 129: ours yields to answers alone, and to a goodbye only when its leader denies that it leads",
+    ),
     ("a vote for the node itself that another asks for", "it is not played", "ADR 002: ours closes the connection"),
     ("DescribeQuorum", "it is not played", "TestRaftServer does not serve it"),
     ("FetchSnapshot to the node", "it is not played", "Kafka cannot encode its own errors, and has no snapshot here"),

@@ -277,11 +277,15 @@ def _follow(now: Situation, step: Step) -> None:
     now.is_cut_inside = False
     if isinstance(step, Request) and step.api_key == ApiKey.END_QUORUM_EPOCH:
         now.left.add(step.body["topics"][0]["partitions"][0]["leader_epoch"])
+    if isinstance(step, Restart):
+        now.heard.clear()
     if isinstance(step, Answer) and "responses" in step.body:
         told = step.body["responses"][0]["partitions"][0]
         now.high_watermark = max(now.high_watermark, told["high_watermark"])
-        if told["error_code"] == 0 and "diverging_epoch" not in told:
-            now.agreed.add(now.epoch)
+        if told["error_code"] == 0:
+            now.heard.add(now.epoch)
+            if "diverging_epoch" not in told:
+                now.agreed.add(now.epoch)
         cut = told.get("diverging_epoch", {}).get("end_offset", 0)
         now.is_cut_inside = any(each[0] < cut < each[1] for each in now.log)
 

@@ -74,6 +74,8 @@ class Situation:
     high_watermark: int = field(default=0)
     agreed: set[int] = field(default_factory=set)
     """Epochs whose leader has answered a Fetch without divergence: one that diverges afterwards contradicts itself."""
+    heard: set[int] = field(default_factory=set)
+    """Epochs whose leader has answered a Fetch since the node's last start."""
     left: set[int] = field(default_factory=set)
     """Epochs whose leader has said that it goes."""
     is_of_goodbyes: bool = field(default=False)
@@ -92,6 +94,11 @@ class Situation:
     def leader(self) -> int:
         """The leader that it knows, or -1."""
         return int(self.look["told"]["current_leader"]["leader_id"])
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether it leads, or has fetched from the leader that it knows: ours yields to nobody's request then."""
+        return self.leader == NODE or (self.leader in PEERS and self.epoch in self.heard)
 
     @property
     def log(self) -> Sequence[tuple[Any, ...]]:
@@ -118,14 +125,15 @@ def next_step(dice: Random, now: Situation) -> Step:
         peer, each = dice.choice(asked)
         answer = ANSWERS[each["api"]](dice, now, peer, each["body"])
         return replace(answer, asked=each["body"], of_leader=now.look["fetches from the leader"])
-    if now.is_of_goodbyes and now.leader in PEERS and dice.random() < GOODBYES:
+    if now.is_of_goodbyes and now.leader in PEERS and not now.hears_leader and dice.random() < GOODBYES:
         return goodbye(dice, now)
     make = dice.choices(list(REQUESTS), weights=list(REQUESTS.values()))[0]
     return make(dice, now)
 
 
 def _epoch(dice: Random, now: Situation) -> int:
-    return max(0, now.epoch + dice.choice((-1, 0, 0, 0, 1, 1, 2, 5)))
+    step = dice.choice((-1, 0, 0, 0, 1, 1, 2, 5))
+    return max(0, now.epoch + (min(step, 0) if now.hears_leader else step))
 
 
 def _leader(dice: Random, now: Situation, epoch: int) -> int:
@@ -158,9 +166,12 @@ def vote(dice: Random, now: Situation) -> Step:
     last_epoch, last = dice.choice(
         ((epoch, end), (epoch, end), (epoch, end + 2), (epoch + 1, end), (epoch, max(0, end - 1)), (0, 0))
     )
+    replica_epoch = max(_epoch(dice, now), last_epoch)
+    if now.hears_leader:
+        replica_epoch, last_epoch = min(replica_epoch, now.epoch), min(last_epoch, now.epoch)
     is_pre = version == 2 and dice.random() < 0.5 and now.epoch not in now.left  # ours then grants it: ADR 004
     partition = {
-        "replica_epoch": max(_epoch(dice, now), last_epoch),
+        "replica_epoch": replica_epoch,
         "replica_id": dice.choice((2, 2, 3, 3, 3, STRANGER)),
         "last_offset_epoch": last_epoch,
         "last_offset": last,
@@ -197,6 +208,8 @@ def end_quorum_epoch(dice: Random, now: Situation) -> Step:
     """A leader goes, and says who should follow it."""
     version = dice.choice((0, 1))
     epoch = _epoch(dice, now)
+    if now.hears_leader:
+        epoch = min(epoch, now.epoch - 1)
     leader = _leader(dice, now, epoch)
     successors = dice.choice(([], [NODE], [NODE, 3], [3, NODE], [2, 3], [3, 2, NODE], [NODE, NODE]))
     partition: dict[str, Any] = {"leader_id": leader, "leader_epoch": epoch}
