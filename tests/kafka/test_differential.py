@@ -29,8 +29,8 @@ from tests.kafka.differential.world import NODE, TOPIC, nothing_new
 from tests.spark.logs import batch
 from tests.tidy.repository import ROOT
 
-SEEDS = range(8)
-"""Always the same, and always all of them: a slow machine plays longer."""
+SEEDS = (0, 2, 3, 4, 6, 7, 11, 22)
+"""Always the same, and always all of them: a slow machine plays longer. Each planted bug is seen by one of them."""
 STEPS = 30
 JOBS = 3
 """A sequence mostly waits for its nodes to change no more."""
