@@ -32,6 +32,7 @@
           ReadError            bytes that the disk cannot read
         SnapshotFailedError    a snapshot file that cannot be written or read; the node goes on
         ForeignDirectoryError  a directory of another node or cluster
+        UnusableLogError       files that are sound, but cannot be the whole log of a replica
 
 ``AssertionError`` is our own bug and stops the node.
 """
@@ -283,6 +284,10 @@ class SnapshotFailedError(StorageError):
 
 class ForeignDirectoryError(StorageError):
     """The directory belongs to another node or cluster."""
+
+
+class UnusableLogError(StorageError):
+    """No start can go on with the files of a log, though none is damaged: some are missing, or Kafka must mend them."""
 
 
 class LocalQuorumError(PykraftError):

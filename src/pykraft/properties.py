@@ -43,14 +43,13 @@ from pykraft.known_properties import (
     suggestion,
 )
 from pykraft.properties_format import is_bare, origin_of
+from pykraft.static_voters import ADVERTISED_KEY, VOTERS_KEY, WILDCARDS, own_entry_warning, refuse_shared_addresses
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _UNPROTECTED = "PLAINTEXT"
 _NOT_YET = "TLS, SASL and authorizers are not supported yet, so the node does not start"
-_WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -92,7 +91,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
             given = ", ".join(each for each, _ in listeners)
             raise ConfigError("controller.listener.names", name, f"each name must be one of listeners: {given}")
     reader.refuse_protection(listeners)
-    voters = reader.voters("controller.quorum.voters", names[0])
+    voters = reader.voters(VOTERS_KEY, names[0])
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
         raise ConfigError(
@@ -101,8 +100,10 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
         reader.warn(NODE_ID.key, f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
-    advertised = reader.advertised(listeners, names[0], voters.get(node_id))
-    reader.check_own_entry(voters.get(node_id), names[0], listeners, advertised)
+    own = reader.listeners(ADVERTISED_KEY, required=False)
+    advertised = reader.advertised(own, listeners, names[0], voters.get(node_id))
+    if warning := own_entry_warning(voters, node_id, names[0], listeners.get(names[0]), own.get(names[0])):
+        reader.warn(VOTERS_KEY, warning)
     topic_name = reader.one_of("pykraft.topic", tuple(TOPICS), TEST_TOPIC_NAME)
     config = NodeConfig(
         node_id=node_id,
@@ -278,24 +279,23 @@ class _Reader:
             raise ConfigError(key, f"{len(entries)} listeners", f"at most {LISTENERS_MAX}")
         return Listeners(tuple(entries.items()))
 
-    def advertised(self, listeners: Listeners, voters_listener: str, entry: Voter | None) -> Listeners:
-        """The addresses for other nodes: advertised.listeners, else listeners; a wildcard becomes localhost.
+    def advertised(self, own: Listeners, listeners: Listeners, voters_listener: str, entry: Voter | None) -> Listeners:
+        """The addresses for other nodes: advertised.listeners (``own``), else listeners; a wildcard becomes localhost.
 
         ``entry`` is this node's among the static voters, at the listener for voters: the other voters dial that one, so
         the node names no other, unless advertised.listeners does (KAFKA-20380).
         """
-        key = "advertised.listeners"
-        own = self.listeners(key, required=False)
+        key = ADVERTISED_KEY
         for name, endpoint in own:
             if listeners.get(name) is None:
                 raise ConfigError(key, f"{name}://{endpoint}", "each name must be one of listeners")
-            if endpoint.host in _WILDCARDS:
+            if endpoint.host in WILDCARDS:
                 raise ConfigError(key, f"{name}://{endpoint}", "other nodes cannot connect to a wildcard address")
         told = []
         for name, bound in listeners:
             listed = entry.listeners.get(name) if entry is not None and name == voters_listener else None
             endpoint = own.get(name) or listed or bound
-            if endpoint.host in _WILDCARDS:
+            if endpoint.host in WILDCARDS:
                 endpoint = replace(endpoint, host="localhost")
                 self.warn(
                     "listeners",
@@ -306,29 +306,16 @@ class _Reader:
 
     def voters(self, key: str, listener: str) -> VoterSet:
         """``id@host:port,…``; of two with the same id the last one counts."""
-        voters = []
+        parsed = []
         for item in self._items(key):
             node_id, separator, address = item.partition("@")
             if not separator or not re.fullmatch("[0-9]{1,10}", node_id) or int(node_id) > INT32_MAX:
                 raise ConfigError(key, item, "voters are id@host:port with an id of 0 or more, separated by commas")
             listeners = Listeners(((listener, _reachable(key, item, address)),))
-            voters.append(Voter(key=ReplicaKey(NodeId(int(node_id))), listeners=listeners))
-        return VoterSet.of(voters)
-
-    def check_own_entry(self, entry: Voter | None, name: str, listeners: Listeners, advertised: Listeners) -> None:
-        """Warn if the other voters dial this node where it neither listens nor was told to say so."""
-        told = None if entry is None else entry.listeners.get(name)
-        own = (listeners, advertised) if "advertised.listeners" in self._given else (listeners,)
-        addresses = [endpoint for each in own if (endpoint := each.get(name)) is not None]
-        if told is None or any(_may_be_same(told, each) for each in addresses):
-            return
-        where = " and ".join(dict.fromkeys(map(str, addresses)))
-        key = "controller.quorum.voters"
-        self.warn(
-            key,
-            f"{key} has this node at {told}, and it listens at {where}: other nodes dial {told}, so correct one of "
-            "them, unless a proxy or a container's port forwards between them",
-        )
+            parsed.append(Voter(key=ReplicaKey(NodeId(int(node_id))), listeners=listeners))
+        voters = VoterSet.of(parsed)
+        refuse_shared_addresses(voters)
+        return voters
 
     def endpoints(self, key: str) -> tuple[Endpoint, ...]:
         """``host:port,…``."""
@@ -371,17 +358,6 @@ def _origin(properties: Mapping[str, str], key: str) -> str:
     return origin_of(properties, key, *(old for old, new in ALIASES.items() if new == key))
 
 
-def _may_be_same(one: Endpoint, other: Endpoint) -> bool:
-    """False if these are certainly two addresses, or two names. A name may have any address, and a wildcard has all."""
-    if one.port != other.port:
-        return False
-    hosts = one.host.lower(), other.host.lower()
-    if hosts[0] == hosts[1] or not _WILDCARDS.isdisjoint(hosts) or _LOOPBACK.issuperset(hosts):
-        return True
-    is_numeric = [":" in host or host.replace(".", "").isdecimal() for host in hosts]
-    return is_numeric[0] != is_numeric[1]
-
-
 def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endpoint:
     match = _HOST_PORT.fullmatch(address)
     host = "" if match is None else match["ipv6"] or match["host"] or ""
@@ -395,6 +371,6 @@ def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endp
 def _reachable(key: str, item: str, address: str) -> Endpoint:
     """An address that other nodes can dial."""
     endpoint = _endpoint(key, item, address)
-    if endpoint.host in _WILDCARDS:
+    if endpoint.host in WILDCARDS:
         raise ConfigError(key, item, "other nodes cannot connect to a wildcard address: give a host")
     return endpoint

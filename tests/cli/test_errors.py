@@ -20,6 +20,7 @@ from pykraft.errors import (
     NotLeaderError,
     ProtocolError,
     StorageError,
+    UnusableLogError,
     UsageError,
 )
 
@@ -32,6 +33,7 @@ CASES: list[tuple[Exception, int]] = [
     (StorageError("/data", "no space left on device"), 3),
     (CorruptionError("/data/log", position=4, expected="a", found="b"), 4),
     (ForeignDirectoryError("/data", "belongs to node 2"), 4),
+    (UnusableLogError("/data", "lacks its beginning"), 4),
     (ProtocolError("garbage"), 1),
     (OSError(2, "No such file or directory", "absent"), 1),
 ]

@@ -92,6 +92,11 @@ def test_voters_that_are_given_later_replace_the_former(tmp_path: Path) -> None:
     assert with_voters(config, VoterSet()).voters.ids == ()
 
 
+def test_two_voters_with_one_address_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="voter 1 has this address, too"):
+        with_voters(configure(tmp_path, node_id=1), voter_set({1: "h:1", 2: "h:1"}))
+
+
 def test_the_open_port_of_another_voter_is_nobodys_to_know(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="port of another voter"):
         with_voters(configure(tmp_path, node_id=1), voter_set({2: "g:0"}))

@@ -27,6 +27,7 @@ from pykraft.types import (
     Io,
     KRaftVersion,
     KRaftVoters,
+    LeaderChange,
     Listeners,
     NodeId,
     Offset,
@@ -63,6 +64,16 @@ def use(fs: ScriptedDisk, node_config: NodeConfig, *batches: HeaderAndBytes) -> 
     write = WriteElectionState(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
     node.lane.perform([write, AppendBytes(io=Io(2), batches=batches)])
     node.close()
+
+
+def test_a_static_list_that_is_not_the_one_that_led_the_log_is_an_alarm() -> None:
+    fs, node_config = ScriptedDisk(), config(1)
+    change = LeaderChange(leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),))
+    led = encode_control_batch([change], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
+    use(fs, node_config, (read_header(led.data), led.data))
+    [alarm] = opened(fs, node_config).alarms
+    assert "controller.quorum.voters has the voters 1, 2, 3, but the log was last led, by node 2, with" in alarm
+    assert "with the voters 1, 2:" in alarm
 
 
 @pytest.mark.conformance(1)

@@ -15,7 +15,7 @@ from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_control_batch
 from pykraft.snapshot.bootstrap import write_bootstrap
-from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, Uuid
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, LeaderChange, NodeId, Offset, Uuid, VoterSet
 from tests.core.replicas import voter_set
 
 TOPIC = Uuid(bytes(15) + b"\1")
@@ -28,13 +28,33 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
     log.append([batch])
-    found = list(voter_records_at_start(fs, log, [Offset(0)], end_offset=log.end_offset))
+    found = voter_records_at_start(fs, log, [Offset(0)], end_offset=log.end_offset).membership
     log.close()
     assert found == [
         (-1, KRaftVersion(1)),
         (-1, KRaftVoters(voter_set(1))),
         (0, KRaftVoters(voter_set(1, 2))),
     ]
+
+
+def test_the_last_leader_change_tells_which_voters_led(tmp_path: Path) -> None:
+    fs, partition = OsFs(), tmp_path / "t-0"
+    log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
+    assert voter_records_at_start(fs, log, [], end_offset=log.end_offset).led_by_others(voter_set(1)) is None
+    first, last = (
+        LeaderChange(leader_id=NodeId(1), voters=tuple(map(NodeId, ids)), granting_voters=(NodeId(1),))
+        for ids in ((1,), (1, 2))
+    )
+    for at, change in enumerate((first, last)):
+        log.append([encode_control_batch([change], base_offset=Offset(at), epoch=Epoch(1 + at), timestamp_ms=1)])
+    records = voter_records_at_start(fs, log, [Offset(0), Offset(1)], end_offset=log.end_offset)
+    assert records.led_by_others(voter_set(1)) == last
+    assert records.led_by_others(voter_set(2, 1)) is None
+    assert records.led_by_others(VoterSet()) is None  # bootstrap servers instead of a list
+    # A voter set of the log is in force instead of the list, and may differ from what led before it.
+    records.membership.append((Offset(1), KRaftVoters(voter_set(1))))
+    assert records.led_by_others(voter_set(1)) is None
+    log.close()
 
 
 def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> None:
@@ -47,7 +67,7 @@ def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> 
     log, recovery = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == (0,)
     log.begin_anew_at(Offset(7))
-    assert list(voter_records_at_start(fs, log, recovery.control_offsets, end_offset=log.end_offset)) == []
+    assert voter_records_at_start(fs, log, recovery.control_offsets, end_offset=log.end_offset).membership == []
     log.close()
 
 
@@ -56,5 +76,5 @@ def test_a_node_that_joins_believes_the_log_and_not_its_own_checkpoint(tmp_path:
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, None)
     log, _ = Log.open(fs, partition, config=LogSettings(), topic_id=TOPIC)
-    assert list(voter_records_at_start(fs, log, [], end_offset=log.end_offset)) == []
+    assert voter_records_at_start(fs, log, [], end_offset=log.end_offset).membership == []
     log.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.config import LogSettings
-from pykraft.errors import StorageError
+from pykraft.errors import UnusableLogError
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
@@ -201,14 +201,14 @@ def test_a_log_without_its_beginning_needs_a_snapshot() -> None:
         if is_fine:
             assert open_log(fs)[0].start_offset == start
         else:
-            with pytest.raises(StorageError, match=f"starts at offset {start} and no snapshot .*; restore"):
+            with pytest.raises(UnusableLogError, match=f"starts at offset {start} and no snapshot .*; restore"):
                 open_log(fs)
 
 
 def test_a_segment_in_the_midst_of_a_swap_is_refused() -> None:
     fs = directory_with(run_of(0, 3))
     fs.write(DIRECTORY / f"{0:020d}.log.swap", b"")
-    with pytest.raises(StorageError, match=r"swap: .*; start Kafka once"):
+    with pytest.raises(UnusableLogError, match=r"swap: .*; start Kafka once"):
         open_log(fs)
 
 

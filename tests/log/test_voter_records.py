@@ -13,7 +13,7 @@ from pykraft.config import LogSettings
 from pykraft.errors import ProtocolError
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
-from pykraft.log.voter_records import voter_records_of
+from pykraft.log.voter_records import control_records_of
 from pykraft.protocol.records import crc_of, encode_batch, encode_control_batch, membership_records, read_header
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, LeaderChange, NodeId, Offset, Uuid
 from tests.core.replicas import voter_set
@@ -39,7 +39,8 @@ def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
     log.close()
     log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogSettings(), topic_id=TOPIC)
     assert recovery.control_offsets == (0, 5)
-    assert list(voter_records_of(log, recovery.control_offsets)) == [
+    assert list(control_records_of(log, recovery.control_offsets)) == [
+        (0, OPENING[0]),
         (1, KRaftVersion(1)),
         (2, KRaftVoters(voter_set(1))),
         (5, KRaftVoters(voter_set(1, 2))),

@@ -154,8 +154,23 @@ def lose_quorum_state(data: Path) -> Path:
     return path
 
 
+def lose_the_beginning(data: Path) -> Path:
+    """As if all snapshots, and the segments that they replaced, were gone: the log starts after offset 0."""
+    [segment] = (data / PARTITION).glob("*.log")
+    segment.rename(segment.with_name(f"{1:020d}.log"))
+    return data / PARTITION
+
+
 @pytest.mark.parametrize(
-    "damage", [damage_meta, lose_a_key_of_meta, garble_quorum_state, change_a_bit_of_quorum_state, lose_quorum_state]
+    "damage",
+    [
+        damage_meta,
+        lose_a_key_of_meta,
+        garble_quorum_state,
+        change_a_bit_of_quorum_state,
+        lose_quorum_state,
+        lose_the_beginning,
+    ],
 )
 def test_a_damaged_file_is_named_with_its_repair(
     used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]], damage: Callable[[Path], Path]

@@ -124,6 +124,17 @@ def test_a_node_needs_neither_load_nor_journal(tmp_path: Path, monkeypatch: pyte
     assert config.partition_directory.is_dir()
 
 
+def test_a_start_names_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+    monkeypatch.setattr(gc, "freeze", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with caplog.at_level("INFO"):
+        serve(config, ServerOptions(load=None))
+    [served] = [line for line in caplog.messages if " serves " in line]
+    assert served.startswith(f"node {config.node_id} of cluster {config.cluster_id} serves ")
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

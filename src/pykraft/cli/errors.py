@@ -22,6 +22,7 @@ from pykraft.errors import (
     ForeignDirectoryError,
     PykraftError,
     StorageError,
+    UnusableLogError,
     UsageError,
 )
 
@@ -35,7 +36,7 @@ EXIT_CODES: Mapping[int, str] = {
     EXIT_FAILED: "failed, and the message says why; or the reader of the output is gone",
     EXIT_USAGE: "wrong arguments or configuration; nothing was done",
     EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable, or a directory in use",
-    EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
+    EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt or missing",
     EXIT_SIGNAL + signal.SIGHUP: "SIGHUP ended it: the terminal was closed",
     EXIT_SIGNAL + signal.SIGINT: "SIGINT ended it: Ctrl-C",
     EXIT_SIGNAL + signal.SIGTERM: "SIGTERM ended it",
@@ -49,7 +50,7 @@ _ONLY_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 def exit_code(error: Exception) -> int:
     """The exit code for an error; the most specific class is matched first."""
     match error:
-        case ForeignDirectoryError() | CorruptionError():
+        case ForeignDirectoryError() | CorruptionError() | UnusableLogError():
             return EXIT_DIRECTORY
         case StorageError():
             return EXIT_STORAGE

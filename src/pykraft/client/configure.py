@@ -16,11 +16,11 @@ from typing import Final
 
 from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError, UsageError
+from pykraft.static_voters import VOTERS_KEY, refuse_shared_addresses
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER: Final = "PLAINTEXT"
 ANY_PORT: Final = "127.0.0.1:0"
-_VOTERS: Final = "controller.quorum.voters"
 
 
 def configure(
@@ -75,7 +75,8 @@ def voter_set(addresses: Mapping[int, str]) -> VoterSet:
     addresses = _mapping(addresses)
     return VoterSet.of(
         Voter(
-            key=ReplicaKey(_node_id(_VOTERS, node_id)), listeners=Listeners(((LISTENER, _endpoint(_VOTERS, address)),))
+            key=ReplicaKey(_node_id(VOTERS_KEY, node_id)),
+            listeners=Listeners(((LISTENER, _endpoint(VOTERS_KEY, address)),)),
         )
         for node_id, address in addresses.items()
     )
@@ -94,10 +95,12 @@ def with_ports(config: NodeConfig, ports: Mapping[str, int]) -> NodeConfig:
 def with_voters(config: NodeConfig, voters: VoterSet | None) -> NodeConfig:
     """The configuration with these voters, or with its own; a port 0 of this node is replaced by the real port.
 
-    Errors: ConfigError when another voter has port 0.
+    Errors: ConfigError when another voter has port 0, or two voters have one address.
     """
     resolved = [_resolved(config, voter) for voter in (config.voters if voters is None else voters).voters]
-    return replace(config, voters=VoterSet.of(resolved))
+    resolved_set = VoterSet.of(resolved)
+    refuse_shared_addresses(resolved_set)
+    return replace(config, voters=resolved_set)
 
 
 def _resolved(config: NodeConfig, voter: Voter) -> Voter:
@@ -105,14 +108,14 @@ def _resolved(config: NodeConfig, voter: Voter) -> Voter:
     for name, endpoint in voter.listeners:
         own = config.advertised_listeners.get(name) if voter.key.id == config.node_id else None
         if endpoint.port == 0 and own is None:
-            raise ConfigError(_VOTERS, f"{voter.key.id}@{endpoint}", "the port of another voter must be given")
+            raise ConfigError(VOTERS_KEY, f"{voter.key.id}@{endpoint}", "the port of another voter must be given")
         entries.append((name, endpoint if endpoint.port or own is None else replace(endpoint, port=own.port)))
     return replace(voter, listeners=Listeners(tuple(entries)))
 
 
 def _mapping(addresses: object) -> dict[int, str]:
     if not isinstance(addresses, Mapping):
-        raise ConfigError(_VOTERS, addresses, 'voters are a mapping from id to address: {1: "host:port"}')
+        raise ConfigError(VOTERS_KEY, addresses, 'voters are a mapping from id to address: {1: "host:port"}')
     return dict(addresses)
 
 

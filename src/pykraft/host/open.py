@@ -38,7 +38,7 @@ from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.directory_proof import DirectoryProof
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
 from pykraft.host.snapshots.startup_check import set_damaged_aside
-from pykraft.host.voter_records import voter_records_at_start
+from pykraft.host.voter_records import VoterRecords, voter_records_at_start
 from pykraft.log.directory import LogDirectory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
@@ -46,6 +46,7 @@ from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
+from pykraft.static_voters import VOTERS_KEY
 from pykraft.types import (
     EPOCH_MAX,
     EPOCH_ZERO,
@@ -57,6 +58,7 @@ from pykraft.types import (
     OffsetAndEpoch,
     ReplicaKey,
     Uuid,
+    VoterSet,
 )
 
 
@@ -180,7 +182,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             settings=config.log,
         )
         records = voter_records_at_start(fs, log, recovery.control_offsets, end_offset=view.end_offset)
-        voter_history = VoterHistory(config.voters, records)
+        voter_history = VoterHistory(config.voters, records.membership)
         _check_others(config, voter_history, directory.directory_id)
         proving.note_partition(
             elections,
@@ -203,8 +205,21 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         voter_history=voter_history,
         proving=proving,
         notes=tuple(notes),
-        alarms=alarms,
+        alarms=(*alarms, *_other_voters(config.voters, records)),
     )
+
+
+def _other_voters(static: VoterSet, records: VoterRecords) -> tuple[str, ...]:
+    """The alarm for a static list that is not the one by which the log was led; nothing if they agree."""
+    if (led := records.led_by_others(static)) is None:
+        return ()
+    here, there = (", ".join(map(str, ids)) for ids in (static.ids, led.voters))
+    text = (
+        f"{VOTERS_KEY} has the voters {here}, but the log was last led, by node {led.leader_id}, with the voters "
+        f"{there}: unless all nodes are being given the new list, correct it: majorities of two lists may not meet, "
+        "and committed records be lost"
+    )
+    return (text,)
 
 
 def _check_others(config: NodeConfig, voter_history: VoterHistory, directory_id: Uuid) -> None:

@@ -1,34 +1,59 @@
 """Voter records in a node's files at start: from the newest snapshot, then from the log after its end.
 
-`pykraft.core.voter_history` decides which of them is in force.
+The last LeaderChange tells by which voters the log was led, also in a log that has no voter set.
+`pykraft.core.voter_history` decides which voter set is in force.
 
-Source: KIP-853; Kafka's ``KRaftControlRecordStateMachine``.
+Source: KIP-853; KIP-595 §LeaderChangeMessage; Kafka's ``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
-from pykraft.log.voter_records import voter_records_of
+from pykraft.log.voter_records import control_records_of
 from pykraft.snapshot.bootstrap import membership_in_snapshot
-from pykraft.types import KRaftVoters, MembershipRecord, Offset
+from pykraft.types import KRaftVoters, LeaderChange, MembershipRecord, Offset, VoterSet
 
 
-def voter_records_at_start(
-    fs: Fs, log: Log, control_offsets: Iterable[Offset], *, end_offset: Offset
-) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """Voter records by ascending offset; a snapshot's records get its last offset, -1 for the bootstrap checkpoint.
+@dataclass(slots=True)
+class VoterRecords:
+    """What the files of a node say about voters."""
+
+    membership: list[tuple[Offset, MembershipRecord]] = field(default_factory=list)
+    """By ascending offset; a snapshot's records have its last offset, -1 for the bootstrap checkpoint."""
+    led: LeaderChange | None = None
+    """The last LeaderChange of the log; None without one."""
+
+    def led_by_others(self, static: VoterSet) -> LeaderChange | None:
+        """The last LeaderChange, if it has other voters than this static set, which no voter set of the log overrules.
+
+        None also without a static set, or without a LeaderChange.
+        """
+        is_overruled = any(isinstance(record, KRaftVoters) for _, record in self.membership)
+        is_same = self.led is None or set(self.led.voters) == set(static.ids)
+        return None if is_overruled or is_same or not len(static) else self.led
+
+
+def voter_records_at_start(fs: Fs, log: Log, control_offsets: Iterable[Offset], *, end_offset: Offset) -> VoterRecords:
+    """Read them; each control batch is read once.
 
     ``control_offsets`` are those that recovery found; those that a snapshot has replaced since are skipped. For the
     core the log ends at ``end_offset``, perhaps at a snapshot's end that the files of a damaged log do not reach.
 
     Errors: StorageError; CorruptionError; ProtocolError for a control batch that is not Raft's.
     """
+    found = VoterRecords()
     snapshot_end, records = membership_in_snapshot(fs, log.path, end_offset)
     # A bootstrap checkpoint without voters belongs to a node that joins others: their log says which level is in force.
     if snapshot_end or any(isinstance(record, KRaftVoters) for record in records):
-        yield from ((Offset(snapshot_end - 1), record) for record in records)
+        found.membership += ((Offset(snapshot_end - 1), record) for record in records)
     held = [offset for offset in control_offsets if log.start_offset <= offset < log.end_offset]
-    yield from (entry for entry in voter_records_of(log, held) if entry[0] >= snapshot_end)
+    for offset, record in control_records_of(log, held):
+        if isinstance(record, LeaderChange):
+            found.led = record
+        elif isinstance(record, MembershipRecord) and offset >= snapshot_end:
+            found.membership.append((offset, record))
+    return found

@@ -53,7 +53,7 @@ async def serve(config: NodeConfig, at: Endpoint, *, skip_offsets: Collection[in
         async with until_signal(), Replicated(config, KeyValues(), skip_offsets=skip_offsets) as node:
             api = KeyValueApi(node)
             http = HttpServer(api, sockets)
-            _tell(node, at, port_of(sockets))
+            _tell(node, config.cluster_id, at, port_of(sockets))
             await _run(http, api)
     finally:
         for each in sockets:
@@ -71,11 +71,11 @@ async def _run(http: HttpServer, api: KeyValueApi) -> None:
         await serving
 
 
-def _tell(node: Replicated[KeyValues], at: Endpoint, port: int) -> None:
+def _tell(node: Replicated[KeyValues], cluster_id: str, at: Endpoint, port: int) -> None:
     if not _is_loopback(at.host):
         logger.warning("%s is not a loopback address: who reaches it can read and change the whole store", at)
-    known = node.node.listeners
-    logger.info("node %s serves %s", node.node.node_id, ", ".join(f"{name}://{endpoint}" for name, endpoint in known))
+    known = ", ".join(f"{name}://{endpoint}" for name, endpoint in node.node.listeners)
+    logger.info("node %s of cluster %s serves %s", node.node.node_id, cluster_id, known)
     logger.info("key-value store at http://%s", Endpoint(at.host, port))
     notify_ready()
 

@@ -42,7 +42,7 @@ from typing import Final
 
 from pykraft.config import INT32_MAX
 from pykraft.core.epochs import EpochCache
-from pykraft.errors import CorruptionError, ReadError, StorageError
+from pykraft.errors import CorruptionError, ReadError, UnusableLogError
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
 from pykraft.log.scan import epoch_in_words
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
@@ -252,17 +252,17 @@ def refuse_impossible(
 ) -> None:
     """Refuse a log that lacks its beginning and has no snapshot in its place, and one that Kafka was about to swap.
 
-    Errors: StorageError; with this ``repair`` for a beginning that is lost.
+    Errors: UnusableLogError; with this ``repair`` for a beginning that is lost.
     """
     if (start_offset := lost_before(names, base_offsets)) > 0:
-        raise StorageError(
+        raise UnusableLogError(
             directory,
             f"the log starts at offset {start_offset} and no snapshot reaches that far: the records before are lost",
             repair=repair,
         )
     for name in names:
         if leftover_kind(name) == "swap":
-            raise StorageError(
+            raise UnusableLogError(
                 directory / name,
                 "Kafka was stopped while it replaced this segment, which it never does to a Raft log",
                 repair=SWAP_REPAIR,

@@ -1,4 +1,4 @@
-"""The KIP-853 control records about voters in a log, with their offsets.
+"""The control records of a log, with their offsets: what they say about voters (KIP-853), and which voters led.
 
 `pykraft.core.voter_history` decides which of them is in force.
 
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 
 from pykraft.log.log import Log
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.protocol.records import membership_records
-from pykraft.types import MembershipRecord, Offset
+from pykraft.protocol.records import control_records
+from pykraft.types import ControlRecord, Offset
 
 
-def voter_records_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, MembershipRecord]]:
+def control_records_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, ControlRecord]]:
     """The records in the control batches that begin at these offsets (ascending).
 
     Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.
     """
     for offset in control_offsets:
-        yield from membership_records(log.read(offset, HEADER_SIZE_BYTES))
+        yield from control_records(log.read(offset, HEADER_SIZE_BYTES))

@@ -53,6 +53,7 @@ __all__ = [
     "Record",
     "batch_size_bytes",
     "check_crc",
+    "control_records",
     "crc_of",
     "decode_control",
     "decode_records",
@@ -127,7 +128,14 @@ def decode_control(batch: Buffer) -> list[ControlRecord]:
 
 
 def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """The records about voters in one control batch, with their offsets.
+    """The records about voters in one control batch, with their offsets. Errors: those of `control_records`."""
+    for offset, record in control_records(batch):
+        if isinstance(record, KRaftVersion | KRaftVoters):
+            yield offset, record
+
+
+def control_records(batch: Buffer) -> Iterator[tuple[Offset, ControlRecord]]:
+    """The records of one control batch, with their offsets.
 
     Errors: those of `decode_control`; INVALID_RECORD when it has fewer or more records than offsets.
     """
@@ -136,8 +144,7 @@ def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord
         problem = f"a control batch of {header.last_offset_delta + 1} offsets holds {len(records)} records"
         raise ProtocolError(problem, ErrorCode.INVALID_RECORD)
     for offset, record in enumerate(records, header.base_offset):
-        if isinstance(record, KRaftVersion | KRaftVoters):
-            yield Offset(offset), record
+        yield Offset(offset), record
 
 
 def decode_records(batch: Buffer, *, verify_crc: bool = True) -> list[Record]:

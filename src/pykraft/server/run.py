@@ -110,7 +110,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
         port = config.listeners.entries[0][1].port
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
         told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)
-        logger.info("node %s serves %s", config.node_id, told)
+        logger.info("node %s of cluster %s serves %s", config.node_id, config.cluster_id, told)
         notify_ready()
         gc.freeze()  # these objects live as long as the process: collections need not look at them again
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from pykraft.cli.errors import exit_code
+from pykraft.cli.quorum import voters as voters_commands
 from pykraft.cli.quorum.command import quorum
 from pykraft.cli.storage import storage
-from pykraft.errors import QuorumUnavailableError, UsageError
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.quorum import Quorum
+from pykraft.errors import PykraftError, QuorumUnavailableError, UsageError
 from pykraft.local.ports import free_ports
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Uuid, uuid_text
+from tests.client.quorums import cluster_body, quorum_body
+from tests.client.scripted import Script, ScriptedNode
 
 DIRECTORY_ID = "MrUabWf55NPhe7sFKQnEEg"
+DIRECTORY_OF_200 = uuid_text(Uuid(bytes(15) + bytes([200])))
 NOBODY = ("--bootstrap-controller", "127.0.0.1:1", "--timeout", "1")
 
 
@@ -48,7 +60,7 @@ def test_a_dry_run_asks_nobody(properties: Path) -> None:
     told = json.loads(run("add-controller", "--dry-run", "--json", "--command-config", properties, *NOBODY).stdout)
     assert told == {"id": 4, "directoryId": DIRECTORY_ID, "endpoints": ["CONTROLLER://127.0.0.1:9094"], "dryRun": True}
     gone = json.loads(run("remove-controller", "-i", 4, "-d", DIRECTORY_ID, "--dry-run", "--json", *NOBODY).stdout)
-    assert gone == {"id": 4, "directoryId": DIRECTORY_ID, "dryRun": True}
+    assert gone == {"id": 4, "directoryId": DIRECTORY_ID, "dryRun": True, "joinedAgain": False}
     both = ("remove-controller", "-i", 4, "-d", DIRECTORY_ID, "--unregister", "--dry-run", *NOBODY)
     assert run(*both).stdout == f"{removed.stdout}DRY RUN of unregistering controller 4\n"
     assert json.loads(run(*both, "--json").stdout) == gone | {"unregistered": True}
@@ -66,6 +78,75 @@ def test_a_node_is_added_only_once_it_has_an_identity(properties: Path, tmp_path
     meta.write_text("version=1\nnode.id=4\ncluster.id=cluster\n")
     nameless = run("add-controller", "--command-config", properties, *NOBODY)
     assert "has no directory.id" in str(nameless.exception)
+
+
+def removed(*again: bool, words: Sequence[str] = ()) -> tuple[Result, int]:
+    """Remove voter 200 of a quorum that then describes it as a voter, or not; and how often that was asked for."""
+    answers = iter(again)
+
+    async def main() -> tuple[Result, int]:
+        def describe(_: Body) -> Body:
+            return quorum_body(1, (1, 200) if next(answers, again[-1]) else (1,))
+
+        scripts: dict[ApiKey, Script] = {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(1, {1: node.endpoint}),
+            ApiKey.REMOVE_RAFT_VOTER: lambda _: {"error_code": 0, "error_message": None},
+            ApiKey.DESCRIBE_QUORUM: describe,
+        }
+        node = ScriptedNode(scripts)
+        async with node:
+            bootstrap = ("--bootstrap-controller", str(node.endpoint), "--timeout", "3")
+            result = await asyncio.to_thread(
+                run, "remove-controller", "-i", 200, "-d", DIRECTORY_OF_200, *bootstrap, *words
+            )
+        return result, len(node.requests(ApiKey.DESCRIBE_QUORUM))
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voters_commands, "WATCH_PAUSE_S", 0.001)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_node_that_joins_by_itself_is_not_simply_removed() -> None:
+    result, asked = removed(False, True)
+    assert result.stdout == f"Removed KRaft controller 200 with directory id {DIRECTORY_OF_200}\n"
+    assert type(result.exception) is PykraftError
+    assert exit_code(result.exception) == 1
+    assert "controller 200 was removed and is a voter again" in str(result.exception)
+    assert "stop it before" in str(result.exception)
+    assert asked == 2
+    # It is not unregistered either.
+    result, _ = removed(True, words=("--json", "--unregister"))
+    assert json.loads(result.stdout) == {
+        "id": 200,
+        "directoryId": DIRECTORY_OF_200,
+        "dryRun": False,
+        "joinedAgain": True,
+    }
+    assert type(result.exception) is PykraftError
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_node_that_stays_away_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voters_commands, "WATCH_S", 0.05)
+    result, asked = removed(False, words=("--json",))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["joinedAgain"] is False
+    assert asked >= 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_quorum_that_is_gone_cannot_tell_who_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unavailable(*_: object) -> Quorum:
+        raise QuorumUnavailableError("no node answers")
+
+    monkeypatch.setattr(Admin, "describe_quorum", unavailable)
+    result, _ = removed(False)
+    assert result.exit_code == 0
+    assert "nobody can tell whether the node joins again: no node answers" in result.stderr
 
 
 def test_what_is_missing_is_named() -> None:

@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -25,11 +25,17 @@ from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.registration import unregister_controller
-from pykraft.errors import UsageError
+from pykraft.errors import PykraftError, QuorumUnavailableError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.properties import node_config
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+
+T = TypeVar("T")
+
+WATCH_S: Final = 5.0
+"""A node that joins by itself asks for it every fetch timeout, by default every two seconds."""
+WATCH_PAUSE_S: Final = 0.5
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 
@@ -83,16 +89,27 @@ def remove_controller(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Remove a voter from the quorum. A leader resigns once its own removal is committed."""
+    """Remove a voter from the quorum. A leader resigns once its own removal is committed.
+
+    A node with controller.quorum.auto.join.enable joins again within seconds: stop it first. The command watches the
+    voters for five seconds after the removal, and exits with 1 if the node is among them again.
+    """
     key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
     options = joined(before, after)
     if not dry_run:
         _do(options, lambda admin: admin.remove_voter(key))
-    document: dict[str, Any] = {"id": key.id, "directoryId": controller_directory_id, "dryRun": dry_run}
+    document: dict[str, Any] = {
+        "id": key.id,
+        "directoryId": controller_directory_id,
+        "dryRun": dry_run,
+        "joinedAgain": False,
+    }
     if not as_json:
         verb = "DRY RUN of removing" if dry_run else "Removed"
         click.echo(f"{verb} KRaft controller {key.id} with directory id {controller_directory_id}")
-    if unregister:
+    is_back = not dry_run and _do(options, lambda admin: _joins_again(admin, key))
+    document["joinedAgain"] = is_back
+    if unregister and not is_back:
         # The line above is out: if this fails, one knows that the voter is gone all the same.
         if not dry_run:
             _do(options, lambda admin: _unregister(admin, key.id, options))
@@ -101,6 +118,27 @@ def remove_controller(
             click.echo(f"{'DRY RUN of unregistering' if dry_run else 'Unregistered'} controller {key.id}")
     if as_json:
         click.echo(json.dumps(document))
+    if is_back:
+        raise PykraftError(
+            f"controller {key.id} was removed and is a voter again, since it joins by itself: stop it before you "
+            "remove it, or set controller.quorum.auto.join.enable=false and start it again"
+        )
+
+
+async def _joins_again(admin: Admin, key: ReplicaKey) -> bool:
+    """Whether the removed node is a voter again within `WATCH_S`. Nobody else knows that it joins by itself."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + WATCH_S
+    while loop.time() < end_s:
+        await asyncio.sleep(WATCH_PAUSE_S)
+        try:
+            voters = (await admin.describe_quorum()).voters
+        except QuorumUnavailableError as error:
+            click.echo(f"the removal is committed, but nobody can tell whether the node joins again: {error}", err=True)
+            return False
+        if any(voter.key == key for voter in voters):
+            return True
+    return False
 
 
 async def _unregister(admin: Admin, controller_id: NodeId, options: ClientOptions) -> None:
@@ -130,12 +168,12 @@ def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
     return ReplicaKey(meta.node_id, meta.directory_id), Listeners(dialed)
 
 
-def _do(options: ClientOptions, change: Callable[[Admin], Awaitable[None]]) -> None:
-    async def ask() -> None:
+def _do(options: ClientOptions, change: Callable[[Admin], Awaitable[T]]) -> T:
+    async def ask() -> T:
         async with admin_of(options) as admin:
-            await change(admin)
+            return await change(admin)
 
-    asyncio.run(ask())
+    return asyncio.run(ask())
 
 
 def _directory_id(key: ReplicaKey) -> Uuid:
