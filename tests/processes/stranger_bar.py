@@ -2,15 +2,16 @@
 
     python -m tests.processes.stranger_bar --seconds 300 --rate 50
 
-A static and a dynamic quorum of three real nodes work quietly for a while, then under the attack. DescribeQuorum tells
-the stranger the ids, directory ids, epoch and leader; it puts them into each request that has such a field. It also
-listens, names its own port as an endpoint, and answers whatever arrives there with the last epoch but one.
+A static and a dynamic quorum of three real nodes work quietly for a while, then under the attack: all APIs mixed, then
+each API alone at the full rate, for the same time each. DescribeQuorum tells the stranger the ids, directory ids, epoch
+and leader; it puts them into each request that has such a field. It also listens, names its own port as an endpoint,
+and answers whatever arrives there with the last epoch but one.
 
 Left out is what a protocol without authentication cannot withstand (docs/trust.md): a Fetch that acknowledges, so each
 asks from the beginning, and requests of operators, which ``pykraft.operator.listeners=none`` switches off here.
 
-Oracles: the quorum acknowledges at least half as much as before, no node ends, no epoch rises by more than 1,000, and
-no node takes more than 150 MiB.
+Oracles: in each of these times the quorum acknowledges at least half as much as before, no node ends, no epoch rises by
+more than 1,000, and no node takes more than 150 MiB.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import argparse
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,10 @@ LOOK_S: Final = 0.5
 WAIT_S: Final = 5.0
 FAR: Final = EPOCH_MAX - 1
 OFFSET_MAX: Final = 2**62
+PRE_VOTE_SHARE: Final = 0.2
+MIXED: Final = "all APIs"
+ADDRESSED: Final = frozenset({ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH})
+"""Their voter id and voter directory id are those of the node that they are sent to."""
 PROPERTIES: Final = {"pykraft.operator.listeners": "none"}
 
 
@@ -60,7 +65,8 @@ class Bar:
 
     kind: str
     quiet_per_s: float
-    attacked_per_s: float
+    attacked_per_s: Mapping[str, float]
+    """While all APIs came mixed, and while each came alone."""
     epochs: int
     """By how much the highest epoch of any node rose."""
     leaders: int
@@ -77,12 +83,16 @@ class Bar:
             found.append(f"the epoch rose by {self.epochs}")
         if self.memory_mib > MEMORY_MIB_MAX:
             found.append(f"a node took {self.memory_mib:.0f} MiB")
-        if is_rate_judged and self.attacked_per_s < SHARE_MIN * self.quiet_per_s:
-            found.append("less than half of the quiet rate was acknowledged")
+        slow = [name for name, rate in self.attacked_per_s.items() if rate < SHARE_MIN * self.quiet_per_s]
+        if is_rate_judged and slow:
+            found.append(f"less than half of the quiet rate was acknowledged under {', '.join(slow)}")
         return found
 
     def __str__(self) -> str:
-        rates = f"{self.quiet_per_s:.0f} acknowledgements a second quietly, {self.attacked_per_s:.0f} under attack"
+        worst = min(self.attacked_per_s, key=lambda name: self.attacked_per_s[name])
+        mean_per_s = sum(self.attacked_per_s.values()) / len(self.attacked_per_s)
+        rates = f"{self.quiet_per_s:.0f} acknowledgements a second quietly, {mean_per_s:.0f} under attack"
+        rates += f", fewest under {worst}: {self.attacked_per_s[worst]:.0f}"
         rest = f"epochs risen by {self.epochs}, leaders elected {self.leaders}, at most {self.memory_mib:.0f} MiB"
         return f"{self.kind}: {rates}; {rest}, {self.sent} frames sent"
 
@@ -97,6 +107,7 @@ class Stranger:
         self._quorum = described(ports)
         self._own = socket.create_server((HOST, free_ports(1)[0]))
         self._over = Event()
+        self.keys: Sequence[ApiKey] = list(ApiKey)
         self.sent = 0
         acts: list[Callable[[], None]] = [self._listen, *(partial(self._send_to, node_id) for node_id in ports)]
         self._threads = [Thread(target=act, daemon=True) for act in acts]
@@ -118,13 +129,16 @@ class Stranger:
         """Learn the present leader and its epoch."""
         self._quorum = described(self._ports) or self._quorum
 
-    def forged(self, key: ApiKey) -> bytes:
-        """A request of this API with real ids in it, in one of its versions."""
+    def forged(self, key: ApiKey, node_id: int) -> bytes:
+        """A request to this node of this API with real ids in it, in one of its versions."""
         versions = APIS[key].request.versions
         version = self._random.randint(versions.min, versions.max)
         body = plain(APIS[key].request.body, version)
-        voter = self._random.choice(self._quorum["current_voters"])
-        self._fill(body, key, voter)
+        voters = self._quorum["current_voters"]
+        self._fill(body, key, self._random.choice(voters))
+        if key in ADDRESSED:
+            [target] = [voter for voter in voters if voter["replica_id"] == node_id]
+            _address(body, target)
         return request(key, version, body)
 
     def _fill(self, holder: Any, key: ApiKey, voter: Body) -> None:
@@ -149,9 +163,11 @@ class Stranger:
                 return epoch + ahead
             case "leader_id":
                 return voter["replica_id"] if is_campaign else leader_id
-            case "replica_id" | "voter_id":
+            case "replica_id" | "voter_id" | "candidate_id":
                 return voter["replica_id"]
-            case "replica_directory_id" | "voter_directory_id":
+            case "pre_vote":
+                return self._random.random() < PRE_VOTE_SHARE
+            case "replica_directory_id" | "voter_directory_id" | "candidate_directory_id":
                 return voter.get("replica_directory_id")
             case "last_offset":
                 return OFFSET_MAX
@@ -164,13 +180,14 @@ class Stranger:
 
     def _send_to(self, node_id: int) -> None:
         """Send one request after another; a node may close the connection, and then there is another one."""
-        keys, due_s = list(ApiKey), time.monotonic()
+        due_s = time.monotonic()
         while not self._over.is_set():
             with suppress(OSError), Wire(self._ports[node_id]) as wire:
                 wire.wait_at_most(0.001)
                 while not self._over.wait(max(0.0, due_s - time.monotonic())):
                     due_s += 1 / self._rate
-                    wire.send(framed(self.forged(keys[self.sent % len(keys)])))
+                    keys = self.keys
+                    wire.send(framed(self.forged(keys[self.sent % len(keys)], node_id)))
                     self.sent += 1
                     with suppress(TimeoutError):
                         wire.receive()
@@ -181,6 +198,18 @@ class Stranger:
             with suppress(OSError):
                 connection, _ = self._own.accept()
                 Thread(target=_answer_all, args=(connection,), daemon=True).start()
+
+
+def _address(holder: Any, target: Body) -> None:
+    """Name the node that gets the request wherever it names its receiver."""
+    for each in holder if isinstance(holder, list) else [holder]:
+        for name, value in each.items() if isinstance(each, dict) else ():
+            if name == "voter_id":
+                each[name] = target["replica_id"]
+            elif name == "voter_directory_id":
+                each[name] = target.get("replica_directory_id") or value
+            elif isinstance(value, dict | list):
+                _address(value, target)
 
 
 def _answer_all(connection: socket.socket) -> None:
@@ -219,8 +248,16 @@ def described(ports: dict[int, int]) -> Body:
     return {}
 
 
-def raise_bar(folder: Path, *, is_dynamic: bool, seconds: float, rate: float, seed: int = 0) -> Bar:
-    """Run one quorum, quietly and then under the attack."""
+def raise_bar(
+    folder: Path,
+    *,
+    is_dynamic: bool,
+    seconds: float,
+    rate: float,
+    seed: int = 0,
+    alone: Sequence[ApiKey] = tuple(ApiKey),
+) -> Bar:
+    """Run one quorum, quietly and then under the attack; the APIs of ``alone`` come by themselves, too."""
     with Children() as children:
         cluster = Cluster(children, folder, is_dynamic=is_dynamic, properties=PROPERTIES)
         cluster.start()
@@ -228,9 +265,13 @@ def raise_bar(folder: Path, *, is_dynamic: bool, seconds: float, rate: float, se
         journal.wait_for_acknowledged(1_000, since=0)
         quiet_per_s = _rate(cluster, seconds * QUIET_SHARE, lambda: None)
         epoch, mark = _highest_epoch(cluster), journal.mark()
+        attacks: dict[str, Sequence[ApiKey]] = {MIXED: list(ApiKey), **{key.name: [key] for key in alone}}
         stranger = Stranger({node_id: node.port for node_id, node in cluster.nodes.items()}, rate, seed)
         with stranger.acting():
-            attacked_per_s = _rate(cluster, seconds, stranger.look)
+            attacked_per_s: dict[str, float] = {}
+            for name, keys in attacks.items():
+                stranger.keys = keys
+                attacked_per_s[name] = _rate(cluster, seconds / len(attacks), stranger.look)
         led = {event.epoch for event in journal.events(since=mark) if hasattr(event, "epoch")}
         return Bar(
             kind="dynamic" if is_dynamic else "static",
@@ -273,14 +314,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300, help="of each attack; a fifth of it comes first, quietly")
     parser.add_argument("--rate", type=float, default=50, help="frames a second to each node")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alone", type=ApiKey.__getitem__, nargs="*", default=list(ApiKey), metavar="API")
     chosen = parser.parse_args()
     problems: list[str] = []
     for is_dynamic in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             bar = raise_bar(
-                Path(folder), is_dynamic=is_dynamic, seconds=chosen.seconds, rate=chosen.rate, seed=chosen.seed
+                Path(folder),
+                is_dynamic=is_dynamic,
+                seconds=chosen.seconds,
+                rate=chosen.rate,
+                seed=chosen.seed,
+                alone=chosen.alone,
             )
-        print(bar)
+        print(bar, bar.attacked_per_s, flush=True)
         problems += [f"{bar.kind}: {problem}" for problem in bar.problems(is_rate_judged=True)]
     raise SystemExit(f"FAILED: {'; '.join(problems)}" if problems else None)
 

@@ -26,7 +26,7 @@ def test_each_limit_is_judged() -> None:
     bar = Bar(
         kind="static",
         quiet_per_s=100,
-        attacked_per_s=49,
+        attacked_per_s={"VOTE": 49, "FETCH": 51},
         epochs=1_001,
         leaders=9,
         memory_mib=151,
