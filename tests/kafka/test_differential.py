@@ -24,7 +24,8 @@ from tests.kafka.differential.deviations import DEVIATIONS, alike, plain
 from tests.kafka.differential.planted import PLANTED, plant
 from tests.kafka.differential.run import Finding, first_disk, situation_of
 from tests.kafka.differential.shrink import shortest
-from tests.kafka.differential.steps import Answer, Request, Restart, Situation, Step, next_step
+from tests.kafka.differential.situation import Situation
+from tests.kafka.differential.steps import Answer, Request, Restart, Step, next_step
 from tests.kafka.differential.world import NODE, TOPIC, nothing_new
 from tests.spark.logs import batch
 from tests.tidy.repository import ROOT

@@ -31,7 +31,8 @@ from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset, Uuid, uuid_text
 from tests.kafka.archive import ArchivedKafka
 from tests.kafka.differential.deviations import alike, plain
-from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Situation, Step, next_step
+from tests.kafka.differential.situation import Situation
+from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Step, next_step
 from tests.kafka.differential.world import BACKOFF_MS, LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
 
 SETTLE_TIMEOUT_S: Final = 60.0

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ControlRecord, Epoch, Offset, SnapshotFooter, SnapshotHeader
-
-if TYPE_CHECKING:  # steps imports this module
-    from tests.kafka.differential.steps import Situation
+from tests.kafka.differential.situation import Situation
 
 TIMESTAMP_MS: Final = 1_700_000_000_000
 NOT_FOUND: Final = 98

@@ -8,7 +8,7 @@ Invariant: a step is data; it names peers and not ports. Left out is only what K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -18,7 +18,8 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ZERO_UUID, Epoch, LeaderChange, NodeId, Offset, Uuid
 from tests.kafka.differential import snapshots
-from tests.kafka.differential.world import NODE, PEERS, TOPIC, Look
+from tests.kafka.differential.situation import Situation
+from tests.kafka.differential.world import NODE, PEERS, TOPIC
 
 STRANGER: Final = 9
 OTHER_DIRECTORY: Final = Uuid(b"another director")
@@ -64,58 +65,6 @@ class Restart:
 
 
 Step = Request | Answer | Restart
-
-
-@dataclass(slots=True)
-class Situation:
-    """What both nodes look like, in numbers."""
-
-    look: Look
-    high_watermark: int = field(default=0)
-    agreed: set[int] = field(default_factory=set)
-    """Epochs whose leader has answered a Fetch without divergence: one that diverges afterwards contradicts itself."""
-    heard: set[int] = field(default_factory=set)
-    """Epochs whose leader has answered a Fetch since the node's last start."""
-    left: set[int] = field(default_factory=set)
-    """Epochs whose leader has said that it goes."""
-    is_of_goodbyes: bool = field(default=False)
-    """Whether leaders of this sequence leave often, which is rare by chance."""
-    has_snapshots: bool = field(default=False)
-    """Whether leaders of this sequence have snapshots instead of the log that is fetched."""
-    is_cut_inside: bool = field(default=False)
-    """The leader has just cut the log inside a batch: Kafka's file is then shorter than its memory says (ADR 023)."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch."""
-        return int(self.look["told"]["current_leader"]["leader_epoch"])
-
-    @property
-    def leader(self) -> int:
-        """The leader that it knows, or -1."""
-        return int(self.look["told"]["current_leader"]["leader_id"])
-
-    @property
-    def hears_leader(self) -> bool:
-        """Whether it leads, or has fetched from the leader that it knows: ours yields to nobody's request then."""
-        return self.leader == NODE or (self.leader in PEERS and self.epoch in self.heard)
-
-    @property
-    def log(self) -> Sequence[tuple[Any, ...]]:
-        """Base offset, end offset and epoch of each batch, and what is in it."""
-        found: Sequence[tuple[Any, ...]] = self.look["log"]
-        return found
-
-    @property
-    def end(self) -> tuple[int, int]:
-        """Epoch and end offset of the log."""
-        if self.log:
-            return self.log[-1][2], self.log[-1][1]
-        # A log that a snapshot has replaced ends where the snapshot does.
-        offset, _, epoch = (
-            max(self.look.get("checkpoints", ()), default="0-0").removesuffix(".checkpoint").partition("-")
-        )
-        return int(epoch), int(offset)
 
 
 def next_step(dice: Random, now: Situation) -> Step:
