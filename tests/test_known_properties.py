@@ -26,7 +26,7 @@ FLAGS = [known for known in KNOWN if known.allowed == "true or false"]
 TEXTS = {
     "process.roles": ("controller", "zookeeper"),
     "listeners": ("PLAINTEXT://localhost:9092", "localhost:9092"),
-    "advertised.listeners": ("PLAINTEXT://example.org:1", "PLAINTEXT://example.org"),
+    "advertised.listeners": ("PLAINTEXT://localhost:9092", "PLAINTEXT://example.org"),
     "controller.listener.names": ("PLAINTEXT", "CONTROLLER"),
     "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT", "PLAINTEXT:TLS"),
     "controller.quorum.voters": ("1@localhost:9092", "localhost:9092"),
