@@ -61,6 +61,17 @@ def test_snappy_blocks_are_joined() -> None:
     assert decompress(Compression.SNAPPY, XERIAL_HEADER) == b""
 
 
+def test_snappy_blocks_that_hold_next_to_nothing_are_counted() -> None:
+    """A batch of 7.6 MiB held 1.6 million empty blocks, which took two seconds."""
+    small = b"x" * 1024
+    many = (small,) * 3 * FRAMES_MAX
+    assert decompress(Compression.SNAPPY, xerial(*many, *[b""] * (FRAMES_MAX - 1), b"end")) == b"".join(many) + b"end"
+    for block in (b"", b"x"):
+        with pytest.raises(ProtocolError, match=f"{FRAMES_MAX + 1} blocks hold only") as caught:
+            decompress(Compression.SNAPPY, xerial(small, *[block] * (FRAMES_MAX + 1)))
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 def test_gzip_members_are_joined() -> None:
     assert decompress(Compression.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
 

@@ -6,7 +6,7 @@ A batch's attributes name one of five codecs; its records (never its header) are
 |---|---|---|
 | 0 | none | the records |
 | 1 | gzip | RFC 1952, one or more members, at most `FRAMES_MAX` |
-| 2 | snappy | one raw block, or xerial framing |
+| 2 | snappy | one raw block, or xerial framing with blocks of 1 KiB on average, and `FRAMES_MAX` more |
 | 3 | lz4 | LZ4 frames |
 | 4 | zstd | RFC 8878 frames, at most `FRAMES_MAX` |
 
@@ -55,6 +55,8 @@ _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
 _ZSTD_RLE: Final = 1
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE_BYTES: Final = 16
+_XERIAL_BLOCK_SIZE_BYTES_MIN: Final = 1024
+"""snappy-java's least; producers write 32 KiB. A block takes 5 bytes and a microsecond, even if it holds nothing."""
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 _INT32: Final = struct.Struct(">i")
 
@@ -172,6 +174,8 @@ def _unsnappy(data: memoryview, size_bytes_max: int) -> bytes:
         if not 0 <= block_size_bytes <= len(data) - position:
             found = f"{len(data) - position} of {block_size_bytes} bytes"
             raise _refusal("snappy", f"the block at byte {position} is cut off: {found}")
+        if len(blocks) >= FRAMES_MAX + (size_bytes_max - room) // _XERIAL_BLOCK_SIZE_BYTES_MIN:
+            raise _refusal("snappy", f"{len(blocks)} blocks hold only {size_bytes_max - room} bytes")
         blocks.append(_unsnappy_block(data[position : position + block_size_bytes], room, size_bytes_max))
         room -= len(blocks[-1])
         position += block_size_bytes
