@@ -133,6 +133,8 @@ class Replica:
         """The directories that fetched as static voters while this replica led, until it follows another leader."""
         self.asked_high_watermark: Offset | None = None
         """What the newest Fetch told as this replica's high watermark."""
+        self.asked_size_bytes = config.fetch_size_bytes_max
+        """What the next Fetch asks for, if that is less than it may: batches as small as the last ones come in parts."""
         self.now_ms = 0
         """When the current step began (mono ms)."""
         self.bootstrap = bootstrap

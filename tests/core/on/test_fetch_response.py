@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AppendFetched, Effect, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.effects import AppendFetched, Effect, NotifyHighWatermark, Report, Send, TruncateTo
 from pykraft.core.events import CommitHeard
-from pykraft.core.on.fetch_response import on_commit_heard, valid_prefix
+from pykraft.core.on.fetch_response import ASKED_SIZE_BYTES_MIN, BATCHES_PER_ANSWER, on_commit_heard, valid_prefix
 from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
@@ -256,3 +256,17 @@ def test_a_batch_within_this_log_is_an_alarm_when_it_comes_again() -> None:
             answer(made, fetched(batch(9, 11, 3), high_watermark=4))
         reports = [effect for effect in done(made) if isinstance(effect, Report)]
         assert [report.is_alarm for report in reports] == [True] * alarms
+
+
+def test_small_batches_are_asked_for_in_parts() -> None:
+    """An answer of 4 MiB held 60,000 batches, and a follower did nothing else for half a second."""
+    made = following()
+    most = made.config.fetch_size_bytes_max
+    for size_bytes, asked in ((10**6, most), (70, 70 * BATCHES_PER_ANSWER), (1, ASKED_SIZE_BYTES_MIN), (10**6, most)):
+        end = made.log.end_offset
+        answer(made, fetched(replace(batch(end, end + 1, 5), size_bytes=size_bytes)))
+        made.connections.reset()
+        send_fetch_to_leader(made, state_of(made), NOW)
+        request = only(done(made), Send).message
+        assert isinstance(request, messages.FetchRequest)
+        assert request.size_bytes_max == asked

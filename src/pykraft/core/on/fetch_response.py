@@ -6,6 +6,7 @@ Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and incon
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import CommitHeard, ResponseReceived
@@ -23,6 +24,9 @@ from pykraft.types import Instant, Offset, OffsetAndEpoch
 
 EMPTY_ANSWERS_MAX = 2
 """Empty responses accepted within one retry back-off; one more backs off from the leader."""
+BATCHES_PER_ANSWER: Final = 8192
+"""A Fetch asks for about as many: a node does nothing else while it handles an answer, some 8 us a batch (ADR 110)."""
+ASKED_SIZE_BYTES_MIN: Final = 64 * 1024
 
 
 def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
@@ -189,6 +193,8 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
             replica.connections.back_off(event.peer_id, now.mono_ms)
     if not batches:
         return
+    mean_size_bytes = sum(batch.size_bytes for batch in batches) // len(batches)
+    replica.asked_size_bytes = max(ASKED_SIZE_BYTES_MIN, BATCHES_PER_ANSWER * mean_size_bytes)
     # A leader sends what follows, so the damaged files are no longer needed.
     cut_damage(replica)
     for batch in batches:

@@ -125,7 +125,7 @@ def _fetch(replica: Replica) -> FetchRequest:
         fetch_offset=replica.log.end_offset,
         last_fetched_epoch=replica.log.last_epoch,
         wait_ms_max=replica.config.fetch_wait_ms_max,
-        size_bytes_max=replica.config.fetch_size_bytes_max,
+        size_bytes_max=min(replica.config.fetch_size_bytes_max, replica.asked_size_bytes),
         high_watermark=-1 if high_watermark is None else high_watermark,
         # A node without an id never votes, so records may wait for their commit: then one answer brings both.
         is_committed_only=replica.local.id is None,
