@@ -134,7 +134,7 @@ class Replica:
         self.asked_high_watermark: Offset | None = None
         """What the newest Fetch told as this replica's high watermark."""
         self.asked_size_bytes = config.fetch_size_bytes_max
-        """What the next Fetch asks for, if that is less than it may: batches as small as the last ones come in parts."""
+        """What the next Fetch asks for, unless it may ask for less: batches as small as the last ones come in parts."""
         self.now_ms = 0
         """When the current step began (mono ms)."""
         self.bootstrap = bootstrap
