@@ -1,6 +1,7 @@
 """How many small bugs the simulator catches by itself: draw places in the code, plant a bug at each, run worlds.
 
     python -m tests.sim.strength draw --seed 14 --count 30         # places to plant bugs at, one line each
+    python -m tests.sim.strength draw --seed 14 --since COMMIT     # only in functions that have changed since then
     python -m tests.sim.strength run EDITS --worlds 300            # EDITS: a TOML file, see below
     python -m tests.sim.strength run EDITS --name NAME --json
 
@@ -23,6 +24,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +34,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "pykraft"
 DRAWN_FROM = ("core", "log", "snapshot", "host")
@@ -42,6 +44,7 @@ STATEMENTS_MIN = 3
 """Shorter functions only pass something on."""
 WORLDS = 300
 CRASHED = "the run itself crashed"
+_HUNK: Final = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,8 @@ class Edit:
 
 
 E = TypeVar("E", bound=Edit)
+Changed: TypeAlias = dict[str, set[int]]
+"""Numbers of lines, by the path of their file below the package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +77,12 @@ class Verdict:
         return self.seed is not None
 
 
-def draw(seed: int, count: int, package: Path = PACKAGE) -> list[str]:
-    """``count`` functions as ``path:line name``, each line of code as likely as any other, no function twice."""
-    functions = list(_functions(package))
+def draw(seed: int, count: int, package: Path = PACKAGE, changed: Changed | None = None) -> list[str]:
+    """``count`` functions as ``path:line name``, each line of code as likely as any other, no function twice.
+
+    With ``changed`` only those that one of these lines is in.
+    """
+    functions = list(_functions(package, changed))
     rng = Random(seed)
     drawn: list[str] = []
     while len(drawn) < min(count, len(functions)):
@@ -84,15 +92,31 @@ def draw(seed: int, count: int, package: Path = PACKAGE) -> list[str]:
     return drawn
 
 
-def _functions(package: Path) -> Iterator[tuple[str, int]]:
+def changed_since(commit: str, package: Path = PACKAGE) -> Changed:
+    """The lines of the package that this commit did not have. Errors: CalledProcessError."""
+    command = ["git", "diff", "--unified=0", "--no-ext-diff", "--no-prefix", "--relative", commit, "--", "."]
+    diff = subprocess.run(command, cwd=package, check=True, capture_output=True, text=True).stdout
+    changed: Changed = {}
+    lines: set[int] = set()
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            lines = changed.setdefault(line[4:], set())
+        elif hunk := _HUNK.match(line):
+            lines.update(range(int(hunk[1]), int(hunk[1]) + int(hunk[2] or 1)))
+    return changed
+
+
+def _functions(package: Path, changed: Changed | None) -> Iterator[tuple[str, int]]:
     for part in DRAWN_FROM:
         for path in sorted((package / part).rglob("*.py")):
             if path.name.startswith(TOOLS):
                 continue
+            name = str(path.relative_to(package))
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.FunctionDef) and len(node.body) >= STATEMENTS_MIN:
-                    lines = (node.end_lineno or node.lineno) - node.lineno
-                    yield f"{path.relative_to(package)}:{node.lineno} {node.name}", lines
+                    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                    if changed is None or not changed.get(name, set()).isdisjoint(lines):
+                        yield f"{name}:{node.lineno} {node.name}", len(lines) - 1
 
 
 def read(path: Path, kind: type[E]) -> list[E]:
@@ -157,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawing = verbs.add_parser("draw", help="draw places")
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--count", type=int, default=30)
+    drawing.add_argument("--since", metavar="COMMIT", help="only in functions that have changed since this commit")
     running = verbs.add_parser("run", help="plant bugs and run worlds")
     running.add_argument("edits", type=Path)
     running.add_argument("--name", action="append", help="only this bug; may be repeated")
@@ -165,7 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     running.add_argument("--json", action="store_true", help="one object a bug")
     options = parser.parse_args(arguments)
     if options.verb == "draw":
-        print("\n".join(draw(options.seed, options.count)))
+        changed = None if options.since is None else changed_since(options.since)
+        print("\n".join(draw(options.seed, options.count, changed=changed)))
         return 0
     try:
         edits = [edit for edit in read(options.edits, Edit) if options.name is None or edit.name in options.name]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.sim.strength import CRASHED, PACKAGE, Edit, draw, judge, main, plant, read
+from tests.sim.strength import CRASHED, PACKAGE, Edit, changed_since, draw, judge, main, plant, read
 
 HALF = Edit(
     name="half",
@@ -29,6 +30,23 @@ def test_no_more_places_are_drawn_than_there_are(tmp_path: Path) -> None:
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "one.py").write_text("def f(a):\n    a = 1\n    b = 2\n    return a + b\n")
     assert draw(1, 5, tmp_path) == ["core/one.py:1 f"]
+
+
+def test_places_may_be_those_that_have_changed(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    body = "    a = 1\n    b = 2\n    return a + b\n"
+    (tmp_path / "core").mkdir()
+    code = tmp_path / "core" / "one.py"
+    code.write_text(f"def f(a):\n{body}\n\ndef g(a):\n{body}")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "x")
+    code.write_text(code.read_text().replace("def g(a):\n    a = 1", "def g(a):\n    a = 0"))
+    assert changed_since("HEAD", tmp_path) == {"core/one.py": {8}}
+    assert draw(1, 5, tmp_path, changed_since("HEAD", tmp_path)) == ["core/one.py:7 g"]
 
 
 def test_a_bug_is_planted_where_its_text_stands_once(tmp_path: Path) -> None:
