@@ -6,7 +6,8 @@
    first.
 
 With both, in either order, the follower campaigns as the list of successors says. The second sign alone lets it grant
-pre-votes. The first alone changes nothing: the fetch timeout decides.
+pre-votes. The first alone changes nothing: the fetch timeout decides. But a follower that has not fetched from its
+leader yet has only heard of it, and believes the first alone.
 
 Source: ours (ADR 129); KIP-595 §EndQuorumEpoch. Kafka believes the first alone.
 """
