@@ -39,6 +39,8 @@ class Connections:
         self._in_flight: dict[int, _InFlight] = {}
         self._backing_off: dict[int, int] = {}
         """When the back-off of each peer ends (mono ms)."""
+        self.votes_asked: dict[int, int] = {}
+        """How often each voter was asked for its vote since it last granted one."""
         self._next_correlation_id = 0
 
     def reset(self) -> None:

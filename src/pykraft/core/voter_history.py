@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from pykraft.types import KRaftVoters, MembershipRecord, NodeId, Offset, ReplicaKey, VoterSet
+from pykraft.types import Endpoint, KRaftVoters, MembershipRecord, NodeId, Offset, ReplicaKey, VoterSet
 
 BOOTSTRAP_OFFSET = Offset(-1)
 """Offset of the entries of a bootstrap checkpoint: before every record."""
@@ -40,6 +40,10 @@ class _History(Generic[T]):
     @property
     def newest(self) -> tuple[Offset, T] | None:
         return (self._offsets[-1], self._values[-1]) if self._offsets else None
+
+    @property
+    def newest_first(self) -> Iterable[T]:
+        return reversed(self._values)
 
     @property
     def oldest_offset(self) -> Offset:
@@ -108,6 +112,18 @@ class VoterHistory:
         """True for an id in the set before the newest one, while the newest is not known to be committed."""
         newest, former = self._sets.newest, self._sets.former or self._static
         return newest is not None and newest[0] >= committed_end and former.get(node_id) is not None
+
+    def endpoints_of(self, node_id: NodeId, listener: str) -> list[Endpoint]:
+        """Where this voter is on the listener, then where it was, as far as the log says, with the same directory."""
+        found: list[Endpoint] = []
+        newest = self.voters.get(node_id)
+        for voters in (self.voters, *self._sets.newest_first):
+            voter = voters.get(node_id)
+            endpoint = None if voter is None else voter.listeners.get(listener)
+            is_same = newest is not None and voter is not None and voter.key == newest.key
+            if is_same and endpoint is not None and endpoint not in found:
+                found.append(endpoint)
+        return found
 
     def record(self, offset: Offset, record: MembershipRecord) -> None:
         """A control record was appended at this offset, above all others."""

@@ -7,6 +7,7 @@ from typing import Any
 from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.on import epoch_raise
 from pykraft.core.replica import Replica
+from pykraft.core.voter_history import VoterHistory
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -28,6 +29,12 @@ def voters_that_cannot_be_asked_are_never_believed(patch: Patch) -> None:
     patch.setattr(epoch_raise, "_is_silent", lambda replica, voter_id, now: False)
 
 
+def a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only(patch: Patch) -> None:
+    """A voter that was moved while it was down is asked where it is not; it has no leader to tell where it is."""
+    endpoints_of = VoterHistory.endpoints_of
+    patch.setattr(VoterHistory, "endpoints_of", lambda *known: endpoints_of(*known)[:1])
+
+
 def _bug(plant: Any, source: str, scenario: str = "forged") -> Mutant:
     return Mutant(plant=plant, source=source, scenario=scenario)
 
@@ -35,5 +42,6 @@ def _bug(plant: Any, source: str, scenario: str = "forged") -> Mutant:
 MUTANTS = (
     _bug(a_heard_leader_is_left_for_any_epoch, "Raft dissertation §4.2.3; ours until ADR 129"),
     _bug(one_answer_is_enough_for_any_epoch, "ours until ADR 129: three frames ended a dynamic quorum for good"),
+    _bug(a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only, "ours until ADR 145", "all,forged"),
     _bug(voters_that_cannot_be_asked_are_never_believed, "ours, almost: the simulator found it", "all"),
 )

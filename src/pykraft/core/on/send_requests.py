@@ -28,7 +28,11 @@ PROBE_OFFSET: Final = Offset(2**60)
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
-    """Send Vote or PreVote to every voter that has not answered."""
+    """Send Vote or PreVote to every voter that has not answered.
+
+    A voter that grants nothing is asked in turn at each endpoint that it had. Another node may have told the newest one
+    while it was down, and it can only tell a leader its own again (ADR 145).
+    """
     assert replica.local.key is not None
     for node_id in state.tally.unanswered:
         message = VoteRequest(
@@ -38,7 +42,12 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
             last=replica.log.end,
             pre_vote=isinstance(state, Prospective),
         )
-        send_to_voter(replica, node_id, message, now)
+        endpoints = replica.voter_history.endpoints_of(node_id, replica.local.default_listener)
+        if endpoints and replica.connections.is_ready(node_id):
+            count = replica.connections.votes_asked.get(node_id, 0)
+            replica.connections.votes_asked[node_id] = count + 1
+            peer = Peer(id=node_id, endpoint=endpoints[count % len(endpoints)])
+            send(replica, peer, message, now, Relies.ELECTION)
 
 
 def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:
