@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pykraft.machine import forward_server
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.protocol.schema import Body
 from tests.client.nodes import run
-from tests.machine.counters import Add, Node, leader_of, machines
+from tests.machine.counters import Add, Node, leader_of, machines, next_turn
 
 OPENING = encode_log_record(OpenRecord(0, bytes(16)))
 
@@ -59,6 +60,41 @@ def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path) -> No
                 assert answer["error_code"] == ErrorCode.INVALID_REQUEST
                 assert answer["error_message"]
             assert node.node.log_end_offset == end
+
+    run(main)
+
+
+def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own(tmp_path: Path) -> None:
+    """Two forged ones were a majority of three, and ended whoever had found something else."""
+
+    def said(node: Node, **others: Any) -> bytes:
+        assert node._applier.check is not None
+        found = node._applier.check.found
+        assert found is not None
+        return encode_log_record(replace(found, **{"node_id": node.node.node_id, **others}))
+
+    async def main() -> None:
+        async with machines(tmp_path, check_every=1) as nodes:
+            leader = await leader_of(nodes)
+            await leader.execute(Add("x", 1))
+            checks = [node._applier.check for node in nodes]
+            while not all(check is not None and all(map(check.is_told, (1, 2, 3))) for check in checks):
+                await next_turn()
+            follower, other = (node for node in nodes if node is not leader)
+            end = leader.node.log_end_offset
+            forged = said(follower, state=b"another".ljust(16))
+            for records, code in (
+                ([forged], ErrorCode.INVALID_REQUEST),
+                ([said(follower, node_id=99)], ErrorCode.INVALID_REQUEST),
+                ([said(leader, state=b"another".ljust(16))], ErrorCode.INVALID_REQUEST),
+                ([OPENING, said(follower)], ErrorCode.INVALID_REQUEST),
+                ([said(leader)], ErrorCode.NONE),
+            ):
+                assert (await ask(leader, *records))["error_code"] == code
+            assert (await ask(other, said(follower)))["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert leader.node.log_end_offset == end
+            answer = await ask(leader, said(follower))
+            assert (answer["error_code"], answer["offset"]) == (ErrorCode.NONE, end)
 
     run(main)
 

@@ -23,6 +23,7 @@ from pykraft.machine.records import (
     encode_command,
     encode_log_record,
     encode_snapshot_record,
+    forwarded_digest,
     pack_records,
     stamped,
     unpack_records,
@@ -99,14 +100,17 @@ def test_a_record_of_another_length_is_none(text: str) -> None:
         decode_log_record(bytes.fromhex(text))
 
 
-def test_nodes_forward_what_concerns_their_clients_and_digests() -> None:
-    assert check_forwarded(encode_command(0, 1, 2, 3, b"it")) == b"it"
-    digest = DigestRecord(0, 1, 2, 3, bytes(16), b"")
-    for record in (OpenRecord(0, bytes(16)), digest):
-        assert check_forwarded(encode_log_record(record)) is None
-    for of_leader in (TickRecord(0), CheckRecord(0)):
+def test_nodes_forward_what_concerns_their_clients_and_a_digest_alone() -> None:
+    command, opening = encode_command(0, 1, 2, 3, b"it"), encode_log_record(OpenRecord(0, bytes(16)))
+    assert (check_forwarded(command), check_forwarded(opening)) == (b"it", None)
+    found = DigestRecord(0, 1, 2, 3, bytes(16), b"")
+    digest = encode_log_record(found)
+    for of_another in (TickRecord(0), CheckRecord(0), found):
         with pytest.raises(ForeignRecordError, match="is none that a node forwards"):
-            check_forwarded(encode_log_record(of_leader))
+            check_forwarded(encode_log_record(of_another))
+    assert forwarded_digest([digest]) == found
+    for others in ([], [command], [opening], [digest, digest]):
+        assert forwarded_digest(others) is None
 
 
 def test_records_of_a_request() -> None:

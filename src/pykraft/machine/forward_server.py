@@ -4,13 +4,16 @@ Invariant: NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUST
 records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps the records
 with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied everywhere.
 
-Source: ours (ADR 070, ADR 138), after ADR 050.
+A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the leader asks that voter, where the
+log places it, with the same request: a node that gets a DIGEST in its own name answers whether it is its own.
+
+Source: ours (ADR 070, ADR 092, ADR 138), after ADR 050.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from pykraft.client.node import Node
@@ -23,7 +26,7 @@ from pykraft.errors import (
     PykraftError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.records import check_forwarded, stamped, unpack_records
+from pykraft.machine.records import check_forwarded, forwarded_digest, stamped, unpack_records
 from pykraft.protocol.schema import Body
 from pykraft.server.clock import now
 from pykraft.types import Offset
@@ -37,7 +40,15 @@ ERROR_TEXT_MAX: Final = 1_000
 class ForwardServer:
     """Serves the requests of other nodes on this one."""
 
-    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], cluster_id: str) -> None:
+    def __init__(
+        self,
+        node: Node[bytes],
+        applier: Applier[Any, Any],
+        cluster_id: str,
+        confirm: Callable[[int, bytes], Awaitable[None]],
+    ) -> None:
+        """``confirm`` asks a voter about a DIGEST, see `pykraft.machine.forwarder.Forwarder`."""
+        self._confirm = confirm
         self._node = node
         self._applier = applier
         self._cluster_id = cluster_id
@@ -85,7 +96,21 @@ class ForwardServer:
         if not records:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
+        digest = forwarded_digest(records)
+        if digest is not None and digest.node_id == self._node.node_id:
+            if self._applier.check is None or not self._applier.check.has_found(digest):
+                raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
+            return Offset(digest.offset)
+        if digest is not None:
+            known = self._node.leader_and_epoch
+            if known.leader_id != self._node.node_id:
+                raise NotLeaderError(known.leader_id, known.epoch)
+            await self._confirm(digest.node_id, records[0])
+            return await self._append(records)
         self._applier.replica.read_ahead(command for command in map(check_forwarded, records) if command is not None)
+        return await self._append(records)
+
+    async def _append(self, records: Sequence[bytes]) -> Offset:
         time_ms = self._applier.time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset

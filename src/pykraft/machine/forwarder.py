@@ -1,7 +1,8 @@
 """A follower's side of Forward: passes records and reads on to the leader that this node knows.
 
 Records that wait share a request. A few requests with records may be under way, each on a connection of its own; reads
-have another one, so that a read does not wait for a commit.
+have another one, so that a read does not wait for a commit, and digests one more. The leader asks a voter about its
+digest in the same way.
 Invariant: OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them;
 after any other error they are not in the log and never will be.
 
@@ -61,7 +62,32 @@ class ForwardConnection:
 
         Errors: NotLeaderError, BufferFullError, UnreachableError, RefusedError, NotRunningError; OutcomeUnknownError.
         """
-        connection = await self._connected(self._leader())
+        answer = await self._answered(self._leader(), records)
+        offset = self._judge(answer)
+        # The callers get their answers when this node applies the records, and a leader may tell its followers for some
+        # milliseconds nothing of a commit (ADR 059).
+        epoch, end_offset = Epoch(answer["leader_epoch"]), Offset(offset + len(records))
+        self._node.call_host(lambda host: host.hear_commit(epoch, end_offset, now()))
+        return offset
+
+    async def confirm(self, voter_id: int, digest: bytes) -> None:
+        """Ask a voter, where the log places it, whether this DIGEST in its name is its own.
+
+        Errors: those of `ask`, also when it is not.
+        """
+        endpoint = self._node.voter_node(voter_id)
+        if endpoint is None:
+            raise RefusedError("the digest", ErrorCode.INVALID_REQUEST, f"node {voter_id} is no voter")
+        self._judge(await self._answered(endpoint, (digest,)))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _answered(self, endpoint: Endpoint, records: Sequence[bytes]) -> Body:
+        connection = await self._connected(endpoint)
         body = {"cluster_id": self._context.cluster_id, "records": pack_records(records)}
         self._connection = None
         try:
@@ -75,18 +101,7 @@ class ForwardConnection:
             await connection.close()
             raise
         self._connection = connection
-        offset = self._judge(answer)
-        # The callers get their answers when this node applies the records, and a leader may tell its followers for some
-        # milliseconds nothing of a commit (ADR 059).
-        epoch, end_offset = Epoch(answer["leader_epoch"]), Offset(offset + len(records))
-        self._node.call_host(lambda host: host.hear_commit(epoch, end_offset, now()))
-        return offset
-
-    async def close(self) -> None:
-        """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        return answer
 
     def _leader(self) -> Endpoint:
         known = self._node.leader_and_epoch
@@ -135,6 +150,10 @@ class Forwarder:
         self._idle = [*reversed(self._appends)]
         """Those without a request; the last one was used last, and is used next."""
         self._reads = ForwardConnection(node, context, connect)
+        self._digests = ForwardConnection(node, context, connect)
+        self._asked: set[int] = set()
+        """Voters that are asked whether a digest is theirs."""
+        self._context, self._connect = context, connect
         self._waiting: list[tuple[Sequence[bytes], asyncio.Future[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -162,6 +181,25 @@ class Forwarder:
         """Ask the leader to confirm a read. Errors: see `ForwardConnection.ask`."""
         return await self._reads.ask(())
 
+    async def tell(self, digest: bytes) -> None:
+        """Forward a DIGEST, which shares no request: the leader may refuse it. Errors: see `ForwardConnection.ask`."""
+        await self._digests.ask((digest,))
+
+    async def confirm(self, voter_id: int, digest: bytes) -> None:
+        """Ask a voter whether this DIGEST is its own; each voter has one question at a time.
+
+        Errors: see `ForwardConnection.confirm`; BufferFullError while another one is asked.
+        """
+        if voter_id in self._asked:
+            raise BufferFullError(f"node {voter_id} is being asked about another digest")
+        connection = ForwardConnection(self._node, self._context, self._connect)
+        self._asked.add(voter_id)
+        try:
+            await connection.confirm(voter_id, digest)
+        finally:
+            self._asked.discard(voter_id)
+            await connection.close()
+
     async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
         tasks = [*self._tasks]
@@ -176,6 +214,7 @@ class Forwarder:
         for connection in self._appends:
             await connection.close()
         await self._reads.close()
+        await self._digests.close()
 
     async def _forward(self, connection: ForwardConnection) -> None:
         """One request after the other, while records wait."""

@@ -222,15 +222,22 @@ def decode_log_record(data: bytes) -> LogRecord:
 
 
 def check_forwarded(data: bytes) -> bytes | None:
-    """The command of a record that another node forwards; None for another record that nodes forward.
+    """The command of a record that another node forwards with others; None for another record that nodes forward so.
 
-    The leader alone writes the time, and asks for digests. Errors: UnknownRecordError.
+    The leader alone writes the time, and asks for digests, which come alone (`forwarded_digest`).
+    Errors: UnknownRecordError.
     """
     if _is_command(data):
         return data[COMMAND_OVERHEAD_BYTES:]
-    if not isinstance(decode_log_record(data), OpenRecord | DigestRecord):
+    if not isinstance(decode_log_record(data), OpenRecord):
         raise ForeignRecordError(f"{_described(data)} is none that a node forwards")
     return None
+
+
+def forwarded_digest(records: Sequence[bytes]) -> DigestRecord | None:
+    """The digest that these records are, all alone. Errors: UnknownRecordError."""
+    record = decode_log_record(records[0]) if len(records) == 1 and not _is_command(records[0]) else None
+    return record if isinstance(record, DigestRecord) else None
 
 
 def stamped(data: bytes, time_ms: int) -> bytes:

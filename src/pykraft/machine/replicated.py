@@ -93,8 +93,8 @@ class Replicated(Generic[M_co]):
             topic_id=config.topic_id,
             default_listener=config.default_listener.upper(),
         )
-        self._server = ForwardServer(self.node, self._applier, config.cluster_id)
         self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
+        self._server = ForwardServer(self.node, self._applier, config.cluster_id, self._forwarder.confirm)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
         self._reads = MachineReads(self.node, self._applier, self._forwarder)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 from zlib import crc32
@@ -81,6 +81,11 @@ class StateCheck:
     def is_told(self, node_id: int) -> bool:
         """Whether the log has what this node found at the last CHECK."""
         return node_id in self._told
+
+    def has_found(self, record: DigestRecord) -> bool:
+        """True when this replica found just that at the last CHECK."""
+        found = self.found
+        return found is not None and record == replace(found, node_id=record.node_id, time_ms=record.time_ms)
 
     def loaded(self) -> None:
         """The replica has loaded a snapshot: what it applied before counts no more."""

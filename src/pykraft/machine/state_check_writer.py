@@ -62,7 +62,7 @@ class StateCheckWriter:
         record = replace(found, node_id=int(self._node.node_id or 0), time_ms=self._applier.time_ms())
         data = encode_log_record(record)
         if self._forwarder.is_needed:
-            await self._forwarder.append([data])
+            await self._forwarder.tell(data)
         else:
             await self._node.propose([data])
 
