@@ -76,3 +76,30 @@ def test_records_of_the_workload_become_spans_and_one_of_another_epoch_is_damage
     found = carry_out(OsFs(), task)
     assert isinstance(found, PartResult)
     assert [one.position for one in found.checked.findings.damage] == [0]
+
+
+class HalfWritten(OsFs):
+    """The first look at a file finds half of what its node writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._whole = path, path.read_bytes()
+        self._looks = 0
+
+    def listdir(self, path: Path) -> list[str]:
+        self._looks += 1
+        if self._looks == 2:
+            self._path.write_bytes(self._whole)
+        return super().listdir(path)
+
+
+def test_what_a_second_look_does_not_find_is_no_damage(tmp_path: Path) -> None:
+    directory = our_replicas(tmp_path)[0]
+    index = max(next(directory.glob("__*")).glob("*.timeindex"))
+    task = tasks(directory, 10**6)[-1]
+    fs = HalfWritten(index)
+    flip(index, 3)
+    lasting, passing = carry_out(OsFs(), task), carry_out(fs, task)
+    assert isinstance(lasting, PartResult)
+    assert isinstance(passing, PartResult)
+    assert {one.path for one in lasting.checked.findings.damage} == {index}
+    assert passing.checked.findings.damage == []

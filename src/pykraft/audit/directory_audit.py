@@ -5,7 +5,8 @@ results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does,
 done already, and returns tasks that find the first byte where two replicas differ. With their results,
 `DirectoryAudit.report` says what differs, and looks for acknowledged records.
 
-Invariant: whoever holds an audit holds digests and findings, never the data, and reads small files only.
+Invariant: whoever holds an audit holds digests and findings, never the data, and reads small files only. Its replicas
+may be running: what a node writes meanwhile is no damage.
 
 Source: ours.
 """
@@ -20,6 +21,7 @@ from typing import TypeAlias
 
 from pykraft.audit.compare import narrow_tasks, tell_differences, tell_ends
 from pykraft.audit.directories import replicas_of
+from pykraft.audit.earlier_files import EarlierFiles
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
 from pykraft.audit.joined import JoinedReading
 from pykraft.audit.journals import acknowledged_end, tell_lost
@@ -37,6 +39,7 @@ from pykraft.audit.plan import (
 from pykraft.audit.replica_checks import blame_checkpoint, tell_missing_end
 from pykraft.client.journal import Acknowledged
 from pykraft.log.fs import Fs
+from pykraft.log.offline.verify import partitions_in
 
 AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
 AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None
@@ -59,7 +62,8 @@ class DirectoryAudit:
         part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
         """List the directories. Errors: see `pykraft.audit.directories.replicas_of`."""
-        self._fs = fs
+        # First the files that tell how far a log reaches, then its size.
+        self._fs = EarlierFiles(fs, (path for each in directories for path in partitions_in(fs, each))).as_fs()
         self._directories = directories
         self._acknowledged = acknowledged
         self._part_size_bytes = part_size_bytes
