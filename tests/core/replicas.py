@@ -18,6 +18,7 @@ from pykraft.core.leader.accumulation import Accumulation
 from pykraft.core.leader.progress import Progress
 from pykraft.core.log_view import LogView
 from pykraft.core.on.dispatch import on_request, on_response
+from pykraft.core.on.send_requests import where_is
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.voter_history import VoterHistory
@@ -233,6 +234,12 @@ def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: 
     if not made.connections.is_ready(peer_id):
         made.connections.reset()
     correlation_id = made.connections.sent(peer_id, now.mono_ms)
+    endpoint = made.bootstrap_endpoint(peer_id)
+    peer = where_is(made, NodeId(peer_id))
+    if endpoint is None and peer is not None:
+        endpoint = peer.endpoint
+    if endpoint is not None:
+        made.connections.asked_at[peer_id] = endpoint
     assert made.connections.received(peer_id, correlation_id)
     event = ResponseReceived(peer_id=peer_id, correlation_id=correlation_id, message=message)
     on_response(made, event, now)

@@ -16,6 +16,7 @@ from random import Random
 
 from pykraft.core.answer_pace import AnswerPace
 from pykraft.core.effects import Peer
+from pykraft.types import Endpoint
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ class Connections:
         self._in_flight: dict[int, _InFlight] = {}
         self._backing_off: dict[int, int] = {}
         """When the back-off of each peer ends (mono ms)."""
+        self.asked_at: dict[int, Endpoint] = {}
+        """Where the last request to each peer went."""
         self.votes_asked: dict[int, int] = {}
         """How often each voter was asked for its vote since it last granted one."""
         self._next_correlation_id = 0
@@ -47,6 +50,7 @@ class Connections:
         """Forget all requests and back-offs; later responses are ignored."""
         self._in_flight.clear()
         self._backing_off.clear()
+        self.asked_at.clear()
 
     def is_ready(self, peer_id: int) -> bool:
         """True when a request may be sent to this peer now."""

@@ -164,12 +164,9 @@ def _known_endpoints(replica: Replica) -> set[Endpoint]:
 
 
 def _known_endpoint(replica: Replica, peer_id: int) -> Endpoint | None:
-    """Where this node dialed the peer, if that is one of `_known_endpoints` (3.)."""
-    if peer_id < 0:
-        return replica.bootstrap_endpoint(peer_id)
-    entry, state = replica.voter_peer(NodeId(peer_id)), replica.state
-    # The leader may have announced another endpoint than its entry has, and this node dials the announced one.
-    if isinstance(state, Follower) and state.leader_id == peer_id:
-        endpoint = state.leader_listeners.get(replica.local.default_listener)
-        return endpoint if entry is not None and endpoint == entry.endpoint else None
-    return None if entry is None else entry.endpoint
+    """Where this node asked the peer, if that is one of `_known_endpoints` (3.).
+
+    The leader may have announced another one, and a voter is asked for its vote at former ones, too.
+    """
+    endpoint = replica.connections.asked_at.get(peer_id)
+    return endpoint if endpoint in _known_endpoints(replica) else None

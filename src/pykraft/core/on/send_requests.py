@@ -189,13 +189,13 @@ def request_to_voter(
 
     Effects: Send.
     """
-    peer = _where(replica, node_id)
+    peer = where_is(replica, node_id)
     if peer is None or not replica.connections.is_ready(peer.id):
         return None
     return send(replica, peer, message, now, Relies.ELECTION, is_aside=is_aside)
 
 
-def _where(replica: Replica, node_id: NodeId) -> Peer | None:
+def where_is(replica: Replica, node_id: NodeId) -> Peer | None:
     """Where this voter is: for the leader that this replica follows, where it fetches from it."""
     state = replica.state
     if isinstance(state, Follower) and state.leader_id == node_id:
@@ -215,6 +215,7 @@ def send(
     Effects: Send.
     """
     correlation_id = replica.connections.sent(peer.id, now.mono_ms, is_aside=is_aside)
+    replica.connections.asked_at[peer.id] = peer.endpoint
     # The outbox replaces NO_IO by the job that makes durable what the request relies on.
     effect = Send(after=NO_IO, peer=peer, correlation_id=correlation_id, message=message)
     replica.outbox.send(effect, relies)
