@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from pykraft.audit.earlier_files import EarlierFiles
 from pykraft.audit.plan import AuditedPartition, find_partitions
 from pykraft.errors import ForeignClusterError, StorageError, UsageError
 from pykraft.log.format import meta_in
 from pykraft.log.fs import Fs
+from pykraft.log.offline.verify import partitions_in
 
 GIVEN: Final = ""
 """Group of the partitions that were given themselves."""
 
 
-def replicas_of(fs: Fs, directories: Sequence[Path]) -> dict[str, list[AuditedPartition]]:
-    """The partitions in the directories, those that are compared under one name.
+def replicas_of(fs: Fs, directories: Sequence[Path]) -> tuple[Fs, dict[str, list[AuditedPartition]]]:
+    """The partitions in the directories, those that are compared under one name, and the files to judge them by.
 
     Errors: UsageError when one is no log directory, or is given twice, or is of another kind; ForeignClusterError when
     they name different clusters; StorageError.
@@ -31,6 +33,8 @@ def replicas_of(fs: Fs, directories: Sequence[Path]) -> dict[str, list[AuditedPa
         raise UsageError("a directory is given twice; give that of each replica once")
     _refuse_two_clusters(fs, directories)
     groups: dict[str, list[AuditedPartition]] = defaultdict(list)
+    # First what tells how far a log reaches, then its size.
+    files = EarlierFiles(fs, (path for each in directories for path in partitions_in(fs, each)))
     for directory in directories:
         for one in find_partitions(fs, directory):
             # Partitions of one name are compared; copies that were given themselves may have any name.
@@ -40,7 +44,7 @@ def replicas_of(fs: Fs, directories: Sequence[Path]) -> dict[str, list[AuditedPa
             "some directories are partitions and others are log directories; give all of one kind, so that the "
             "replicas of a partition are compared"
         )
-    return groups
+    return files.as_fs(), groups
 
 
 def _refuse_two_clusters(fs: Fs, directories: Sequence[Path]) -> None:

@@ -21,7 +21,6 @@ from typing import TypeAlias
 
 from pykraft.audit.compare import narrow_tasks, tell_differences, tell_ends
 from pykraft.audit.directories import replicas_of
-from pykraft.audit.earlier_files import EarlierFiles
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
 from pykraft.audit.joined import JoinedReading
 from pykraft.audit.journals import acknowledged_end, tell_lost
@@ -39,7 +38,6 @@ from pykraft.audit.plan import (
 from pykraft.audit.replica_checks import blame_checkpoint, tell_missing_end
 from pykraft.client.journal import Acknowledged
 from pykraft.log.fs import Fs
-from pykraft.log.offline.verify import partitions_in
 
 AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
 AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None
@@ -62,13 +60,11 @@ class DirectoryAudit:
         part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
         """List the directories. Errors: see `pykraft.audit.directories.replicas_of`."""
-        # First the files that tell how far a log reaches, then its size.
-        self._fs = EarlierFiles(fs, (path for each in directories for path in partitions_in(fs, each))).as_fs()
         self._directories = directories
         self._acknowledged = acknowledged
         self._part_size_bytes = part_size_bytes
         self._report = AuditReport()
-        self._groups = replicas_of(fs, directories)
+        self._fs, self._groups = replicas_of(fs, directories)
         self._widths = {name: digest_offsets(fs, group) for name, group in self._groups.items()}
         self._logs: dict[str, list[JudgedLog]] = {}
         self._results: dict[Path, list[PartResult]] = defaultdict(list)

@@ -25,13 +25,16 @@ from pykraft.types import NO_IO, Endpoint, Instant, NodeId, Offset, OffsetAndEpo
 
 PROBE_OFFSET: Final = Offset(2**60)
 """An offset beyond the end of any log."""
+QUESTIONS_PER_TURN: Final = 3
+"""The last of so many questions for a vote goes to another endpoint than the present one."""
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
     """Send Vote or PreVote to every voter that has not answered.
 
-    A voter that grants nothing is asked in turn at each endpoint that it had. Another node may have told the newest one
-    while it was down, and it can only tell a leader its own again (ADR 145).
+    While a voter grants nothing, each third question goes elsewhere: in turn to each endpoint that it had, and to the
+    bootstrap servers that are no voter's. Another node may have told its present one while it was down, and it can only
+    tell a leader its own again (ADR 145).
     """
     assert replica.local.key is not None
     for node_id in state.tally.unanswered:
@@ -42,12 +45,22 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
             last=replica.log.end,
             pre_vote=isinstance(state, Prospective),
         )
-        endpoints = replica.voter_history.endpoints_of(node_id, replica.local.default_listener)
-        if endpoints and replica.connections.is_ready(node_id):
-            count = replica.connections.votes_asked.get(node_id, 0)
-            replica.connections.votes_asked[node_id] = count + 1
-            peer = Peer(id=node_id, endpoint=endpoints[count % len(endpoints)])
-            send(replica, peer, message, now, Relies.ELECTION)
+        endpoint = _endpoint_for_vote(replica, node_id)
+        if endpoint is not None and replica.connections.is_ready(node_id):
+            replica.connections.votes_asked[node_id] = replica.connections.votes_asked.get(node_id, 0) + 1
+            send(replica, Peer(id=node_id, endpoint=endpoint), message, now, Relies.ELECTION)
+
+
+def _endpoint_for_vote(replica: Replica, node_id: NodeId) -> Endpoint | None:
+    listener, count = replica.local.default_listener, replica.connections.votes_asked.get(node_id, 0)
+    former: list[Endpoint] = replica.voter_history.endpoints_of(node_id, listener)
+    present = former.pop(0) if former else None
+    turn, place = divmod(count, QUESTIONS_PER_TURN)
+    if place < QUESTIONS_PER_TURN - 1:
+        return present
+    taken = {voter.listeners.get(listener) for voter in replica.voters.voters} | {replica.local.listeners.get(listener)}
+    others = [*former, *(server for server in replica.bootstrap if server not in taken and server not in former)]
+    return others[turn % len(others)] if others else present
 
 
 def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:

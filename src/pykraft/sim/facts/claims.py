@@ -33,6 +33,8 @@ class Claims:
     """True while a stranger sends frames in voters' names at a rate."""
     is_moving_voters: bool = False
     """True once it has told a leader that a voter is at its own port, where it answers as a voter would."""
+    has_said_goodbye: bool = False
+    """True once it has ended an epoch in a leader's name: who only heard of that leader believes it."""
     is_posing: bool = False
     """True while a stranger answers Fetches under a voter's id: followers cannot tell it from that voter."""
 

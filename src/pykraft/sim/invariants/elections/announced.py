@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.state import Leader
+from pykraft.sim.facts.claims import FORGER_ID
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
@@ -60,6 +61,8 @@ class SilentVotersAreTold(Invariant):
         state = node.host.raft.state
         assert isinstance(state, Leader)
         for voter_id, voter in state.progress.voters.items():
+            if any(endpoint.port == FORGER_ID for _, endpoint in now.voters.listeners(voter_id)):
+                continue  # a stranger said so, while the voter was down
             heard_ms = voter.fetched_mono_ms
             is_silent = heard_ms is None or node.clock.instant.mono_ms - heard_ms > bound_ms
             if voter_id != node_id and is_silent and self._tried_us.get((node_id, int(voter_id)), 0) < since_us:

@@ -53,6 +53,7 @@ class LivingLeaderIsFollowed(Invariant):
         """Check whether a follower that left its leader had a reason to."""
         following = self._following.get(int(node.node_id))
         is_campaign = was.role == "follower" and now.is_prospective and was.epoch == now.epoch
+        is_campaign &= not self.facts.claims.has_said_goodbye
         if following is None or not is_campaign or node.process is None or following.heard_ms is None:
             return
         silent_ms = node.clock.instant.mono_ms - following.heard_ms
