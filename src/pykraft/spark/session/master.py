@@ -8,6 +8,7 @@ Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -83,6 +84,8 @@ def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """
     from py4j.protocol import Py4JNetworkError
 
+    # py4j logs a traceback when Java objects are given back to a process that has ended meanwhile.
+    logging.getLogger().addHandler(logging.NullHandler())
     with temporary_folder("pykraft-spark-") as folder, Children() as children:
         with without_lines(NOISE):
             jvm = Jvm(children, folder / "driver", settings, is_quiet=False)
