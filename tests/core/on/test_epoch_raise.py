@@ -15,7 +15,7 @@ from pykraft.core.epoch_budget import DOUBLINGS_MAX, EPOCHS_AT_ONCE, EPOCHS_PER_
 from pykraft.core.events import ResponseReceived
 from pykraft.core.on.dispatch import on_response
 from pykraft.core.on.epoch_raise import ALARM_PERIOD_MS, QUESTIONS_PER_ELECTION_TIMEOUT
-from pykraft.core.on.send_requests import QUESTIONS_PER_TURN, ask_for_votes
+from pykraft.core.on.send_requests import QUESTIONS_BEFORE_TURNS, ask_for_votes
 from pykraft.core.replica import Replica
 from pykraft.core.state import State
 from pykraft.errors import ErrorCode
@@ -290,7 +290,7 @@ def test_a_voter_that_was_asked_at_its_former_endpoint_is_no_second_one() -> Non
     for at, voters in enumerate((moved, voter_set(1, 2, 3))):
         made.voter_history.record(Offset(at), KRaftVoters(voters))
     tell(made, FAR, 2)
-    made.connections.votes_asked[NodeId(3)] = QUESTIONS_PER_TURN - 1
+    made.connections.votes_asked[NodeId(3)] = QUESTIONS_BEFORE_TURNS
     made.connections.reset()
     ask_for_votes(made, candidate(), NOW)
     (asked,) = [one for one in done(made) if isinstance(one, Send) and one.peer.id == 3]

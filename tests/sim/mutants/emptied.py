@@ -77,7 +77,7 @@ def emptied_leader_closes_its_voters_connections(patch: Patch) -> None:
 
 def leader_is_asked_at_its_old_endpoint(patch: Patch) -> None:
     """An unproven replica asks its leader at the endpoint of the voter set, though it fetches from it elsewhere."""
-    patch.setattr(send_requests, "_where", Replica.voter_peer)
+    patch.setattr(send_requests, "where_is", Replica.voter_peer)
 
 
 def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:

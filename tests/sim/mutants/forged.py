@@ -30,7 +30,7 @@ def voters_that_cannot_be_asked_are_never_believed(patch: Patch) -> None:
 
 def a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only(patch: Patch) -> None:
     """A voter that was moved while it was down is asked where it is not; it has no leader to tell where it is."""
-    patch.setattr(send_requests, "QUESTIONS_PER_TURN", 10**9)
+    patch.setattr(send_requests, "QUESTIONS_BEFORE_TURNS", 10**9)
 
 
 def _bug(plant: Any, source: str, scenario: str = "forged") -> Mutant:

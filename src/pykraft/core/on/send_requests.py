@@ -25,16 +25,18 @@ from pykraft.types import NO_IO, Endpoint, Instant, NodeId, Offset, OffsetAndEpo
 
 PROBE_OFFSET: Final = Offset(2**60)
 """An offset beyond the end of any log."""
+QUESTIONS_BEFORE_TURNS: Final = 9
+"""Questions for a vote that go to the present endpoint only: an ordinary election takes fewer."""
 QUESTIONS_PER_TURN: Final = 3
-"""The last of so many questions for a vote goes to another endpoint than the present one."""
+"""Then the first of so many goes to another endpoint."""
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
     """Send Vote or PreVote to every voter that has not answered.
 
-    While a voter grants nothing, each third question goes elsewhere: in turn to each endpoint that it had, and to the
-    bootstrap servers that are no voter's. Another node may have told its present one while it was down, and it can only
-    tell a leader its own again (ADR 145).
+    When a voter has granted nothing for long, each third question goes elsewhere: in turn to each endpoint that it had,
+    and to the bootstrap servers that are no voter's. Another node may have told its present one while it was down, and
+    it can only tell a leader its own again (ADR 145).
     """
     assert replica.local.key is not None
     for node_id in state.tally.unanswered:
@@ -55,8 +57,8 @@ def _endpoint_for_vote(replica: Replica, node_id: NodeId) -> Endpoint | None:
     listener, count = replica.local.default_listener, replica.connections.votes_asked.get(node_id, 0)
     former: list[Endpoint] = replica.voter_history.endpoints_of(node_id, listener)
     present = former.pop(0) if former else None
-    turn, place = divmod(count, QUESTIONS_PER_TURN)
-    if place < QUESTIONS_PER_TURN - 1:
+    turn, place = divmod(count - QUESTIONS_BEFORE_TURNS, QUESTIONS_PER_TURN)
+    if turn < 0 or place:
         return present
     taken = {voter.listeners.get(listener) for voter in replica.voters.voters} | {replica.local.listeners.get(listener)}
     others = [*former, *(server for server in replica.bootstrap if server not in taken and server not in former)]
