@@ -9,24 +9,20 @@ Source of the kinds: Jepsen's nemeses; the sections on durability and liveness o
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from pykraft.chaos.caught_up import wait_for_all
 from pykraft.chaos.crowd import Crowd, greedy_words
 from pykraft.chaos.ground import Ground
+from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
-from pykraft.client.remote.admin import Admin, AdminLimits
-from pykraft.client.remote.quorum import Quorum
-from pykraft.errors import LocalQuorumError, PykraftError
+from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import Guest, PykraftNode
-from pykraft.local.waiting import wait_until
-from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state
-from pykraft.types import ReplicaKey
 
 STORAGE_FAILED: Final = 3
 """Exit status of a node that cannot write to its disk."""
@@ -38,10 +34,10 @@ READERS: Final = 8
 RECORDS_OF_MAJORITY: Final = 200
 RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
-SERVE_TIMEOUT_S: Final = 60.0
-LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
 
-OF_OUR_NODES: Final = frozenset({FaultKind.FEW_DESCRIPTORS, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
+OF_OUR_NODES: Final = frozenset(
+    {FaultKind.FEW_DESCRIPTORS, FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.POWER_CUT}
+)
 """Faults that are not injected into a guest."""
 
 Undo = Callable[[], None]
@@ -75,6 +71,8 @@ class FaultInjector:
             FaultKind.WIPE_AND_LAG: self._wipe_beside_laggards,
             FaultKind.SILENT_READER: self._read_nothing,
             FaultKind.FEW_DESCRIPTORS: self._limit_descriptors,
+            FaultKind.POWER_CUT: self._cut_power,
+            FaultKind.POWER_CUT_ALL: self._cut_all_power,
         }
 
     def target(self, fault: Fault) -> ChaosNode:
@@ -121,17 +119,7 @@ class FaultInjector:
 
     def wait_for_all(self) -> None:
         """Wait until every node is a voter and has all records acknowledged so far. Errors: LocalQuorumError."""
-        end_offset = self._cluster.journal.end_offset
-
-        def look() -> bool:
-            self.require_life()
-            quorum = self._described()
-            if quorum is None:
-                return False
-            have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
-            return all(self._is_among(have, node) for node in self._cluster.replicas.values())
-
-        wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+        wait_for_all(self._ground, self.require_life)
 
     def depose_guest(self) -> None:
         """Restart a guest that leads, once for each epoch: what it writes as a leader is in no journal."""
@@ -145,24 +133,6 @@ class FaultInjector:
                 self._deposed_epoch = election.epoch
                 guest.process.kill()
                 guest.start()
-
-    def _described(self) -> Quorum | None:
-        async def ask() -> Quorum:
-            async with Admin(self._cluster.endpoints, limits=LIMITS) as admin:
-                return await admin.describe_quorum()
-
-        try:
-            return asyncio.run(ask())
-        except PykraftError:
-            return None
-
-    def _is_among(self, voters: Sequence[ReplicaKey], node: ChaosNode) -> bool:
-        """Static voters are known by id; others also by the directory id in the node's directory."""
-        if not self._ground.is_dynamic:
-            return node.node_id in [voter.id for voter in voters]
-        file = node.partition.parent / FILE_NAME
-        meta = parse_meta(file, file.read_bytes())
-        return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
 
     def _revive(self, node: ChaosNode) -> None:
         if node.process.status is not None:
@@ -204,6 +174,22 @@ class FaultInjector:
                 self._revive(each)
 
         return undo
+
+    def _cut_power(self, fault: Fault, node: ChaosNode) -> Undo:
+        undo = self._kill(fault, node)
+        self._lose_what_is_not_synced([node.node_id])
+        return undo
+
+    def _cut_all_power(self, fault: Fault, node: ChaosNode) -> Undo:
+        """A guest has a disk of the machine, and only loses its process."""
+        undo = self._restart_all(fault, node)
+        self._lose_what_is_not_synced(self._ground.disk_indexes)
+        return undo
+
+    def _lose_what_is_not_synced(self, node_ids: Iterable[int]) -> None:
+        """The nodes are dead: they could still write to a disk that has no power, and hear of it."""
+        assert isinstance(self._ground.disks, LoopDisks)
+        self._ground.disks.cut([self._ground.disk_indexes[node_id] for node_id in node_ids])
 
     def _freeze(self, _fault: Fault, node: ChaosNode) -> Undo:
         node.process.pause()
@@ -295,7 +281,9 @@ class FaultInjector:
     def _lose(self, nodes: Sequence[ChaosNode]) -> None:
         self._down.update(node.node_id for node in nodes)
         for node in nodes:
-            node.process.kill()
+            node.process.send_kill()
+        for node in nodes:
+            node.process.wait()
 
     def _empty(self, node: PykraftNode) -> None:
         """Empty the directory, as if a volume was not mounted."""

@@ -51,9 +51,15 @@ class FaultKind(Enum):
         "restart the node with ulimit -n 256 and open 400 silent connections",
         (2.0, 4.0),
     )
+    POWER_CUT = "power-cut", "cut the power of a node: what it did not sync is lost; restart it later", (0.1, 4.0)
+    POWER_CUT_ALL = "power-cut-all", "cut the power of all nodes at once, then restart them all at once", (0.0, 0.0)
 
 
-ALONE: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
+OF_ALL: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.POWER_CUT_ALL})
+"""Faults that hit all nodes."""
+POWER: Final = frozenset({FaultKind.POWER_CUT, FaultKind.POWER_CUT_ALL})
+"""Faults that need a disk whose power can be cut."""
+ALONE: Final = OF_ALL | {FaultKind.WIPE, FaultKind.WIPE_AND_LAG}
 """Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no
 majority with the acknowledged records might be left, which no quorum survives.
 """
@@ -92,7 +98,7 @@ class Fault:
     def __str__(self) -> str:
         who = {FaultTarget.LEADER: "leader", FaultTarget.FOLLOWER: f"follower {self.nth + 1}"}[self.role]
         told = f"{self.kind.value} of the {who} for {self.lasts_s:.1f} s"
-        if self.kind is FaultKind.RESTART_ALL:
+        if self.kind in OF_ALL:
             told = self.kind.value
         if self.kind is FaultKind.SLOW_LINK:
             told += f", {self.bandwidth // 1_000} kB/s, {self.latency_ms} ms"
