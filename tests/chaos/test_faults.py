@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from pykraft.chaos.faults import STORAGE_FAILED, FaultInjector
+from pykraft.chaos import faults
+from pykraft.chaos.faults import FaultInjector
 from pykraft.chaos.ground import Ground
 from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import PykraftNode
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
@@ -285,6 +288,45 @@ def test_power_is_cut_when_the_nodes_are_dead(scene: Scene, monkeypatch: pytest.
     undo()
     assert (dead, scene.disks.cuts) == ([[3], [1, 2, 3]], [[1], [0, 1]])
     assert [node.starts for node in scene.cluster.nodes.values()] == [1, 1, 2]
+
+
+def test_a_node_whose_lock_is_gone_may_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = scene.cluster.nodes[3].process
+
+    def stop(node: Any) -> None:
+        assert node.process is process
+        process.status = STORAGE_FAILED
+
+    monkeypatch.setattr(faults, "take_lock_away", lambda cluster, node: None)
+    monkeypatch.setattr(faults, "require_stop", stop)
+    undo = scene.faults.begin(fault(FaultKind.DELETED_LOCK), scene.node(3))
+    scene.faults.require_life()
+    undo()
+    assert scene.cluster.nodes[3].starts == 1
+    scene.faults.heal()
+    process.status = STORAGE_FAILED
+    with pytest.raises(LocalQuorumError):
+        scene.faults.require_life()
+
+
+@pytest.mark.parametrize("has_seen_an_election", [False, True])
+def test_a_twin_ends_with_its_fault(scene: Scene, monkeypatch: pytest.MonkeyPatch, has_seen_an_election: bool) -> None:
+    """If it may count in this epoch in the place of the real node, another epoch begins."""
+    said: list[str] = []
+
+    def require_alarm(require_life: Any) -> None:
+        require_life()
+        said.append("told")
+
+    twin = SimpleNamespace(
+        require_alarm=require_alarm, close=lambda: said.append("end"), has_seen_an_election=has_seen_an_election
+    )
+    monkeypatch.setattr(faults, "Twin", lambda cluster, node: twin)
+    scene.faults.begin(fault(FaultKind.TWIN), scene.node(3))()
+    assert said == ["told", "end"]
+    assert [node.starts for node in scene.cluster.nodes.values()] == [0, int(has_seen_an_election), 0]
+    scene.faults.heal()
+    assert said == ["told", "end", "end"]
 
 
 def test_an_emptied_directory_is_there_and_empty(scene: Scene, tmp_path: Path) -> None:

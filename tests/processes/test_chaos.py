@@ -23,6 +23,8 @@ KINDS = {
         FaultKind.ONE_WAY_CUT,
         FaultKind.SILENT_READER,
         FaultKind.POWER_CUT_ALL,
+        FaultKind.TWIN,
+        FaultKind.DELETED_LOCK,
     ),
     "dynamic": (
         FaultKind.STOP,

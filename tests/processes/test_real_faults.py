@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, STORAGE_FAILED, FaultInjector
+from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, FaultInjector
 from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
 from pykraft.chaos.loop_disks import power_problem
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.chaos.second_process import STORAGE_FAILED
 from pykraft.client.journal import JournalEvent, LeadershipEnded
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper

@@ -1,8 +1,8 @@
 """Injects faults into a quorum of real nodes and undoes them: one function for each kind.
 
 It knows which nodes are down on purpose and what is in force. Invariant: a node may end only because a fault ended it,
-or because its disk was full and its exit status says so; any other end is a failure of the node. Undoing twice has no
-effect, so `heal` may be called at any time.
+or because its disk was full or its lock gone and its exit status says so; any other end is a failure of the node.
+Undoing twice has no effect, so `heal` may be called at any time.
 
 Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review.
 """
@@ -19,13 +19,12 @@ from pykraft.chaos.ground import Ground
 from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state
 
-STORAGE_FAILED: Final = 3
-"""Exit status of a node that cannot write to its disk."""
 LEFT_BYTES: Final = 8192
 """Room left on a disk that should fill up within a batch."""
 DESCRIPTORS_MAX: Final = 256
@@ -36,7 +35,14 @@ RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
 
 OF_OUR_NODES: Final = frozenset(
-    {FaultKind.FEW_DESCRIPTORS, FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.POWER_CUT}
+    {
+        FaultKind.FEW_DESCRIPTORS,
+        FaultKind.WIPE,
+        FaultKind.WIPE_AND_LAG,
+        FaultKind.POWER_CUT,
+        FaultKind.TWIN,
+        FaultKind.DELETED_LOCK,
+    }
 )
 """Faults that are not injected into a guest."""
 
@@ -52,8 +58,8 @@ class FaultInjector:
         self._cluster = ground.cluster
         self._network = ground.network
         self._down: set[int] = set()
-        self._was_full: set[int] = set()
-        self._crowds: list[Crowd] = []
+        self._may_fail: set[int] = set()
+        self._strangers: list[Crowd | Twin] = []
         self._deposed_epoch = 0
         """The last epoch in which a guest led and was restarted for it."""
         self._begin: Mapping[FaultKind, Callable[[Fault, Any], Undo]] = {
@@ -73,6 +79,8 @@ class FaultInjector:
             FaultKind.FEW_DESCRIPTORS: self._limit_descriptors,
             FaultKind.POWER_CUT: self._cut_power,
             FaultKind.POWER_CUT_ALL: self._cut_all_power,
+            FaultKind.TWIN: self._start_twin,
+            FaultKind.DELETED_LOCK: self._take_lock_away,
         }
 
     def target(self, fault: Fault) -> ChaosNode:
@@ -95,7 +103,7 @@ class FaultInjector:
         """Errors: LocalQuorumError if a node has ended that no fault ended."""
         for node_id, node in self._cluster.replicas.items():
             status = node.process.status
-            is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
+            is_expected = node_id in self._down or (node_id in self._may_fail and status == STORAGE_FAILED)
             if status is not None and not is_expected:
                 raise LocalQuorumError(f"node {node_id} ended with {status}, though no fault had ended it")
 
@@ -105,9 +113,9 @@ class FaultInjector:
         Errors: LocalQuorumError if one does not serve.
         """
         self._network.heal()
-        for crowd in self._crowds:
-            crowd.close()
-        self._crowds.clear()
+        for stranger in self._strangers:
+            stranger.close()
+        self._strangers.clear()
         for node_id in self._ground.disk_indexes:
             self._make_room(node_id)
         for replica in self._cluster.replicas.values():
@@ -115,7 +123,7 @@ class FaultInjector:
             self._revive(replica)
         for node in self._cluster.nodes.values():
             self._wait_for(node)
-        self._was_full.clear()
+        self._may_fail.clear()
 
     def wait_for_all(self) -> None:
         """Wait until every node is a voter and has all records acknowledged so far. Errors: LocalQuorumError."""
@@ -144,7 +152,7 @@ class FaultInjector:
         try:
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
         except LocalQuorumError:
-            if node.node_id not in self._was_full or node.process.status != STORAGE_FAILED:
+            if node.node_id not in self._may_fail or node.process.status != STORAGE_FAILED:
                 raise
             node.start()
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
@@ -197,7 +205,7 @@ class FaultInjector:
 
     def _fill_disk(self, _fault: Fault, node: PykraftNode) -> Undo:
         assert self._ground.disks is not None
-        self._was_full.add(node.node_id)
+        self._may_fail.add(node.node_id)
         self._ground.disks.fill(self._ground.disk_indexes[node.node_id], left_bytes=LEFT_BYTES)
 
         def undo() -> None:
@@ -309,9 +317,34 @@ class FaultInjector:
             self._wait_for(node)
         return self._come(Crowd(self._ground.ports[node.node_id], SILENT_CONNECTIONS))
 
-    def _come(self, crowd: Crowd) -> Undo:
-        self._crowds.append(crowd)
-        return crowd.close
+    def _come(self, stranger: Crowd | Twin) -> Undo:
+        self._strangers.append(stranger)
+        return stranger.close
+
+    def _start_twin(self, _fault: Fault, node: PykraftNode) -> Undo:
+        twin = Twin(self._cluster, node)
+        close = self._come(twin)
+
+        def undo() -> None:
+            twin.require_alarm(self.require_life)
+            close()
+            if twin.has_seen_an_election:
+                # The real node counts from the next epoch on (ADR 130).
+                leader = self._cluster.replicas[self._cluster.journal.leader_id()]
+                self._lose([leader])
+                self._revive(leader)
+
+        return undo
+
+    def _take_lock_away(self, _fault: Fault, node: PykraftNode) -> Undo:
+        self._may_fail.add(node.node_id)
+        take_lock_away(self._cluster, node)
+
+        def undo() -> None:
+            require_stop(node)
+            self._revive(node)
+
+        return undo
 
 
 def _healing(wires: list[Wire]) -> Undo:

@@ -119,17 +119,18 @@ def chaos(  # noqa: PLR0913 - one argument for each option
         raise UsageError(f"--throughput {throughput}: give at least 1")
     if not folder.is_dir():
         raise UsageError(f"--dir {folder}: there is no such folder")
-    kinds = _kinds(only, without)
-    absent = _left_out(kinds, folder, is_named=only is not None)
     drawn = random.SystemRandom().randrange(SEED_END) if seed is None else seed
     drawn_quorum = "dynamic" if random.Random(drawn).random() < 0.5 and not with_java else "static"
+    is_dynamic = (quorum or drawn_quorum) == "dynamic"
+    kinds = _kinds(only, without)
+    absent = _left_out(kinds, folder, is_dynamic=is_dynamic, is_named=only is not None)
     options = ChaosOptions(
         seed=drawn,
         seconds=minutes * 60,
         kinds=tuple(kind for kind in kinds if kind not in absent),
         episodes_max=episodes,
         nodes=nodes,
-        is_dynamic=(quorum or drawn_quorum) == "dynamic",
+        is_dynamic=is_dynamic,
         throughput=throughput,
         record_size_bytes=record_size,
         kafka=_kafka(kafka_libs) if with_java else None,
@@ -189,11 +190,11 @@ def _kafka(libs: Path | None) -> Kafka:
     return java.Kafka.find(libs)
 
 
-def _left_out(kinds: Sequence[FaultKind], folder: Path, *, is_named: bool) -> Mapping[FaultKind, str]:
+def _left_out(kinds: Sequence[FaultKind], folder: Path, *, is_dynamic: bool, is_named: bool) -> Mapping[FaultKind, str]:
     """Kinds that cannot be injected here, and why. Errors: UsageError if the command line names one of them."""
     from pykraft.chaos.left_out import left_out
 
-    found = left_out(kinds, folder)
+    found = left_out(kinds, folder, is_dynamic=is_dynamic)
     if is_named:
         for kind, why in found.items():
             raise UsageError(f"--only {kind.value}: {why}")
