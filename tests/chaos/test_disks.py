@@ -46,7 +46,7 @@ def test_a_machine_that_mounts_nothing_says_so(tmp_path: Path, monkeypatch: pyte
     for package in (holder.parent, holder.parent.parent):
         (package / "__init__.py").touch()
     monkeypatch.setattr("pykraft.chaos.holder.pykraft.__file__", str(tmp_path / "pykraft" / "__init__.py"))
-    with pytest.raises(UsageError, match=r"\(mount: Operation not permitted\).*--without full-disk"):
+    with pytest.raises(UsageError, match=r"\(mount: Operation not permitted\).*--without full-disk,full-snapshots"):
         Disks(tmp_path, 1)
 
 

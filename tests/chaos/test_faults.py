@@ -290,6 +290,39 @@ def test_power_is_cut_when_the_nodes_are_dead(scene: Scene, monkeypatch: pytest.
     assert [node.starts for node in scene.cluster.nodes.values()] == [1, 1, 2]
 
 
+def test_snapshots_are_taken_and_have_no_room_between_two_restarts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    class Room:
+        def __init__(self, ground: Ground, require_life: Any) -> None:
+            require_life()
+            assert [node.starts for node in scene.cluster.nodes.values()] == [1] * 3
+
+        def take(self) -> None:
+            said.append("take")
+
+        def give(self) -> None:
+            said.append("give")
+
+        def remove_snapshots(self) -> None:
+            assert [node.process.status for node in scene.cluster.nodes.values()] == [-9] * 3
+            said.append("remove")
+
+    monkeypatch.setattr(faults, "SnapshotRoom", Room)
+    monkeypatch.setattr(faults, "wait_for_all", lambda ground, require_life: require_life())
+    undo = scene.faults.begin(fault(FaultKind.FULL_SNAPSHOTS), scene.node(1))
+    scene.cluster.nodes[2].process.status = STORAGE_FAILED
+    scene.faults.require_life()
+    scene.cluster.nodes[2].process.status = 1
+    with pytest.raises(LocalQuorumError, match="node 2 ended with 1"):
+        scene.faults.require_life()
+    undo()
+    assert said == ["take", "give", "remove"]
+    assert [node.starts for node in scene.cluster.nodes.values()] == [2] * 3
+
+
 def test_a_node_whose_lock_is_gone_may_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     process = scene.cluster.nodes[3].process
 

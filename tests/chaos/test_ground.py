@@ -52,9 +52,10 @@ def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
         ((FaultKind.KILL,), []),
         ((FaultKind.FULL_DISK,), [1, 3]),
         ((FaultKind.FULL_DISK, FaultKind.POWER_CUT), [1, 2, 3]),
+        ((FaultKind.FULL_SNAPSHOTS,), [1, 2, 3]),
     ],
 )
-def test_every_node_that_may_lose_its_power_has_a_disk(kinds: tuple[FaultKind, ...], on_disks: list[int]) -> None:
+def test_every_node_has_a_disk_if_a_fault_needs_those_of_all(kinds: tuple[FaultKind, ...], on_disks: list[int]) -> None:
     assert list(ground._on_disks(ChaosOptions(seed=1, seconds=1, kinds=kinds), [1, 2, 3])) == on_disks
 
 

@@ -264,7 +264,7 @@ ROWS: tuple[Row, ...] = (
     _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
     _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
-    _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", "full-disk", *BENCH),
+    _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", "full-disk,full-snapshots", *BENCH),
     _prints("completion", "completion", "bash"),
     _row(
         "dump",

@@ -25,6 +25,7 @@ KINDS = {
         FaultKind.POWER_CUT_ALL,
         FaultKind.TWIN,
         FaultKind.DELETED_LOCK,
+        FaultKind.FULL_SNAPSHOTS,
     ),
     "dynamic": (
         FaultKind.STOP,

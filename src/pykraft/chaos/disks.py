@@ -35,7 +35,7 @@ class Disks:
         except OSError as error:
             raise UsageError(
                 f"no small file system can be mounted here ({error}): a full disk needs root, or a system that lets "
-                "users make user namespaces; leave it out with --without full-disk"
+                "users make user namespaces; leave it out with --without full-disk,full-snapshots"
             ) from error
         self.folder = self._holder.folder
         self.close = self._holder.close

@@ -20,6 +20,8 @@ from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
 from pykraft.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
+from pykraft.chaos.snapshot_room import OPTIONS as SNAPSHOT_OPTIONS
+from pykraft.chaos.snapshot_room import SnapshotRoom
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
@@ -79,6 +81,7 @@ class FaultInjector:
             FaultKind.FEW_DESCRIPTORS: self._limit_descriptors,
             FaultKind.POWER_CUT: self._cut_power,
             FaultKind.POWER_CUT_ALL: self._cut_all_power,
+            FaultKind.FULL_SNAPSHOTS: self._take_snapshot_room,
             FaultKind.TWIN: self._start_twin,
             FaultKind.DELETED_LOCK: self._take_lock_away,
         }
@@ -218,6 +221,27 @@ class FaultInjector:
     def _make_room(self, node_id: int) -> None:
         assert self._ground.disks is not None
         self._ground.disks.make_room(self._ground.disk_indexes[node_id])
+
+    def _take_snapshot_room(self, _fault: Fault, _node: ChaosNode) -> Undo:
+        """Without the restarts every wiped node would get a snapshot, and no whole log could be compared."""
+        nodes = list(self._cluster.nodes.values())
+        self._lose(nodes)
+        for node in nodes:
+            node.start(options=SNAPSHOT_OPTIONS)
+            self._down.discard(node.node_id)
+        self.wait_for_all()
+        self._may_fail.update(node.node_id for node in nodes)
+        room = SnapshotRoom(self._ground, self.require_life)
+        room.take()
+
+        def undo() -> None:
+            room.give()
+            self._lose(nodes)
+            room.remove_snapshots()
+            for node in nodes:
+                self._revive(node)
+
+        return undo
 
     def _slow_down(self, fault: Fault, node: ChaosNode) -> Undo:
         wires = self._network.wires_of(node.node_id)

@@ -149,8 +149,8 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
 
 
 def _on_disks(options: ChaosOptions, ours: Sequence[int]) -> Sequence[int]:
-    """The nodes with a disk of their own: all that may lose their power, else every second one, to be filled."""
-    if POWER & set(options.kinds):
+    """The nodes with a disk of their own: all, if a fault needs those of all, else every second one, to be filled."""
+    if {*POWER, FaultKind.FULL_SNAPSHOTS} & set(options.kinds):
         return ours
     return [node_id for node_id in ours if node_id % 2] if FaultKind.FULL_DISK in options.kinds else []
 

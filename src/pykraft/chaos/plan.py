@@ -59,9 +59,14 @@ class FaultKind(Enum):
         "delete the node's lock file and start a second server on its directory, which must refuse",
         (0.0, 0.0),
     )
+    FULL_SNAPSHOTS = (
+        "full-snapshots",
+        "no node has room for a snapshot (ENOSPC), while their logs have; later there is room again",
+        (1.0, 4.0),
+    )
 
 
-OF_ALL: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.POWER_CUT_ALL})
+OF_ALL: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.POWER_CUT_ALL, FaultKind.FULL_SNAPSHOTS})
 """Faults that hit all nodes."""
 POWER: Final = frozenset({FaultKind.POWER_CUT, FaultKind.POWER_CUT_ALL})
 """Faults that need a disk whose power can be cut."""

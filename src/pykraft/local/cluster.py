@@ -138,10 +138,10 @@ class PykraftNode:
         if done.returncode:
             raise LocalQuorumError(f"formatting node {self.node_id} ended with {done.returncode}: {done.stderr}")
 
-    def start(self, *, descriptors_max: int | None = None) -> None:
+    def start(self, *, descriptors_max: int | None = None, options: Sequence[str] = ()) -> None:
         """Start or restart the node; it serves once the journal has its `Started`.
 
-        ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise.
+        ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise. ``options`` are for this start only.
         """
         assert self._child is None or self._child.status is not None, f"node {self.node_id} is already running"
         self.start_mark = self._journal.mark()
@@ -152,7 +152,7 @@ class PykraftNode:
         try:
             self._child = self._children.start(
                 f"node {self.node_id}",
-                [*limited, *self._command, "--ack-fd", str(writing)],
+                [*limited, *self._command, *options, "--ack-fd", str(writing)],
                 self.log_path,
                 pass_fds=[writing],
                 environment={"PYTHONPATH": str(SOURCES)},
