@@ -16,10 +16,13 @@ from pykraft.types import NodeId, ReplicaKey, Uuid, uuid_text
 OURS, FORMER = Uuid(bytes(15) + b"1"), Uuid(bytes(15) + b"2")
 
 
-class Described:
-    """A leader that says this, one answer after another."""
+Replicas = list[tuple[ReplicaKey, int]]
 
-    def __init__(self, *answers: list[tuple[ReplicaKey, int]] | None) -> None:
+
+class Described:
+    """A leader that says this, one answer after another: its voters, and its observers."""
+
+    def __init__(self, *answers: tuple[Replicas, Replicas] | None) -> None:
         self.answers = list(answers)
 
     async def __aenter__(self) -> Self:
@@ -32,7 +35,8 @@ class Described:
         said = self.answers.pop(0)
         if said is None:
             raise PykraftError("nobody leads")
-        return SimpleNamespace(voters=[SimpleNamespace(key=key, log_end_offset=end) for key, end in said])
+        voters, observers = ([SimpleNamespace(key=key, log_end_offset=end) for key, end in each] for each in said)
+        return SimpleNamespace(voters=voters, observers=observers)
 
 
 def ground(folder: Path, *, is_dynamic: bool) -> Any:
@@ -46,14 +50,38 @@ def key(directory_id: Uuid) -> ReplicaKey:
     return ReplicaKey(id=NodeId(1), directory_id=directory_id)
 
 
-@pytest.mark.parametrize("is_dynamic", [False, True])
-def test_every_node_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dynamic: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_dynamic", "left"),
+    [(False, 2), (True, 0)],
+    ids=["static", "dynamic"],
+)
+def test_every_node_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dynamic: bool, left: int) -> None:
     says = Described(
-        None, [], [(key(FORMER), 9), (key(OURS), 9)], [(key(FORMER), 10), (key(OURS), 9)], [(key(OURS), 11)]
+        None,
+        ([(key(FORMER), 9), (key(OURS), 9)], [(key(FORMER), 10)]),
+        ([(key(FORMER), 10), (key(OURS), 9)], []),
+        ([], [(key(OURS), 10)]),
+        ([(key(OURS), 11)], []),
     )
     monkeypatch.setattr(caught_up, "Admin", lambda *_, **__: says)
     caught_up.wait_for_all(ground(tmp_path, is_dynamic=is_dynamic), lambda: None)
-    assert len(says.answers) == (0 if is_dynamic else 1)
+    assert len(says.answers) == left
+
+
+def test_a_static_voter_with_a_new_directory_observes_until_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = Described(([(key(FORMER), 9)], [(key(OURS), 9)]), ([(key(FORMER), 9)], [(key(OURS), 10)]))
+    monkeypatch.setattr(caught_up, "Admin", lambda *_, **__: says)
+    caught_up.wait_for_all(ground(tmp_path, is_dynamic=False), lambda: None)
+    assert says.answers == []
+
+
+def test_an_emptied_directory_has_nothing(tmp_path: Path) -> None:
+    emptied = ground(tmp_path, is_dynamic=False)
+    (tmp_path / FILE_NAME).unlink()
+    quorum: Any = SimpleNamespace(voters=[], observers=[SimpleNamespace(key=key(OURS), log_end_offset=10)])
+    assert not caught_up._has_all(quorum, 10, emptied.cluster.replicas[1], emptied)
 
 
 def test_a_node_that_ends_ends_the_wait(tmp_path: Path) -> None:

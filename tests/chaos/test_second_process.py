@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from pykraft.chaos.second_process import ALARM, STORAGE_FAILED, Twin, require_stop, take_lock_away
-from pykraft.client.journal import Led
 from pykraft.errors import LocalQuorumError
-from pykraft.types import Epoch, NodeId
 
 REFUSED = "pykraft: .lock: cannot lock: another process, pid 1, uses this directory"
 
@@ -23,20 +21,14 @@ class Scene:
 
     def __init__(self, folder: Path, *, status: int | None = None, text: str = "", end: int = STORAGE_FAILED) -> None:
         self.said: list[str] = []
-        self.events: list[Led] = []
         self.leader_id = 1
         self.nodes = {node_id: self._node(folder, f"n{node_id}", end) for node_id in (1, 2)}
         self.second = self._node(folder, "second", status)
         self.second.log_path.write_text(text)
-        journal = SimpleNamespace(
-            mark=lambda: len(self.events), events=lambda since: self.events[since:], leader_id=lambda: self.leader_id
-        )
+        journal = SimpleNamespace(leader_id=lambda: self.leader_id)
         self.cluster: Any = SimpleNamespace(
             nodes=self.nodes, journal=journal, second_process=lambda node_id, data=None: self.second
         )
-
-    def elected(self) -> None:
-        self.events.append(Led(node=NodeId(1), run=bytes(8), epoch=Epoch(2)))
 
     def _node(self, folder: Path, name: str, status: int | None) -> Any:
         def wait(*, timeout_s: float) -> int:
@@ -86,9 +78,6 @@ def test_an_alarm_about_the_twin_is_waited_for(tmp_path: Path) -> None:
     with scene.nodes[1].log_path.open("a") as log:
         log.write(ALARM.format(2))
     twin.require_alarm(alive(1))
-    assert not twin.has_seen_an_election
-    scene.elected()
-    assert twin.has_seen_an_election
     twin.close()
     assert scene.said == ["start second", "kill second"]
 

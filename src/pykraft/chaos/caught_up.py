@@ -1,4 +1,4 @@
-"""Waits until every node of a quorum under faults is a voter and has what was acknowledged.
+"""Waits until every node of a quorum under faults has what was acknowledged, in the eyes of the leader.
 
 Invariant: a leader says so, in its answer to DescribeQuorum; a node's own files say only who it is.
 """
@@ -6,7 +6,7 @@ Invariant: a leader says so, in its answer to DescribeQuorum; a node's own files
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from pykraft.chaos.ground import Ground
@@ -16,14 +16,13 @@ from pykraft.errors import PykraftError
 from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.local.waiting import wait_until
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
-from pykraft.types import ReplicaKey
 
 SERVE_TIMEOUT_S: Final = 60.0
 LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
 
 
 def wait_for_all(ground: Ground, require_life: Callable[[], None]) -> None:
-    """Wait until every node is a voter and has all records acknowledged so far.
+    """Wait until every node has all records acknowledged so far, as a voter or as one from the next epoch on.
 
     Errors: LocalQuorumError at the timeout, and what ``require_life`` raises when a node has ended.
     """
@@ -34,8 +33,7 @@ def wait_for_all(ground: Ground, require_life: Callable[[], None]) -> None:
         quorum = _described(ground)
         if quorum is None:
             return False
-        have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
-        return all(_is_among(have, node, ground) for node in ground.cluster.replicas.values())
+        return all(_has_all(quorum, end_offset, node, ground) for node in ground.cluster.replicas.values())
 
     wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
@@ -51,10 +49,18 @@ def _described(ground: Ground) -> Quorum | None:
         return None
 
 
-def _is_among(voters: Sequence[ReplicaKey], node: PykraftNode | Guest, ground: Ground) -> bool:
-    """Static voters are known by id; others also by the directory id in the node's directory."""
+def _has_all(quorum: Quorum, end_offset: int, node: PykraftNode | Guest, ground: Ground) -> bool:
+    """Dynamic voters are known by id and by the directory id in the node's directory, static ones by id.
+
+    A static voter with a new directory counts from the next epoch on (ADR 130), and observes until then.
+    """
+    having = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
     if not ground.is_dynamic:
-        return node.node_id in [voter.id for voter in voters]
+        if node.node_id in [key.id for key in having]:
+            return True
+        having = [observer.key for observer in quorum.observers if observer.log_end_offset >= end_offset]
     file = node.partition.parent / FILE_NAME
+    if not file.exists():  # its directory was just emptied
+        return False
     meta = parse_meta(file, file.read_bytes())
-    return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
+    return (meta.node_id, meta.directory_id) in [(key.id, key.directory_id) for key in having]

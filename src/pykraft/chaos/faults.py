@@ -129,7 +129,7 @@ class FaultInjector:
         self._may_fail.clear()
 
     def wait_for_all(self) -> None:
-        """Wait until every node is a voter and has all records acknowledged so far. Errors: LocalQuorumError."""
+        """Wait until every node has all records acknowledged so far. Errors: LocalQuorumError."""
         wait_for_all(self._ground, self.require_life)
 
     def depose_guest(self) -> None:
@@ -352,11 +352,6 @@ class FaultInjector:
         def undo() -> None:
             twin.require_alarm(self.require_life)
             close()
-            if twin.has_seen_an_election:
-                # The real node counts from the next epoch on (ADR 130).
-                leader = self._cluster.replicas[self._cluster.journal.leader_id()]
-                self._lose([leader])
-                self._revive(leader)
 
         return undo
 

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable
 from typing import Final
 
-from pykraft.client.journal import Led
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.waiting import wait_until
@@ -32,7 +31,6 @@ class Twin:
         self._cluster = cluster
         self._node_id = node.node_id
         self._begin_sizes = {node_id: replica.log_path.stat().st_size for node_id, replica in cluster.nodes.items()}
-        self._begin_mark = cluster.journal.mark()
         self._process = cluster.second_process(node.node_id)
         self._process.start()
 
@@ -45,11 +43,6 @@ class Twin:
             return self._is_told() or self._cluster.journal.leader_id() == self._node_id
 
         wait_until(look, f"an alarm about the twin of node {self._node_id}", alive=[self._process.process])
-
-    @property
-    def has_seen_an_election(self) -> bool:
-        """True if the twin may have been the first of the two that fetched in an epoch, and counts in it."""
-        return any(isinstance(event, Led) for event in self._cluster.journal.events(since=self._begin_mark))
 
     def close(self) -> None:
         """End it at once. May be called again."""
