@@ -55,7 +55,7 @@ class LoopDisks:
                 found = os.statvfs(filler)
                 surplus_bytes = found.f_bavail * found.f_frsize - left_bytes
                 if surplus_bytes < found.f_frsize:
-                    os.fsync(filler)
+                    os.fsync(filler)  # a power cut must not make room
                     return
                 try:
                     os.posix_fallocate(filler, os.fstat(filler).st_size, surplus_bytes)

@@ -13,6 +13,7 @@ Source: ADR 134; fallocate(2).
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ LOG_BYTES: Final = 16 * 1024**2
 INDEX_BYTES: Final = 4 * 1024**2
 SMALL_FILE_BYTES: Final = 65_536
 RECORDS: Final = 100
+LOOK_INTERVAL_S: Final = 0.1
 
 
 class SnapshotRoom:
@@ -57,11 +59,16 @@ class SnapshotRoom:
         Errors: LocalQuorumError.
         """
         begin_sizes = {node.node_id: node.log_path.stat().st_size for node in self._nodes}
-        assert self._ground.disks is not None
         for node in self._nodes:
             _reserve(node.partition)
+
+        def is_told(node: PykraftNode) -> bool:
+            assert self._ground.disks is not None
+            # Again and again: the kernel gives back what it had set aside for bytes that it had not written yet.
             self._ground.disks.fill(self._ground.disk_indexes[node.node_id])
-        self._wait(lambda node: _is_told(node, begin_sizes), "to say that they wrote no snapshot")
+            return _is_told(node, begin_sizes)
+
+        self._wait(is_told, "to say that they wrote no snapshot")
         if not any(_ended_otherwise(node) for node in self._nodes):
             journal = self._ground.cluster.journal
             journal.wait_for_acknowledged(RECORDS, since=journal.mark())
@@ -85,9 +92,10 @@ class SnapshotRoom:
         def look() -> bool:
             self._require_life()
             ended = [_ended_otherwise(node) for node in self._nodes]
-            return all(has_ended or is_done(node) for has_ended, node in zip(ended, self._nodes, strict=True))
+            done = [is_done(node) for node in self._nodes]
+            return all(map(operator.or_, ended, done))
 
-        wait_until(look, f"nodes without room for snapshots {what}")
+        wait_until(look, f"nodes without room for snapshots {what}", interval_s=LOOK_INTERVAL_S)
 
 
 def _ended_otherwise(node: PykraftNode) -> bool:
