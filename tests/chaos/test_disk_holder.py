@@ -22,7 +22,7 @@ def test_each_step_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         if arguments[-1] == b"size=1,mode=0700":
             raise OSError(22, "too small")
 
-    monkeypatch.setattr(disk_holder, "_call", call)
+    monkeypatch.setattr(disk_holder, "call", call)
     monkeypatch.setattr("sys.stdin", io.StringIO("0 8192\n1 1\n"))
     disk_holder.main(["4096", "a", "b"])
     assert capsys.readouterr().out.splitlines() == ["done", "done", "[Errno 22] too small"]
@@ -38,7 +38,7 @@ def test_a_user_keeps_the_ids_in_a_user_namespace(monkeypatch: pytest.MonkeyPatc
         if flags == disk_holder.CLONE_NEWNS:
             raise PermissionError(1, "not root")
 
-    monkeypatch.setattr(disk_holder, "_call", call)
+    monkeypatch.setattr(disk_holder, "call", call)
     monkeypatch.setattr(Path, "write_text", lambda path, text: written.update({path.name: text}))
     disk_holder._enter_namespaces()
     assert called[-1] == ("unshare", disk_holder.CLONE_NEWUSER | disk_holder.CLONE_NEWNS)
@@ -47,4 +47,4 @@ def test_a_user_keeps_the_ids_in_a_user_namespace(monkeypatch: pytest.MonkeyPatc
 
 def test_an_error_of_the_system_has_its_number() -> None:
     with pytest.raises(OSError, match="unshare: Invalid argument"):
-        disk_holder._call("unshare", -1)
+        disk_holder.call("unshare", -1)

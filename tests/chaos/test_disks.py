@@ -45,8 +45,8 @@ def test_a_machine_that_mounts_nothing_says_so(tmp_path: Path, monkeypatch: pyte
     holder.write_text("print('mount: Operation not permitted')")
     for package in (holder.parent, holder.parent.parent):
         (package / "__init__.py").touch()
-    monkeypatch.setattr("pykraft.chaos.disks.pykraft.__file__", str(tmp_path / "pykraft" / "__init__.py"))
-    with pytest.raises(UsageError, match=r"\(mount: Operation not permitted\).*--without full-disk"):
+    monkeypatch.setattr("pykraft.chaos.holder.pykraft.__file__", str(tmp_path / "pykraft" / "__init__.py"))
+    with pytest.raises(UsageError, match=r"\(mount: Operation not permitted\).*--without full-disk,full-snapshots"):
         Disks(tmp_path, 1)
 
 
@@ -54,5 +54,5 @@ def test_a_machine_that_mounts_nothing_says_so(tmp_path: Path, monkeypatch: pyte
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     with closing(Disks(tmp_path, 1)) as disks:
         assert write(disks.folder(0) / "file", 1 << 20) == 0
-        assert "Invalid argument" in disks._resize(0, 4096)
+        assert "Invalid argument" in disks._holder.ask(0, 4096)
     assert disk_holder.DONE == "done"

@@ -5,16 +5,21 @@ What each fault does to real nodes is in `tests.processes.test_real_faults`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from pykraft.chaos.faults import STORAGE_FAILED, FaultInjector
+from pykraft.chaos import faults
+from pykraft.chaos.faults import FaultInjector
 from pykraft.chaos.ground import Ground
+from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import PykraftNode
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
@@ -29,6 +34,13 @@ class FakeProcess:
 
     def kill(self) -> None:
         self.status = -9
+
+    def send_kill(self) -> None:
+        self.status = -9
+
+    def wait(self) -> int:
+        assert self.status is not None
+        return self.status
 
     def pause(self) -> None:
         self.said.append("pause")
@@ -88,11 +100,15 @@ class FakeNetwork:
             wire.heal()
 
 
-class FakeDisks:
+class FakeDisks(LoopDisks):
     def __init__(self) -> None:
         self.full: set[int] = set()
+        self.cuts: list[list[int]] = []
 
-    def fill(self, index: int, *, left_bytes: int) -> None:
+    def cut(self, indexes: Iterable[int]) -> None:
+        self.cuts.append(list(indexes))
+
+    def fill(self, index: int, *, left_bytes: int = 0) -> None:
         assert left_bytes > 0
         self.full.add(index)
 
@@ -148,7 +164,7 @@ def test_a_fault_is_for_a_role_among_those_that_can_have_it(
 def test_a_guest_is_spared_what_is_done_to_directories_and_descriptors(scene: Scene) -> None:
     scene.cluster.guests[3] = scene.cluster.nodes.pop(3)
     assert scene.faults.target(fault(FaultKind.PAUSE, FaultTarget.FOLLOWER, 1)).node_id == 3
-    for kind in (FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.FEW_DESCRIPTORS):
+    for kind in (FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.FEW_DESCRIPTORS, FaultKind.POWER_CUT):
         assert scene.faults.target(fault(kind, FaultTarget.FOLLOWER, 1)).node_id == 1
     scene.cluster.guests[3].process.status = 1
     with pytest.raises(LocalQuorumError, match="node 3 ended with 1"):
@@ -256,6 +272,89 @@ def test_all_are_killed_at_once_and_start_at_once(scene: Scene) -> None:
     scene.faults.require_life()
     undo()
     assert [node.starts for node in scene.cluster.nodes.values()] == [1] * 3
+
+
+def test_power_is_cut_when_the_nodes_are_dead(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead: list[list[int]] = []
+
+    def cut(indexes: Iterable[int]) -> None:
+        dead.append([node.node_id for node in scene.cluster.nodes.values() if node.process.status == -9])
+        scene.disks.cuts.append(list(indexes))
+
+    monkeypatch.setattr(scene.disks, "cut", cut)
+    scene.faults.begin(fault(FaultKind.POWER_CUT), scene.node(3))()
+    undo = scene.faults.begin(fault(FaultKind.POWER_CUT_ALL), scene.node(1))
+    scene.faults.require_life()
+    undo()
+    assert (dead, scene.disks.cuts) == ([[3], [1, 2, 3]], [[1], [0, 1]])
+    assert [node.starts for node in scene.cluster.nodes.values()] == [1, 1, 2]
+
+
+def test_snapshots_are_taken_and_have_no_room_between_two_restarts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    class Room:
+        def __init__(self, ground: Ground, require_life: Any) -> None:
+            require_life()
+            assert [node.starts for node in scene.cluster.nodes.values()] == [1] * 3
+
+        def take(self) -> None:
+            said.append("take")
+
+        def give(self) -> None:
+            said.append("give")
+
+        def remove_snapshots(self) -> None:
+            assert [node.process.status for node in scene.cluster.nodes.values()] == [-9] * 3
+            said.append("remove")
+
+    monkeypatch.setattr(faults, "SnapshotRoom", Room)
+    monkeypatch.setattr(faults, "wait_for_all", lambda ground, require_life: require_life())
+    undo = scene.faults.begin(fault(FaultKind.FULL_SNAPSHOTS), scene.node(1))
+    scene.cluster.nodes[2].process.status = STORAGE_FAILED
+    scene.faults.require_life()
+    scene.cluster.nodes[2].process.status = 1
+    with pytest.raises(LocalQuorumError, match="node 2 ended with 1"):
+        scene.faults.require_life()
+    undo()
+    assert said == ["take", "give", "remove"]
+    assert [node.starts for node in scene.cluster.nodes.values()] == [2] * 3
+
+
+def test_a_node_whose_lock_is_gone_may_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = scene.cluster.nodes[3].process
+
+    def stop(node: Any) -> None:
+        assert node.process is process
+        process.status = STORAGE_FAILED
+
+    monkeypatch.setattr(faults, "take_lock_away", lambda cluster, node: None)
+    monkeypatch.setattr(faults, "require_stop", stop)
+    undo = scene.faults.begin(fault(FaultKind.DELETED_LOCK), scene.node(3))
+    scene.faults.require_life()
+    undo()
+    assert scene.cluster.nodes[3].starts == 1
+    scene.faults.heal()
+    process.status = STORAGE_FAILED
+    with pytest.raises(LocalQuorumError):
+        scene.faults.require_life()
+
+
+def test_a_twin_ends_with_its_fault(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def require_alarm(require_life: Any) -> None:
+        require_life()
+        said.append("told")
+
+    twin = SimpleNamespace(require_alarm=require_alarm, close=lambda: said.append("end"))
+    monkeypatch.setattr(faults, "Twin", lambda cluster, node: twin)
+    scene.faults.begin(fault(FaultKind.TWIN), scene.node(3))()
+    assert said == ["told", "end"]
+    scene.faults.heal()
+    assert said == ["told", "end", "end"]
 
 
 def test_an_emptied_directory_is_there_and_empty(scene: Scene, tmp_path: Path) -> None:

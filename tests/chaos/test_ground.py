@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.chaos import ground
 from pykraft.chaos.ground import ChaosOptions, laid_out
 from pykraft.chaos.plan import FaultKind
 from pykraft.errors import UsageError
@@ -34,23 +35,36 @@ def test_a_plan_ends_where_it_should() -> None:
 
 
 def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
-    with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.KILL,)), tmp_path) as ground:
-        assert ground.disks is None
-        assert sorted(ground.cluster.nodes) == [1, 2, 3]
-        for node_id, node in ground.cluster.nodes.items():
+    with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.KILL,)), tmp_path) as laid:
+        assert laid.disks is None
+        assert sorted(laid.cluster.nodes) == [1, 2, 3]
+        for node_id, node in laid.cluster.nodes.items():
             told = parse_properties(node.config.read_text())
-            assert told["listeners"] == f"PLAINTEXT://127.0.0.1:{ground.ports[node_id]}"
+            assert told["listeners"] == f"PLAINTEXT://127.0.0.1:{laid.ports[node_id]}"
             assert told["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{node.port}"
             assert f"{node_id}@127.0.0.1:{node.port}" in told["controller.quorum.voters"]
-            assert node.port != ground.ports[node_id]
+            assert node.port != laid.ports[node_id]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "on_disks"),
+    [
+        ((FaultKind.KILL,), []),
+        ((FaultKind.FULL_DISK,), [1, 3]),
+        ((FaultKind.FULL_DISK, FaultKind.POWER_CUT), [1, 2, 3]),
+        ((FaultKind.FULL_SNAPSHOTS,), [1, 2, 3]),
+    ],
+)
+def test_every_node_has_a_disk_if_a_fault_needs_those_of_all(kinds: tuple[FaultKind, ...], on_disks: list[int]) -> None:
+    assert list(ground._on_disks(ChaosOptions(seed=1, seconds=1, kinds=kinds), [1, 2, 3])) == on_disks
 
 
 @pytest.mark.processes
 def test_what_is_on_small_disks_outlives_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
-        with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.FULL_DISK,)), tmp_path) as ground:
-            assert ground.disk_indexes == {1: 0, 3: 1}
-            (ground.cluster.nodes[3].partition.parent / "file").write_text("what it wrote")
+        with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(FaultKind.FULL_DISK,)), tmp_path) as laid:
+            assert laid.disk_indexes == {1: 0, 3: 1}
+            (laid.cluster.nodes[3].partition.parent / "file").write_text("what it wrote")
             raise InterruptedError
 
     with pytest.raises(InterruptedError):

@@ -68,9 +68,11 @@ def test_an_outcome_is_json_with_its_kinds() -> None:
         episodes=1,
         elections=2,
         memory_max_bytes=3,
+        left_out={"power-cut": "no root"},
         faults=(done(failover_ms=100),),
         verdict=JournalVerdict(acknowledged=5, found=5),
     )
     document = outcome.as_json()
     assert document["kinds"][0]["failover_max_ms"] == 100
     assert document["verdict"]["found"] == 5
+    assert document["left_out"] == {"power-cut": "no root"}

@@ -47,6 +47,12 @@ def test_faults_overlap_but_for_those_that_no_quorum_survives_together() -> None
         assert 0 <= fault.nth < 2
 
 
+def test_a_twin_is_never_one_of_the_leader() -> None:
+    drawn = [fault for episode in first(3, 300) for fault in episode if fault.kind is FaultKind.TWIN]
+    assert drawn
+    assert {fault.role for fault in drawn} == {FaultTarget.FOLLOWER}
+
+
 def test_every_kind_has_its_meaning_and_its_time() -> None:
     assert all(kind.meaning and kind.lasts_s[0] <= kind.lasts_s[1] for kind in FaultKind)
     assert FaultKind.KILL.value == "kill"

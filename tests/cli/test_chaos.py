@@ -29,8 +29,10 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
     return ended.value.code
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException | None = None) -> list[ChaosOptions]:
-    """Nothing is started; these faults come of it, or this is raised."""
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException | None = None, power: str | None = None
+) -> list[ChaosOptions]:
+    """Nothing is started; these faults come of it, or this is raised; ``power`` is why power cannot be cut."""
     seen: list[ChaosOptions] = []
 
     def run_chaos(options: ChaosOptions, folder: Path, watcher: Any) -> ChaosOutcome:
@@ -49,11 +51,13 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
             episodes=2,
             elections=3,
             memory_max_bytes=50 * 1024 * 1024,
+            left_out={kind.value: why for kind, why in options.left_out.items()},
             faults=faults,
             verdict=JournalVerdict(acknowledged=12_345, found=12_345),
         )
 
     monkeypatch.setattr("pykraft.chaos.run.run_chaos", run_chaos)
+    monkeypatch.setattr("pykraft.chaos.left_out.power_problem", lambda folder: power)
     return seen
 
 
@@ -98,10 +102,10 @@ def test_faults_are_told_and_summed_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pretend(monkeypatch, done(failover_ms=1_234, pause_ms=2_000), done("pause", hit_leader=False))
-    assert run(monkeypatch, "--seed", "1", "--quorum", "dynamic", "--dir", str(tmp_path)) == 0
+    assert run(monkeypatch, "--seed", "1", "--quorum", "static", "--dir", str(tmp_path)) == 0
     said = capsys.readouterr()
     assert said.err.splitlines() == [
-        "seed 1: 3 dynamic voters, 500 records per second",
+        "seed 1: 3 static voters, 500 records per second",
         "    1.0 s  kill (node 1): pause 2,000 ms, fail-over 1,234 ms",
         "    1.0 s  pause (node 1): pause 5 ms",
     ]
@@ -141,11 +145,30 @@ def test_a_java_voter_is_static(
 
 def test_figures_are_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     seen = pretend(monkeypatch, done())
-    assert run(monkeypatch, "--without", "wipe", "--dir", str(tmp_path), "--json") == 0
+    assert run(monkeypatch, "--without", "wipe", "--quorum", "static", "--dir", str(tmp_path), "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["seed"] == seen[0].seed
     assert document["kinds"][0]["kind"] == "kill"
     assert set(seen[0].kinds) == set(FaultKind) - {FaultKind.WIPE}
+
+
+def test_what_cannot_be_injected_is_left_out_and_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    seen = pretend(monkeypatch, power="mount: no loop device")
+    static = ("--quorum", "static", "--dir", str(tmp_path))
+    assert run(monkeypatch, *static, "--json") == 0
+    said = capsys.readouterr()
+    why = "power cuts need root and loop devices (mount: no loop device)"
+    assert said.err.splitlines()[1:] == [f"left out: power-cut: {why}", f"left out: power-cut-all: {why}"]
+    assert json.loads(said.out)["left_out"] == {"power-cut": why, "power-cut-all": why}
+    assert set(FaultKind) - set(seen[0].kinds) == {FaultKind.POWER_CUT, FaultKind.POWER_CUT_ALL}
+    assert run(monkeypatch, *static, "--only", "kill,power-cut-all") == 2
+    assert f"--only power-cut-all: {why}" in capsys.readouterr().err
+    assert run(monkeypatch, *static, "--without", "power-cut,power-cut-all") == 0
+    assert "left out" not in capsys.readouterr().err
+    assert run(monkeypatch, "--quorum", "dynamic", "--only", "twin") == 2
+    assert "--only twin: the directory id is part of a dynamic voter" in capsys.readouterr().err
 
 
 def test_the_seed_decides_what_voters_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, Site
 from pykraft.local.logs import read_stream
 from pykraft.local.ports import free_ports
+from pykraft.properties_format import parse_properties
 
 pytestmark = pytest.mark.processes
 
@@ -118,3 +119,15 @@ def test_a_node_may_have_its_log_elsewhere_another_port_and_few_descriptors(chil
     assert [line.split()[3:5] for line in limits.splitlines() if "open files" in line] == [["300", "300"]]
     assert (elsewhere / "meta.properties").exists()
     assert node.port == port
+
+
+def test_a_second_process_has_the_id_and_the_address_of_a_node(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path)
+    twin, intruder = cluster.second_process(2), cluster.second_process(2, data=tmp_path / "data")
+    told, of_node = (parse_properties(node.config.read_text()) for node in (twin, cluster.nodes[2]))
+    assert told.pop("log.dirs") != of_node.pop("log.dirs")
+    assert told.pop("listeners") != of_node.pop("listeners")
+    assert told.pop("advertised.listeners") == f"PLAINTEXT://127.0.0.1:{cluster.nodes[2].port}"
+    assert told == of_node
+    assert intruder.partition.parent.readlink() == tmp_path / "data"
+    assert list(cluster.nodes) == [1, 2, 3]

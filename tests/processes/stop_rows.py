@@ -234,6 +234,8 @@ ONE_OF_THEIR_OWN = {
 }
 """Commands that do one thing after they are loaded, and why there is no moment before or after it."""
 
+ON_DISKS = "full-disk,full-snapshots,power-cut,power-cut-all"
+"""Faults for which nodes keep their logs where only they see them."""
 BENCH = ("--dir", ".")
 SIM_RUN = ("sim", "run", "--seeds", "1000", "--workers", "2")
 
@@ -264,7 +266,7 @@ ROWS: tuple[Row, ...] = (
     _runs_nodes("bench join", "bench", "join", "--snapshot-mib", "8", "--seconds", "60", *BENCH),
     _runs_nodes("bench transfer", "bench", "transfer", *BENCH),
     _runs_nodes("bench raft", "bench", "raft", "--peer", "none", *BENCH),
-    _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", "full-disk", *BENCH),
+    _runs_nodes("chaos", "chaos", "--minutes", "1", "--without", ON_DISKS, *BENCH),
     _prints("completion", "completion", "bash"),
     _row(
         "dump",

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, STORAGE_FAILED, FaultInjector
+from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, FaultInjector
 from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
+from pykraft.chaos.loop_disks import power_problem
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
+from pykraft.chaos.second_process import STORAGE_FAILED
 from pykraft.client.journal import JournalEvent, LeadershipEnded
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
+from tests.processes.commands import assert_one_line, run
 from tests.processes.wire import Wire
 
 pytestmark = [pytest.mark.processes]
@@ -154,6 +157,23 @@ def test_a_node_with_few_descriptors_stands_many_connections(tmp_path: Path) -> 
         with Wire(quorum.ground.ports[node.node_id]):
             quorum.goes_on()
         quorum.finish()
+
+
+def test_what_is_acknowledged_outlives_a_power_cut_of_all(tmp_path: Path) -> None:
+    """Where no power can be cut, as without root, the command refuses to try."""
+    problem = power_problem(tmp_path)
+    if problem is not None:
+        refused = run("chaos", "--only", "power-cut-all", "--dir", str(tmp_path))
+        assert_one_line(refused, 2, f"--only power-cut-all: power cuts need root and loop devices ({problem})")
+        return
+    with trouble(tmp_path, FaultKind.POWER_CUT_ALL) as quorum:
+        quorum.goes_on()
+        undo = quorum.faults.begin(of_the_leader(FaultKind.POWER_CUT_ALL), quorum.leader)
+        undo()
+        quorum.finish()
+    assert not [
+        path for path in Path("/sys/block").glob("loop*/loop/backing_file") if str(tmp_path) in path.read_text()
+    ]
 
 
 def test_readers_that_read_nothing_take_little_memory(tmp_path: Path) -> None:

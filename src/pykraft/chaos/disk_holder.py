@@ -31,16 +31,16 @@ DONE: Final = "done"
 def main(words: Sequence[str]) -> None:
     """Mount, then resize until the input ends."""
     size, *folders = words
-    _tell(partial(_mount_all, int(size), folders))
+    tell(partial(_mount_all, int(size), folders))
     for line in sys.stdin:
         index, new_size = line.split()
         folder = folders[int(index)]
-        _tell(partial(_mount, folder, int(new_size), MS_REMOUNT))
+        tell(partial(_mount, folder, int(new_size), MS_REMOUNT))
 
 
 def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:
     _enter_namespaces()
-    _call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)  # do not propagate our mounts
+    keep_mounts_here()
     for folder in folders:
         _mount(folder, size_bytes, 0)
 
@@ -48,21 +48,26 @@ def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:
 def _enter_namespaces() -> None:
     """Enter a mount namespace; if that needs root, do it inside a user namespace that keeps our ids."""
     try:
-        _call("unshare", CLONE_NEWNS)
+        call("unshare", CLONE_NEWNS)
     except PermissionError:
         user, group = os.getuid(), os.getgid()
-        _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
+        call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
+def keep_mounts_here() -> None:
+    """Do not propagate our mounts out of the mount namespace that we are in now."""
+    call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
+
+
 def _mount(folder: str, size_bytes: int, flags: int) -> None:
     options = f"size={size_bytes},mode=0700".encode()
-    _call("mount", b"pykraft-chaos", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options)
+    call("mount", b"pykraft-chaos", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options)
 
 
-def _call(name: str, *arguments: object) -> None:
+def call(name: str, *arguments: object) -> None:
     """Call a function of the C library. Errors: OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library[name](*arguments):
@@ -70,7 +75,8 @@ def _call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def _tell(step: Callable[[], None]) -> None:
+def tell(step: Callable[[], None]) -> None:
+    """Do one step, and print ``done`` or the error."""
     try:
         step()
     except OSError as error:

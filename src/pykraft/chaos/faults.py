@@ -1,35 +1,32 @@
 """Injects faults into a quorum of real nodes and undoes them: one function for each kind.
 
 It knows which nodes are down on purpose and what is in force. Invariant: a node may end only because a fault ended it,
-or because its disk was full and its exit status says so; any other end is a failure of the node. Undoing twice has no
-effect, so `heal` may be called at any time.
+or because its disk was full or its lock gone and its exit status says so; any other end is a failure of the node.
+Undoing twice has no effect, so `heal` may be called at any time.
 
 Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from pykraft.chaos.caught_up import wait_for_all
 from pykraft.chaos.crowd import Crowd, greedy_words
 from pykraft.chaos.ground import Ground
+from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
-from pykraft.client.remote.admin import Admin, AdminLimits
-from pykraft.client.remote.quorum import Quorum
-from pykraft.errors import LocalQuorumError, PykraftError
+from pykraft.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
+from pykraft.chaos.snapshot_room import OPTIONS as SNAPSHOT_OPTIONS
+from pykraft.chaos.snapshot_room import SnapshotRoom
+from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import Guest, PykraftNode
-from pykraft.local.waiting import wait_until
-from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state
-from pykraft.types import ReplicaKey
 
-STORAGE_FAILED: Final = 3
-"""Exit status of a node that cannot write to its disk."""
 LEFT_BYTES: Final = 8192
 """Room left on a disk that should fill up within a batch."""
 DESCRIPTORS_MAX: Final = 256
@@ -38,10 +35,17 @@ READERS: Final = 8
 RECORDS_OF_MAJORITY: Final = 200
 RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
-SERVE_TIMEOUT_S: Final = 60.0
-LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
 
-OF_OUR_NODES: Final = frozenset({FaultKind.FEW_DESCRIPTORS, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
+OF_OUR_NODES: Final = frozenset(
+    {
+        FaultKind.FEW_DESCRIPTORS,
+        FaultKind.WIPE,
+        FaultKind.WIPE_AND_LAG,
+        FaultKind.POWER_CUT,
+        FaultKind.TWIN,
+        FaultKind.DELETED_LOCK,
+    }
+)
 """Faults that are not injected into a guest."""
 
 Undo = Callable[[], None]
@@ -56,8 +60,8 @@ class FaultInjector:
         self._cluster = ground.cluster
         self._network = ground.network
         self._down: set[int] = set()
-        self._was_full: set[int] = set()
-        self._crowds: list[Crowd] = []
+        self._may_fail: set[int] = set()
+        self._strangers: list[Crowd | Twin] = []
         self._deposed_epoch = 0
         """The last epoch in which a guest led and was restarted for it."""
         self._begin: Mapping[FaultKind, Callable[[Fault, Any], Undo]] = {
@@ -75,6 +79,11 @@ class FaultInjector:
             FaultKind.WIPE_AND_LAG: self._wipe_beside_laggards,
             FaultKind.SILENT_READER: self._read_nothing,
             FaultKind.FEW_DESCRIPTORS: self._limit_descriptors,
+            FaultKind.POWER_CUT: self._cut_power,
+            FaultKind.POWER_CUT_ALL: self._cut_all_power,
+            FaultKind.FULL_SNAPSHOTS: self._take_snapshot_room,
+            FaultKind.TWIN: self._start_twin,
+            FaultKind.DELETED_LOCK: self._take_lock_away,
         }
 
     def target(self, fault: Fault) -> ChaosNode:
@@ -97,7 +106,7 @@ class FaultInjector:
         """Errors: LocalQuorumError if a node has ended that no fault ended."""
         for node_id, node in self._cluster.replicas.items():
             status = node.process.status
-            is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
+            is_expected = node_id in self._down or (node_id in self._may_fail and status == STORAGE_FAILED)
             if status is not None and not is_expected:
                 raise LocalQuorumError(f"node {node_id} ended with {status}, though no fault had ended it")
 
@@ -107,9 +116,9 @@ class FaultInjector:
         Errors: LocalQuorumError if one does not serve.
         """
         self._network.heal()
-        for crowd in self._crowds:
-            crowd.close()
-        self._crowds.clear()
+        for stranger in self._strangers:
+            stranger.close()
+        self._strangers.clear()
         for node_id in self._ground.disk_indexes:
             self._make_room(node_id)
         for replica in self._cluster.replicas.values():
@@ -117,21 +126,11 @@ class FaultInjector:
             self._revive(replica)
         for node in self._cluster.nodes.values():
             self._wait_for(node)
-        self._was_full.clear()
+        self._may_fail.clear()
 
     def wait_for_all(self) -> None:
-        """Wait until every node is a voter and has all records acknowledged so far. Errors: LocalQuorumError."""
-        end_offset = self._cluster.journal.end_offset
-
-        def look() -> bool:
-            self.require_life()
-            quorum = self._described()
-            if quorum is None:
-                return False
-            have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
-            return all(self._is_among(have, node) for node in self._cluster.replicas.values())
-
-        wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+        """Wait until every node has all records acknowledged so far. Errors: LocalQuorumError."""
+        wait_for_all(self._ground, self.require_life)
 
     def depose_guest(self) -> None:
         """Restart a guest that leads, once for each epoch: what it writes as a leader is in no journal."""
@@ -146,24 +145,6 @@ class FaultInjector:
                 guest.process.kill()
                 guest.start()
 
-    def _described(self) -> Quorum | None:
-        async def ask() -> Quorum:
-            async with Admin(self._cluster.endpoints, limits=LIMITS) as admin:
-                return await admin.describe_quorum()
-
-        try:
-            return asyncio.run(ask())
-        except PykraftError:
-            return None
-
-    def _is_among(self, voters: Sequence[ReplicaKey], node: ChaosNode) -> bool:
-        """Static voters are known by id; others also by the directory id in the node's directory."""
-        if not self._ground.is_dynamic:
-            return node.node_id in [voter.id for voter in voters]
-        file = node.partition.parent / FILE_NAME
-        meta = parse_meta(file, file.read_bytes())
-        return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
-
     def _revive(self, node: ChaosNode) -> None:
         if node.process.status is not None:
             node.start()
@@ -174,7 +155,7 @@ class FaultInjector:
         try:
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
         except LocalQuorumError:
-            if node.node_id not in self._was_full or node.process.status != STORAGE_FAILED:
+            if node.node_id not in self._may_fail or node.process.status != STORAGE_FAILED:
                 raise
             node.start()
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
@@ -205,13 +186,29 @@ class FaultInjector:
 
         return undo
 
+    def _cut_power(self, fault: Fault, node: ChaosNode) -> Undo:
+        undo = self._kill(fault, node)
+        self._lose_what_is_not_synced([node.node_id])
+        return undo
+
+    def _cut_all_power(self, fault: Fault, node: ChaosNode) -> Undo:
+        """A guest has a disk of the machine, and only loses its process."""
+        undo = self._restart_all(fault, node)
+        self._lose_what_is_not_synced(self._ground.disk_indexes)
+        return undo
+
+    def _lose_what_is_not_synced(self, node_ids: Iterable[int]) -> None:
+        """The nodes are dead: they could still write to a disk that has no power, and hear of it."""
+        assert isinstance(self._ground.disks, LoopDisks)
+        self._ground.disks.cut([self._ground.disk_indexes[node_id] for node_id in node_ids])
+
     def _freeze(self, _fault: Fault, node: ChaosNode) -> Undo:
         node.process.pause()
         return node.process.resume
 
     def _fill_disk(self, _fault: Fault, node: PykraftNode) -> Undo:
         assert self._ground.disks is not None
-        self._was_full.add(node.node_id)
+        self._may_fail.add(node.node_id)
         self._ground.disks.fill(self._ground.disk_indexes[node.node_id], left_bytes=LEFT_BYTES)
 
         def undo() -> None:
@@ -224,6 +221,27 @@ class FaultInjector:
     def _make_room(self, node_id: int) -> None:
         assert self._ground.disks is not None
         self._ground.disks.make_room(self._ground.disk_indexes[node_id])
+
+    def _take_snapshot_room(self, _fault: Fault, _node: ChaosNode) -> Undo:
+        """Without the restarts every wiped node would get a snapshot, and no whole log could be compared."""
+        nodes = list(self._cluster.nodes.values())
+        self._lose(nodes)
+        for node in nodes:
+            node.start(options=SNAPSHOT_OPTIONS)
+            self._down.discard(node.node_id)
+        self.wait_for_all()
+        self._may_fail.update(node.node_id for node in nodes)
+        room = SnapshotRoom(self._ground, self.require_life)
+        room.take()
+
+        def undo() -> None:
+            room.give()
+            self._lose(nodes)
+            room.remove_snapshots()
+            for node in nodes:
+                self._revive(node)
+
+        return undo
 
     def _slow_down(self, fault: Fault, node: ChaosNode) -> Undo:
         wires = self._network.wires_of(node.node_id)
@@ -295,7 +313,9 @@ class FaultInjector:
     def _lose(self, nodes: Sequence[ChaosNode]) -> None:
         self._down.update(node.node_id for node in nodes)
         for node in nodes:
-            node.process.kill()
+            node.process.send_kill()
+        for node in nodes:
+            node.process.wait()
 
     def _empty(self, node: PykraftNode) -> None:
         """Empty the directory, as if a volume was not mounted."""
@@ -321,9 +341,29 @@ class FaultInjector:
             self._wait_for(node)
         return self._come(Crowd(self._ground.ports[node.node_id], SILENT_CONNECTIONS))
 
-    def _come(self, crowd: Crowd) -> Undo:
-        self._crowds.append(crowd)
-        return crowd.close
+    def _come(self, stranger: Crowd | Twin) -> Undo:
+        self._strangers.append(stranger)
+        return stranger.close
+
+    def _start_twin(self, _fault: Fault, node: PykraftNode) -> Undo:
+        twin = Twin(self._cluster, node)
+        close = self._come(twin)
+
+        def undo() -> None:
+            twin.require_alarm(self.require_life)
+            close()
+
+        return undo
+
+    def _take_lock_away(self, _fault: Fault, node: PykraftNode) -> Undo:
+        self._may_fail.add(node.node_id)
+        take_lock_away(self._cluster, node)
+
+        def undo() -> None:
+            require_stop(node)
+            self._revive(node)
+
+        return undo
 
 
 def _healing(wires: list[Wire]) -> Undo:

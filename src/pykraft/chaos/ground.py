@@ -7,17 +7,18 @@ folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from pykraft.chaos.disks import Disks
+from pykraft.chaos.loop_disks import LoopDisks
 from pykraft.chaos.network import ProxyNetwork
-from pykraft.chaos.plan import Episode, FaultKind, episodes
+from pykraft.chaos.plan import POWER, Episode, FaultKind, episodes
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
@@ -53,6 +54,8 @@ class ChaosOptions:
     record_size_bytes: int = 100
     kafka: Kafka | None = None
     """If it is given, the last voter is Kafka's."""
+    left_out: Mapping[FaultKind, str] = field(default_factory=dict)
+    """Kinds that cannot be injected here, and why; `kinds` lacks them."""
 
     def __post_init__(self) -> None:
         if not NODES_MIN <= self.nodes <= NODES_MAX:
@@ -76,7 +79,7 @@ class Ground:
     cluster: Cluster
     network: ProxyNetwork
     ports: Mapping[int, int]
-    disks: Disks | None
+    disks: Disks | LoopDisks | None
     disk_indexes: Mapping[int, int]
     is_dynamic: bool
 
@@ -87,14 +90,13 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
     node_ids = range(1, options.nodes + 1)
     guest_ids = [] if options.kafka is None else [options.nodes]
     ours = [node_id for node_id in node_ids if node_id not in guest_ids]
-    # Every second node has a small disk, if any has one.
-    on_disks = [node_id for node_id in ours if node_id % 2] if FaultKind.FULL_DISK in options.kinds else []
-    indexes = {node_id: index for index, node_id in enumerate(on_disks)}
+    indexes = {node_id: index for index, node_id in enumerate(_on_disks(options, ours))}
     published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
     with ExitStack() as stack:
-        disks = stack.enter_context(closing(Disks(folder, len(on_disks)))) if on_disks else None
         data: dict[int, Path] = {}
+        disks = _disks(options, folder, len(indexes))
         if disks is not None:
+            stack.enter_context(closing(disks))
             stack.enter_context(_kept(disks, indexes, folder))
             data = {node_id: disks.folder(index) / "data" for node_id, index in indexes.items()}
             for path in data.values():
@@ -146,12 +148,26 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
         )
 
 
+def _on_disks(options: ChaosOptions, ours: Sequence[int]) -> Sequence[int]:
+    """The nodes with a disk of their own: all, if a fault needs those of all, else every second one, to be filled."""
+    if {*POWER, FaultKind.FULL_SNAPSHOTS} & set(options.kinds):
+        return ours
+    return [node_id for node_id in ours if node_id % 2] if FaultKind.FULL_DISK in options.kinds else []
+
+
+def _disks(options: ChaosOptions, folder: Path, count: int) -> Disks | LoopDisks | None:
+    if POWER & set(options.kinds):
+        return LoopDisks(folder, count)
+    return Disks(folder, count) if count else None
+
+
 @contextmanager
-def _kept(disks: Disks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
+def _kept(disks: Disks | LoopDisks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
     """Copy the content of the disks to the folder if this block fails; nobody reads it after an interrupt."""
     try:
         yield
     except Exception:
         for node_id, index in indexes.items():
-            shutil.copytree(disks.folder(index), folder / f"n{node_id}" / "disk", dirs_exist_ok=True)
+            data = Path("disk", "data")
+            shutil.copytree(disks.folder(index) / "data", folder / f"n{node_id}" / data, dirs_exist_ok=True)
         raise

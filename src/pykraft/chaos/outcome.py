@@ -11,7 +11,7 @@ of the logs does.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -48,6 +48,8 @@ class ChaosOutcome:
     """Reported leaderships in the journal."""
     memory_max_bytes: int
     """The largest resident set size of any node."""
+    left_out: Mapping[str, str]
+    """Kinds of faults that cannot be injected here, and why."""
     faults: tuple[Done, ...]
     verdict: JournalVerdict
 

@@ -51,11 +51,29 @@ class FaultKind(Enum):
         "restart the node with ulimit -n 256 and open 400 silent connections",
         (2.0, 4.0),
     )
+    POWER_CUT = "power-cut", "cut the power of a node: what it did not sync is lost; restart it later", (0.1, 4.0)
+    POWER_CUT_ALL = "power-cut-all", "cut the power of all nodes at once, then restart them all at once", (0.0, 0.0)
+    TWIN = "twin", "start a second process with the node's id and an empty directory", (2.0, 5.0)
+    DELETED_LOCK = (
+        "deleted-lock",
+        "delete the node's lock file and start a second server on its directory, which must refuse",
+        (0.0, 0.0),
+    )
+    FULL_SNAPSHOTS = (
+        "full-snapshots",
+        "no node has room for a snapshot (ENOSPC), while their logs have; later there is room again",
+        (1.0, 4.0),
+    )
 
 
-ALONE: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.WIPE, FaultKind.WIPE_AND_LAG})
+OF_ALL: Final = frozenset({FaultKind.RESTART_ALL, FaultKind.POWER_CUT_ALL, FaultKind.FULL_SNAPSHOTS})
+"""Faults that hit all nodes."""
+POWER: Final = frozenset({FaultKind.POWER_CUT, FaultKind.POWER_CUT_ALL})
+"""Faults that need a disk whose power can be cut."""
+ALONE: Final = OF_ALL | {FaultKind.WIPE, FaultKind.WIPE_AND_LAG, FaultKind.TWIN, FaultKind.DELETED_LOCK}
 """Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no
-majority with the acknowledged records might be left, which no quorum survives.
+majority with the acknowledged records might be left, which no quorum survives. What must follow from a twin or from a
+deleted lock can be checked only while nothing else happens.
 """
 OVERLAP_SHARE: Final = 0.35
 LEADER_SHARE: Final = 0.6
@@ -92,7 +110,7 @@ class Fault:
     def __str__(self) -> str:
         who = {FaultTarget.LEADER: "leader", FaultTarget.FOLLOWER: f"follower {self.nth + 1}"}[self.role]
         told = f"{self.kind.value} of the {who} for {self.lasts_s:.1f} s"
-        if self.kind is FaultKind.RESTART_ALL:
+        if self.kind in OF_ALL:
             told = self.kind.value
         if self.kind is FaultKind.SLOW_LINK:
             told += f", {self.bandwidth // 1_000} kB/s, {self.latency_ms} ms"
@@ -125,7 +143,8 @@ def episodes(seed: int, kinds: Sequence[FaultKind], *, nodes: int) -> Iterator[E
 
 
 def _fault(rng: Random, kind: FaultKind, nodes: int, *, begins_s: float) -> Fault:
-    is_for_leader = rng.random() < LEADER_SHARE
+    # The twin of a leader finds no other leader, so it stays unproven and fetches nothing.
+    is_for_leader = rng.random() < LEADER_SHARE and kind is not FaultKind.TWIN
     return Fault(
         kind=kind,
         role=FaultTarget.LEADER if is_for_leader else FaultTarget.FOLLOWER,

@@ -19,13 +19,13 @@ from typing import Final, Protocol
 from pykraft.chaos.faults import FaultInjector, Undo
 from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
 from pykraft.chaos.outcome import ChaosOutcome, Done, failover_ms, longest_pause_ms
-from pykraft.chaos.plan import Episode, Fault, FaultKind
+from pykraft.chaos.plan import OF_ALL, Episode, Fault, FaultKind
 from pykraft.client.journal import Led
 from pykraft.local.waiting import wait_until
 
 RECORDS_BETWEEN: Final = 100
 """This many records must be acknowledged after an episode before the next one starts."""
-OF_MANY: Final = (FaultKind.RESTART_ALL, FaultKind.WIPE_AND_LAG)
+OF_MANY: Final = OF_ALL | {FaultKind.WIPE_AND_LAG}
 """Faults after which no leader can be elected before other nodes come back, so that there is no fail-over."""
 WORKS_TIMEOUT_S: Final = 60.0
 
@@ -102,6 +102,7 @@ class _Run:
             episodes=count,
             elections=sum(isinstance(event, Led) for event in self._journal.events()),
             memory_max_bytes=self._memory_max_bytes,
+            left_out={kind.value: why for kind, why in self._options.left_out.items()},
             faults=tuple(self._done),
             verdict=verdict,
         )
@@ -143,7 +144,7 @@ class _Run:
 
     def _told(self, begun: _Begun, *, is_alone: bool) -> Done:
         said = self._journal.acknowledgements(since=begun.mark)
-        hits_all = begun.fault.kind is FaultKind.RESTART_ALL
+        hits_all = begun.fault.kind in OF_ALL
         is_measured = begun.hit_leader and is_alone and begun.fault.kind not in OF_MANY
         return Done(
             at_s=round(begun.begun_s - self._begun_s, 1),

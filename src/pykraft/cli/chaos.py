@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -103,7 +103,9 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     folder: Path,
     as_json: bool,
 ) -> None:
-    """Kill, freeze, disconnect, slow down and wipe the nodes of a quorum under load, then check every record.
+    """Kill, freeze, disconnect, fill, slow down and wipe the nodes of a quorum under load, then check every record.
+
+    Some faults need root, such as power cuts; the first lines say which are left out, and why.
 
     Exit status 0 means that no acknowledged record was lost or duplicated, and that all logs are identical. The seed
     decides the faults and their order, but not their exact timing, nor which node leads at the time.
@@ -115,24 +117,28 @@ def chaos(  # noqa: PLR0913 - one argument for each option
         raise UsageError(f"--record-size {record_size}: give at least {TELLING_SIZE_BYTES_MIN}")
     if throughput < 1:
         raise UsageError(f"--throughput {throughput}: give at least 1")
+    if not folder.is_dir():
+        raise UsageError(f"--dir {folder}: there is no such folder")
     drawn = random.SystemRandom().randrange(SEED_END) if seed is None else seed
     drawn_quorum = "dynamic" if random.Random(drawn).random() < 0.5 and not with_java else "static"
+    is_dynamic = (quorum or drawn_quorum) == "dynamic"
+    kinds = _kinds(only, without)
+    absent = _left_out(kinds, folder, is_dynamic=is_dynamic, is_named=only is not None)
     options = ChaosOptions(
         seed=drawn,
         seconds=minutes * 60,
-        kinds=_kinds(only, without),
+        kinds=tuple(kind for kind in kinds if kind not in absent),
         episodes_max=episodes,
         nodes=nodes,
-        is_dynamic=(quorum or drawn_quorum) == "dynamic",
+        is_dynamic=is_dynamic,
         throughput=throughput,
         record_size_bytes=record_size,
         kafka=_kafka(kafka_libs) if with_java else None,
+        left_out=absent,
     )
     if is_plan:
         _print_plan(options)
         return
-    if not folder.is_dir():
-        raise UsageError(f"--dir {folder}: there is no such folder")
     outcome = _run(options, folder)
     if as_json:
         click.echo(json.dumps(outcome.as_json(), indent=2))
@@ -154,7 +160,7 @@ def _run(options: ChaosOptions, folder: Path) -> ChaosOutcome:
         return True
 
     console = Console(stderr=True, highlight=False)
-    console.print(_heading(options), markup=False, soft_wrap=True)
+    console.print("\n".join(_heading(options)), markup=False, soft_wrap=True)
     # The folder's block is the inner one: on a closed terminal the end of the bar raises an error of its own.
     bar = _bar(console, options.seconds)
     with bar as watcher, temporary_folder("pykraft-chaos-", folder, is_kept=is_kept) as home:
@@ -184,10 +190,22 @@ def _kafka(libs: Path | None) -> Kafka:
     return java.Kafka.find(libs)
 
 
-def _heading(options: ChaosOptions) -> str:
+def _left_out(kinds: Sequence[FaultKind], folder: Path, *, is_dynamic: bool, is_named: bool) -> Mapping[FaultKind, str]:
+    """Kinds that cannot be injected here, and why. Errors: UsageError if the command line names one of them."""
+    from pykraft.chaos.left_out import left_out
+
+    found = left_out(kinds, folder, is_dynamic=is_dynamic)
+    if is_named:
+        for kind, why in found.items():
+            raise UsageError(f"--only {kind.value}: {why}")
+    return found
+
+
+def _heading(options: ChaosOptions) -> Sequence[str]:
     voters = "dynamic" if options.is_dynamic else "static"
     load = f"{counted(options.throughput, 'record')} per second"
-    return f"seed {options.seed}: {counted(options.nodes, f'{voters} voter')}, {load}"
+    absent = [f"left out: {kind.value}: {why}" for kind, why in options.left_out.items()]
+    return [f"seed {options.seed}: {counted(options.nodes, f'{voters} voter')}, {load}", *absent]
 
 
 def _again(options: ChaosOptions) -> str:
@@ -208,7 +226,7 @@ def _again(options: ChaosOptions) -> str:
 
 def _print_plan(options: ChaosOptions) -> None:
     """Print the kinds, and as many episodes as fit into the time if each takes its minimum."""
-    click.echo(_heading(options))
+    click.echo("\n".join(_heading(options)))
     for kind in options.kinds:
         click.echo(f"  {kind.value:<16} {kind.meaning}")
     left_s = options.seconds

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -137,10 +138,10 @@ class PykraftNode:
         if done.returncode:
             raise LocalQuorumError(f"formatting node {self.node_id} ended with {done.returncode}: {done.stderr}")
 
-    def start(self, *, descriptors_max: int | None = None) -> None:
+    def start(self, *, descriptors_max: int | None = None, options: Sequence[str] = ()) -> None:
         """Start or restart the node; it serves once the journal has its `Started`.
 
-        ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise.
+        ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise. ``options`` are for this start only.
         """
         assert self._child is None or self._child.status is not None, f"node {self.node_id} is already running"
         self.start_mark = self._journal.mark()
@@ -151,7 +152,7 @@ class PykraftNode:
         try:
             self._child = self._children.start(
                 f"node {self.node_id}",
-                [*limited, *self._command, "--ack-fd", str(writing)],
+                [*limited, *self._command, *options, "--ack-fd", str(writing)],
                 self.log_path,
                 pass_fds=[writing],
                 environment={"PYTHONPATH": str(SOURCES)},
@@ -208,12 +209,14 @@ class Cluster:
         self.nodes: dict[int, PykraftNode] = {}
         """By id. Every node in here counts as a replica: it is waited for and its log is checked."""
         self._sites = sites or {}
+        self._seconds = count(1)
         ports = {node_id: site.published_port for node_id, site in self._sites.items()}
         ports = ports or dict(enumerate(free_ports(size), start=1))
-        bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
+        self._ports = ports
+        self._bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
         for node_id in ports:
             if node_id not in self.guests:
-                self.nodes[node_id] = self._node(node_id, ports, self.properties, bootstrap)
+                self.nodes[node_id] = self._node(node_id, ports, self.properties, self._bootstrap)
         if is_dynamic:
             self._format()
 
@@ -228,6 +231,15 @@ class Cluster:
         node.format("--no-initial-controllers")
         self.nodes[node_id] = node
         return node
+
+    def second_process(self, node_id: int, *, data: Path | None = None) -> PykraftNode:
+        """Create a second process with a node's id and published port, on a directory of its own or on ``data``.
+
+        It is not a replica: nobody waits for it or checks its log. What it acknowledges is in the journal.
+        """
+        home = self._folder / f"n{node_id}-second-{next(self._seconds)}"
+        site = Site(port=free_ports(1)[0], published_port=self._ports[node_id], data=data)
+        return self._node(node_id, self._ports, self.properties, self._bootstrap, home=home, site=site)
 
     @property
     def replicas(self) -> dict[int, PykraftNode | Guest]:
@@ -300,12 +312,19 @@ class Cluster:
         return check_journal(self.journal.acknowledgements(), record_spans(furthest.data))
 
     def _node(
-        self, node_id: int, ports: Mapping[int, int], properties: Mapping[str, str], bootstrap: Sequence[Endpoint]
+        self,
+        node_id: int,
+        ports: Mapping[int, int],
+        properties: Mapping[str, str],
+        bootstrap: Sequence[Endpoint],
+        *,
+        home: Path | None = None,
+        site: Site | None = None,
     ) -> PykraftNode:
         return PykraftNode(
             self._children,
             self.journal,
-            self._folder / f"n{node_id}",
+            home or self._folder / f"n{node_id}",
             node_id=node_id,
             ports=ports,
             throughput=self._throughput,
@@ -313,7 +332,7 @@ class Cluster:
             properties=properties,
             cluster_id=self.cluster_id,
             bootstrap=bootstrap,
-            site=self._sites.get(node_id),
+            site=site or self._sites.get(node_id),
         )
 
     def _format(self) -> None:
