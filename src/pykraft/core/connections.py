@@ -43,7 +43,7 @@ class Connections:
         self.asked_at: dict[int, Endpoint] = {}
         """Where the last request to each peer went."""
         self.votes_asked: dict[int, int] = {}
-        """How often each voter was asked for its vote since it last granted one."""
+        """How often each voter was asked for its vote since a leader was heard."""
         self._next_correlation_id = 0
 
     def reset(self) -> None:

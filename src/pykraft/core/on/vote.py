@@ -163,8 +163,6 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     if isinstance(state, Prospective) and state.leader_has_left and not message.vote_granted:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         return
-    if message.vote_granted:
-        replica.connections.votes_asked.pop(voter_id, None)
     tally = state.tally.record(voter_id, granted=message.vote_granted)
     replica.state = replace(state, tally=tally)
     if isinstance(state, Prospective):
