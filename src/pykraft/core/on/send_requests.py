@@ -34,7 +34,7 @@ QUESTIONS_PER_TURN: Final = 3
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
     """Send Vote or PreVote to every voter that has not answered.
 
-    When no leader is heard for long, each third question goes elsewhere: in turn to the endpoints that the voter had, and
+    When no leader is heard for long, each third question goes elsewhere: in turn to endpoints that the voter had, and
     to the bootstrap servers that are no voter's. Another node may have told its present one while it was down, and it
     can only tell a leader its own again (ADR 145).
     """
