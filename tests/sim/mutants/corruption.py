@@ -62,11 +62,6 @@ def log_starts_where_its_first_segment_begins(patch: Patch) -> None:
     patch.setattr(host_open, "_start_offset", lambda log, snapshots: log.start_offset)
 
 
-def epoch_before_the_damage_is_believed(patch: Patch) -> None:
-    """A node in quarantine keeps the last batch that it could read, though the leader has an older epoch after it."""
-    patch.setattr(fetch_response, "_damaged_end", lambda log, message: None)
-
-
 def checkpoint_above_the_point_says_nothing(patch: Patch) -> None:
     """Recovery believes any epoch above the recovery point, though the epoch checkpoint has another one there."""
     patch.setattr(judge, "_may_lag", lambda evidence, entries, at, header: True)
@@ -115,11 +110,6 @@ MUTANTS = (
     Mutant(
         plant=log_starts_where_its_first_segment_begins,
         source="ours, until a campaign found it: a sector was lost in the first batch that a snapshot had left",
-        scenario="all_before_forgers",
-    ),
-    Mutant(
-        plant=epoch_before_the_damage_is_believed,
-        source="ours, until a campaign found it: a bit had flipped in the epoch of the batch before the damage",
         scenario="all_before_forgers",
     ),
     Mutant(

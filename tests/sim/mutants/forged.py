@@ -23,11 +23,6 @@ def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
     patch.setattr(Replica, "would_move", lambda replica, voter: False)
 
 
-def voters_that_cannot_be_asked_are_never_believed(patch: Patch) -> None:
-    """A voter that moved and is an epoch ahead is asked where it was, and refused for ever."""
-    patch.setattr(epoch_raise, "_is_silent", lambda replica, voter_id, now: False)
-
-
 def a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only(patch: Patch) -> None:
     """A voter that was moved while it was down is asked where it is not; it has no leader to tell where it is."""
     patch.setattr(send_requests, "QUESTIONS_BEFORE_TURNS", 10**9)
@@ -41,5 +36,4 @@ MUTANTS = (
     _bug(a_heard_leader_is_left_for_any_epoch, "Raft dissertation §4.2.3; ours until ADR 129"),
     _bug(one_answer_is_enough_for_any_epoch, "ours until ADR 129: three frames ended a dynamic quorum for good"),
     _bug(a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only, "ours until ADR 145", "all,forged"),
-    _bug(voters_that_cannot_be_asked_are_never_believed, "ours, almost: the simulator found it", "all"),
 )
