@@ -13,8 +13,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pykraft.core.on import contradiction
-from pykraft.core.replica import Replica
 from pykraft.errors import CompactedError
 from pykraft.machine import Applied
 from pykraft.machine.leader_clock import LeaderClock
@@ -34,7 +32,6 @@ from pykraft.recipes.job_queue import JobQueue, TakenJob
 from pykraft.recipes.key_space import KeySpace
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
 from pykraft.recipes.lock import _before, lock
-from pykraft.types import NodeId
 from tests.recipes.worlds import programs, snapshot_bugs
 from tests.sim.mutants.patch import Patch
 
@@ -329,17 +326,6 @@ def waiter_begins_at_the_item_again(patch: Patch) -> None:
     patch.setattr(sys.modules[lock.__module__], "wait_deleted", stubborn)
 
 
-def removal_that_was_heard_makes_a_stranger(patch: Patch) -> None:
-    """A removed leader's answer, which left before its removal had committed, is held against it."""
-
-    def hasty(replica: Replica, leader_id: NodeId) -> bool:
-        if not len(replica.voters) or replica.voters.get(leader_id) is not None:
-            return False
-        return not replica.voter_history.was_voter(leader_id, replica.log.known_committed_end_offset)
-
-    patch.setattr(contradiction, "_is_stranger", hasty)
-
-
 def barrier_counts_the_dead(patch: Patch) -> None:
     """A party has no lease, so it is counted after its death."""
     transact = KeyValueStore.transact
@@ -390,9 +376,6 @@ BUGS = {
     "former_worker_ends_the_job": RecipeBug(former_worker_ends_the_job, 1, "JobOfItsWorker"),
     "taken_job_is_deleted": RecipeBug(taken_job_is_deleted, 0, "NoJobIsLost"),
     "waiter_begins_at_the_item_again": RecipeBug(waiter_begins_at_the_item_again, 66, "MachineGoesOn"),
-    "removal_that_was_heard_makes_a_stranger": RecipeBug(
-        removal_that_was_heard_makes_a_stranger, 335, "NobodyIsBlamed"
-    ),
     "barrier_counts_the_dead": RecipeBug(barrier_counts_the_dead, 2, "BarrierCountsTheLiving"),
     "barrier_opens_twice": RecipeBug(barrier_opens_twice, 2, "BarrierOpensOnce"),
     "end_of_a_lease_is_forgotten": RecipeBug(snapshot_bugs.end_of_a_lease_is_forgotten, 0, "StoreIsAsTold"),
