@@ -12,8 +12,8 @@ correct leader says that
    that this replica has not learned of. That holds in a static quorum, too: the upgrade to kraft.version 1 may be what
    is still to be fetched. A leader that is removing itself leads until that commits;
 4. our log is a prefix of its own, while it sends a batch that begins within our log. Logs that agree up to an offset
-   have the same batches below it, so these two have the same epochs and other records. Once may be a flipped bit, since
-   no checksum covers the offset of a batch; twice is another history.
+   have the same batches below it, so these two have the same epochs and other records. A few times it may be flipped
+   bits, since no checksum covers the offset of a batch.
 
 After giving up a leader, this replica does not fetch from it in that epoch and denies nobody a pre-vote because of it;
 a voter campaigns soon. If the other voters follow it with good reason, this replica stays behind and reports that.
@@ -39,6 +39,8 @@ WAYS_OUT: Final = (
     "either stop them and copy this node's log to them, or give this log up: stop this node and format its directory "
     "(docs: A majority that lost its records)"
 )
+FOREIGN_ANSWERS_MAX: Final = 5
+"""Answers with the same batch within this log that show another history."""
 OTHER_HISTORY: Final = (
     "if this node was given a directory of another quorum with the same cluster.id, stop it and format its directory; "
     "if the voters that elected this leader have lost records, see the docs: A majority that lost its records"
@@ -73,13 +75,14 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
 
 
 def _other_history(replica: Replica, answer: FetchResponse) -> str | None:
-    """What shows that the leader has other records below our log end, if it shows that for the second time."""
+    """What shows that the leader has other records below our log end, once it has shown that often enough."""
     end_offset = replica.log.end_offset
     if not answer.batches or answer.batches[0].base_offset >= end_offset:
         return None
     base_offset = answer.batches[0].base_offset
-    if replica.foreign_batch != (replica.epoch, base_offset):
-        replica.foreign_batch = (replica.epoch, base_offset)
+    before, count = replica.foreign_batch
+    replica.foreign_batch = (replica.epoch, base_offset), (count if before == (replica.epoch, base_offset) else 0) + 1
+    if replica.foreign_batch[1] < FOREIGN_ANSWERS_MAX:
         return None
     place = f"it has a batch at {base_offset}, and this log ends at {end_offset}"
     return f"its log has other records than this one: {place}; {OTHER_HISTORY}"
