@@ -15,7 +15,9 @@ def test_directories_of_two_clusters_are_refused_since_nothing_in_them_is_equal(
     ours, kafkas = our_replicas(tmp_path), kafkas_replicas("static")
     with pytest.raises(ForeignClusterError) as error:
         audited([*ours, *kafkas])
-    assert f"{ours[0]} belongs to cluster {META.cluster_id}, {kafkas[0]} to cluster " in str(error.value)
+    told = str(error.value)
+    assert f"2 clusters (of cluster {META.cluster_id}: {', '.join(map(str, ours))}; of cluster " in told
+    assert f": {', '.join(map(str, kafkas))}): give those of one cluster" in told
     with pytest.raises(ForeignClusterError):
         audited([next(path.glob("__*")) for path in (ours[0], kafkas[0])])
 

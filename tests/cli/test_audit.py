@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,9 +15,11 @@ from click.testing import CliRunner, Result
 
 import pykraft.spark.session.master
 from pykraft.cli.audit import audit
-from pykraft.errors import UsageError
+from pykraft.cli.errors import exit_code
+from pykraft.errors import ForeignClusterError, UsageError
+from pykraft.log.small_files.meta import encode_meta
 from tests.audit.replicas import our_replicas, run_here
-from tests.log.data_directory import flip, segments
+from tests.log.data_directory import META, flip, segments
 
 JOB = "pykraft.spark.audit_job"
 
@@ -66,6 +69,16 @@ def test_a_directory_twice_and_an_empty_journal_are_refused(replicas: list[Path]
     (tmp_path / "journal").write_text("")
     error = run(replicas[0], "--journal", tmp_path / "journal").exception
     assert "nothing in it was acknowledged" in str(error)
+
+
+def test_directories_of_two_clusters_are_wrong_usage_and_no_damage(replicas: list[Path]) -> None:
+    (replicas[1] / "meta.properties").write_bytes(encode_meta(replace(META, cluster_id="another")))
+    error = run(*replicas).exception
+    assert f"of cluster {META.cluster_id}: {replicas[0]}, {replicas[2]}; of cluster another: {replicas[1]}" in str(
+        error
+    )
+    assert isinstance(error, ForeignClusterError)
+    assert exit_code(error) == 2
 
 
 def test_without_spark_it_says_how_to_get_it(replicas: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,6 +215,26 @@ def test_a_restored_quorum_state_that_is_older_than_the_log_costs_no_record(
     assert (raft.status.epoch, raft.status.role, raft.status.voted) == (1, "unattached", None)
 
 
+@pytest.mark.parametrize("is_last", [False, True], ids=["before whole batches", "the last batch"])
+def test_a_damaged_batch_in_kafkas_directory_means_quarantine_if_whole_ones_follow(*, is_last: bool) -> None:
+    fs = used()
+    for name in ("recovery-point", "quorum-state.check"):
+        fs.remove(PARTITION / name)
+    fs.remove(PARTITION.parent / "replica-proof", missing_ok=True)
+    data = bytearray(fs.read(LOG))
+    data[-1 if is_last else 70] ^= 1
+    fs.write(LOG, bytes(data))
+    node = opened(fs)
+    if is_last:
+        assert (node.view.end_offset, node.view.quarantine) == (1, None)
+        assert "RECORDS MAY BE LOST" in node.alarms[0]
+    else:
+        assert node.view.end_offset == 0
+        assert node.view.quarantine is not None
+        assert fs.read(LOG) == bytes(data)
+        assert "DAMAGED LOG" in node.alarms[0]
+
+
 @pytest.mark.parametrize(
     "foreign",
     [

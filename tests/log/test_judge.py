@@ -28,6 +28,7 @@ from pykraft.types import EPOCH_MAX
 from tests.log.damaged_directories import (
     DAMAGED,
     IMPOSSIBLE,
+    LAST,
     NEXT,
     NO_POINT,
     SOUND,
@@ -39,7 +40,9 @@ from tests.log.damaged_directories import (
     flip_in,
 )
 from tests.log.data_directory import CONFIG, look
+from tests.log.kafkas_directories import KAFKAS
 
+ROWS = [*TABLE, *KAFKAS]
 pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
 
 Found = tuple[Verdict | str, int]
@@ -143,7 +146,7 @@ def check_all(chunk: SplitChunk[ScannedHeaders]) -> None:
             raise judged(chunk.split, problem) from error
 
 
-@pytest.mark.parametrize("case", TABLE, ids=[each.name for each in TABLE])
+@pytest.mark.parametrize("case", ROWS, ids=[each.name for each in ROWS])
 def test_one_directory_has_one_verdict(case: Row, node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for do in case.cases:
         do(node)
@@ -155,7 +158,7 @@ def test_one_directory_has_one_verdict(case: Row, node: Path, monkeypatch: pytes
 
 def test_recovery_repairs_what_is_torn_and_keeps_what_is_damaged(node: Path) -> None:
     """The verdict decides what a start does: the other two then find nothing, or the same again."""
-    cases = {TORN: append(NEXT[:-1]), UNPROVEN: flip_in(40, 90), DAMAGED: flip_in(40, 90)}
+    cases = {TORN: append(NEXT[:-1]), UNPROVEN: flip_in(LAST, 90), DAMAGED: flip_in(40, 90)}
     for verdict, case in cases.items():
         copy = node.parent / f"{verdict.value}-0"
         shutil.copytree(node, copy)

@@ -18,9 +18,11 @@ import pytest
 from pykraft.config import LogSettings
 from pykraft.errors import UnusableLogError
 from pykraft.log.log import Log
+from pykraft.log.offline.verify import verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
-from pykraft.types import Uuid
+from pykraft.log.small_files.recovery_point import RecoveryPoint
+from pykraft.types import Offset, Uuid
 from tests.disks import ScriptedDisk
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, batch, bytes_of, content, fill, open_log, run_of
 
@@ -154,13 +156,25 @@ def test_a_log_without_segments_below_its_recovery_point_is_corruption() -> None
     assert [(one.start_offset, one.end_offset, one.found) for one in recovery.corrupt] == [(0, 3, "the end of the log")]
 
 
-def test_a_log_ends_where_offsets_leave_a_hole() -> None:
+def test_a_log_ends_where_offsets_leave_a_hole_and_keeps_the_batches_after_it() -> None:
     batches = [batch(0), batch(1), batch(3), batch(4)]
     fs = without_point(directory_with([batch(0)]))
     fs.write(LOG_0, b"".join(bytes_of(batches)))
     log, recovery = open_log(fs)
     assert content(log) == bytes_of(batches[:2])
-    assert "expected offset 2, found offset 3" in recovery.alarms[0]
+    assert fs.read(LOG_0) == b"".join(bytes_of(batches))
+    (damage,) = recovery.corrupt
+    assert (damage.expected, damage.found, damage.end_offset) == ("offset 2", "offset 3", None)
+
+
+def test_a_changed_last_batch_in_kafkas_directory_is_removed_with_an_alarm() -> None:
+    """Nothing shows whether it was ever synced."""
+    batches = run_of(0, 4)
+    fs = without_point(directory_with(batches))
+    fs.write(LOG_0, fs.read(LOG_0)[:-1] + b"?")
+    log, recovery = open_log(fs)
+    assert content(log) == bytes_of(batches[:-1])
+    assert "RECORDS MAY BE LOST" in recovery.alarms[0]
 
 
 def test_a_log_ends_where_the_epoch_goes_backwards_and_keeps_the_damaged_batch() -> None:
@@ -176,7 +190,8 @@ def test_a_log_ends_where_the_epoch_goes_backwards_and_keeps_the_damaged_batch()
 
 def test_segments_behind_a_torn_tail_and_stale_files_are_removed() -> None:
     batches = run_of(0, 60)
-    fs = without_point(directory_with(batches))
+    fs = directory_with(batches)
+    RecoveryPoint.create(fs, DIRECTORY, Offset(0)).close()
     names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
     fs.write(DIRECTORY / names[1], fs.read(DIRECTORY / names[1])[:-1])
     for name in (f"{7:020d}.index", f"{0:020d}.log.deleted", f"{9:020d}.timeindex.cleaned", f"{9:020d}.snapshot"):
@@ -248,6 +263,25 @@ def test_kafkas_directories_open_and_close_byte_for_byte(source: Path, tmp_path:
             assert [line.split()[0] for line in kept][-1:] == [path.read_text().split()[-2]]
         elif not re.fullmatch(r"0+(93|0)\.(time)?index", path.name):
             assert (directory / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("source", golden_partitions(), ids=lambda path: "-".join(path.parts[-5:-2:2]))
+def test_a_rotten_byte_in_a_log_of_kafkas_removes_nothing(source: Path, tmp_path: Path) -> None:
+    """An attack from outside: the node cut its log there, and voted without the acknowledged records behind it."""
+    directory = tmp_path / source.name
+    shutil.copytree(source, directory)
+    segment = next(path for path in sorted(directory.glob("*.log")) if path.stat().st_size > 0)
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1
+    segment.write_bytes(data)
+    topic_id = Uuid(bytes(15) + (b"\1" if source.name.startswith("__cluster") else b"\2"))
+    log, recovery = Log.open(OsFs(), directory, config=LogSettings(), topic_id=topic_id)
+    log.close()
+    (damage,) = recovery.corrupt
+    assert (Path(damage.path), damage.position, recovery.truncated_bytes) == (segment, 0, 0)
+    assert segment.read_bytes() == data
+    (partition,) = verify(OsFs(), directory, on_progress=lambda count: None).partitions
+    assert (partition.log.verdict, partition.log.sound_end_offset) == (recovery.verdict, damage.start_offset)
 
 
 def test_only_what_is_above_the_recovery_point_is_written_again() -> None:

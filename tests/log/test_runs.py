@@ -23,6 +23,7 @@ from pykraft.protocol.batch_run import BatchRun
 from tests.disks import ScriptedDisk
 from tests.log.damaged_directories import TABLE, Row
 from tests.log.data_directory import CONFIG, look
+from tests.log.kafkas_directories import KAFKAS
 from tests.log.logs import bytes_of, run_of
 
 pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
@@ -100,7 +101,7 @@ def recovered(node: Path) -> object:
     return found.report, found.epochs.entries, segments
 
 
-@pytest.mark.parametrize("case", TABLE, ids=[each.name for each in TABLE])
+@pytest.mark.parametrize("case", [*TABLE, *KAFKAS], ids=lambda case: case.name)
 def test_a_damaged_directory_is_judged_as_without_runs(
     case: Row, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

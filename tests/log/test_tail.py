@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.log.judge import Verdict
 from pykraft.log.os_fs import OsFs
-from pykraft.log.tail import SECTOR_SIZE_BYTES, TORN_SIZE_BYTES_MAX, Expected, is_torn, written_end
+from pykraft.log.tail import SECTOR_SIZE_BYTES, TORN_SIZE_BYTES_MAX, Expected, verdict_from, written_end
 from pykraft.protocol.batch import read_header
 from pykraft.types import Epoch, Offset
 from tests.spark.logs import EPOCH, batch
@@ -25,11 +26,7 @@ NEXT = Expected(base_offset=Offset(1), epoch=Epoch(EPOCH))
 def looked_at(path: Path, data: bytes) -> bool:
     """Whether what stands behind the first batch is a torn tail."""
     path.write_bytes(FIRST + data)
-    file = OsFs().open(path)
-    try:
-        return is_torn(file, len(FIRST), written_end(file), NEXT)
-    finally:
-        file.close()
+    return verdict_from(OsFs(), path, len(FIRST), NEXT, later=()) is Verdict.TORN
 
 
 def test_a_batch_that_is_cut_anywhere_is_torn(tmp_path: Path) -> None:
@@ -64,6 +61,28 @@ DAMAGE = {
 def test_what_a_crash_does_not_explain_is_not_torn(data: bytes, tmp_path: Path) -> None:
     assert not looked_at(tmp_path / "log", data)
     assert not looked_at(tmp_path / "log", data + bytes(4 * SECTOR_SIZE_BYTES))
+
+
+FOLLOWERS = {
+    "the next batch": (SMALL, Verdict.DAMAGED),
+    "a later batch": (batch([b"s"], base_offset=9_000), Verdict.DAMAGED),
+    "a batch of a later epoch": (batch([b"s"], base_offset=301, epoch=EPOCH + 1), Verdict.DAMAGED),
+    "a batch of an epoch before": (batch([b"s"], base_offset=301, epoch=EPOCH - 1), Verdict.UNPROVEN),
+    "a batch of an offset before": (FIRST, Verdict.UNPROVEN),
+    "a batch with a wrong CRC": (SMALL[:-1] + b"!", Verdict.UNPROVEN),
+}
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["same segment", "later segment"])
+@pytest.mark.parametrize("bad", [LARGE[:100] + b"!" + LARGE[101:], bytes(2_000)], ids=["changed", "lost"])
+@pytest.mark.parametrize(("follower", "verdict"), FOLLOWERS.values(), ids=FOLLOWERS)
+def test_bad_bytes_before_a_batch_that_can_follow_are_damage(
+    follower: bytes, verdict: Verdict, bad: bytes, *, is_later: bool, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "log", tmp_path / "later"
+    path.write_bytes(FIRST + bad if is_later else FIRST + bad + follower)
+    other.write_bytes(follower if is_later else b"")
+    assert verdict_from(OsFs(), path, len(FIRST), NEXT, later=[other]) is verdict
 
 
 def test_more_than_any_batch_holds_is_not_the_begin_of_one(tmp_path: Path) -> None:

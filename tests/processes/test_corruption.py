@@ -66,6 +66,29 @@ def test_a_follower_mends_its_log_when_it_starts_and_while_it_runs(children: Chi
 
 
 @pytest.mark.processes
+def test_a_node_on_kafkas_directory_mends_what_is_damaged_before_whole_batches(
+    children: Children, tmp_path: Path
+) -> None:
+    """Nothing there tells how far the log was synced; the node cut it, and voted without the records behind."""
+    cluster = Cluster(children, tmp_path, properties=QUICK)
+    leader_id = cluster.start().node
+    follower = next(node for node in cluster.nodes.values() if node.node_id != leader_id)
+    cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=0)
+    wait_for_end_offset(follower.partition, RECORDS_BETWEEN, follower.process)
+
+    follower.process.kill()
+    for name in ("recovery-point", "quorum-state.check"):
+        (follower.partition / name).unlink()
+    (follower.partition.parent / "replica-proof").unlink(missing_ok=True)
+    flip(follower)
+    follower.start()
+    wait_until_mended(follower)
+    assert told(follower, "no recovery-point file")
+    assert not told(follower, "RECORDS MAY BE LOST")
+    check(cluster)
+
+
+@pytest.mark.processes
 def test_a_damaged_leader_resigns_and_follows(children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, properties={**QUICK, **SCRUB})
     leader = cluster.nodes[cluster.start().node]

@@ -48,16 +48,16 @@ def replicas_of(fs: Fs, directories: Sequence[Path]) -> tuple[Fs, dict[str, list
 
 
 def _refuse_two_clusters(fs: Fs, directories: Sequence[Path]) -> None:
-    named: dict[str, Path] = {}
+    of_cluster: dict[str, list[str]] = defaultdict(list)
     for directory in directories:
         cluster_id = _cluster_id(fs, directory)
         if cluster_id is not None:
-            named.setdefault(cluster_id, directory)
-    if len(named) > 1:
-        (first, at), (second, other), *_ = named.items()
+            of_cluster[cluster_id].append(str(directory))
+    if len(of_cluster) > 1:
+        told = "; ".join(f"of cluster {cluster_id}: {', '.join(paths)}" for cluster_id, paths in of_cluster.items())
         raise ForeignClusterError(
-            f"{at} belongs to cluster {first}, {other} to cluster {second}: give the directories of one cluster, and "
-            "audit each cluster for itself"
+            f"these are directories of {len(of_cluster)} clusters ({told}): give those of one cluster, and audit each "
+            "cluster for itself"
         )
 
 

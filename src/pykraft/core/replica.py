@@ -127,8 +127,8 @@ class Replica:
         """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
-        self.foreign_batch: tuple[Epoch, Offset] | None = None
-        """Epoch of a leader that sent a batch that begins within this log, and where."""
+        self.foreign_batch: tuple[tuple[Epoch, Offset] | None, int] = None, 0
+        """Epoch of a leader that sent a batch that begins within this log, where, and how often in a row."""
         self.led_directories: dict[NodeId, Uuid] = {}
         """The directories that fetched as static voters while this replica led, until it follows another leader."""
         self.asked_high_watermark: Offset | None = None

@@ -11,9 +11,10 @@ smaller epoch. The first violation, at offset x, is
   anywhere.
 - *a torn tail* if x lies at or above the recovery point. It was never synced, or its truncation was interrupted. The
   log ends at x, and nothing after it counts, later segments included.
-- without a recovery point (a Java node's directory) *a torn tail* if the bytes look like what a crash leaves
-  (`pykraft.log.tail`), else *unproven*. A start truncates both, as Kafka does; `pykraft verify` and Spark report an
-  unproven end, because it may hold acknowledged records.
+- without a recovery point (a Java node's directory), as `pykraft.log.tail` finds it: *damage* if a whole batch stands
+  behind x that could follow in this log; else *a torn tail* if the bytes look like what a crash leaves; else
+  *unproven*. A start truncates the last two, as Kafka does; `pykraft verify` and Spark report an unproven end, because
+  it may hold acknowledged records.
 
 A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: a crash cannot
 produce a batch that was not written. Nor is a sector that the disk cannot read. But no CRC covers a batch's epoch, so
@@ -113,17 +114,16 @@ class Evidence:
         """The first noted place above this offset."""
         return min((each.start_offset for each in self.noted if each.start_offset > offset), default=NO_ONE_KNOWS)
 
-    def verdict_on(self, problem: CorruptionError, offset: Offset, *, is_like_a_crash: Callable[[], bool]) -> Verdict:
+    def verdict_on(self, problem: CorruptionError, offset: Offset, *, look: Callable[[], Verdict]) -> Verdict:
         """What a problem at this offset is.
 
-        ``is_like_a_crash`` looks at the bytes from there on (`pykraft.log.tail`); it is called only if nothing else
-        tells.
+        ``look`` looks at the bytes from there on (`pykraft.log.tail`); it is called only if nothing else tells.
         """
         if isinstance(problem, EpochError | ReadError):
             # A crash leaves neither a whole batch that nobody wrote nor a sector that cannot be read.
             return Verdict.DAMAGED
         if self.recovery_point is None:
-            return Verdict.TORN if is_like_a_crash() else Verdict.UNPROVEN
+            return look()
         return Verdict.DAMAGED if offset < self.recovery_point else Verdict.TORN
 
     def missing_end(self, path: Path, position: int, end_offset: Offset) -> CorruptionError | None:

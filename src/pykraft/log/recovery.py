@@ -47,8 +47,8 @@ from pykraft.log.small_files.recovery_point import FILE_NAME, RecoveryPoint
 from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 
 _NO_POINT: Final = (
-    "no recovery-point file (last written by Kafka?): an invalid batch would be cut off as a torn tail, as Kafka does, "
-    "because nothing records how far the log was synced"
+    "no recovery-point file (last written by Kafka?): nothing records how far the log was synced, so an invalid batch "
+    "is cut off as a torn tail, as Kafka does, unless a whole batch follows it"
 )
 
 

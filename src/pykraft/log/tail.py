@@ -4,6 +4,7 @@
 be the beginning of a batch that was being written, and sectors of zeros that were never written: preallocated, or lost
 with the power while the file had already grown. A byte that changed is something else, also in the newest segment and
 also when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
+The surest sign of it is a whole batch behind the bad bytes, which could follow in this log (ADR 141).
 
 Invariant: what is called torn is the beginning of the one batch that must come next, or zeros, up to the end of the
 log. No CRC covers a length; the bytes after a batch show that its length is wrong.
@@ -13,7 +14,6 @@ Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from typing import Final
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Evidence, Verdict
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, crc_of, read_header
+from pykraft.log.walk import BadBytes, walk
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
 from pykraft.types import Epoch, Offset
 
 SECTOR_SIZE_BYTES: Final = 512
 TORN_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Twice the largest batch of a quorum: anything longer is not the start of one batch."""
 _LOOK_SIZE_BYTES: Final = 1024 * 1024
-_OFFSET: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,10 @@ class Expected:
         """Whether this is the header of such a batch."""
         return header.base_offset == self.base_offset and header.epoch >= self.epoch
 
+    def is_followed_by(self, header: BatchHeader) -> bool:
+        """Whether this is the header of that batch, or of a later one."""
+        return header.base_offset >= self.base_offset and header.epoch >= self.epoch
+
 
 def verdict_on(
     problem: CorruptionError, expected: Expected, evidence: Evidence, *, fs: Fs, later: Iterable[Path]
@@ -53,16 +57,39 @@ def verdict_on(
     ``later`` are the segments after that of the problem. Errors: StorageError.
     """
 
-    def is_like_a_crash() -> bool:
-        # A crash leaves nothing written in later segments.
-        for segment in later:
-            with closing(fs.open(segment)) as file:
-                if written_end(file):
-                    return False
-        with closing(fs.open(Path(problem.path))) as file:
-            return is_torn(file, problem.position, written_end(file), expected)
+    def look() -> Verdict:
+        return verdict_from(fs, Path(problem.path), problem.position, expected, later=later)
 
-    return evidence.verdict_on(problem, expected.base_offset, is_like_a_crash=is_like_a_crash)
+    return evidence.verdict_on(problem, expected.base_offset, look=look)
+
+
+def verdict_from(fs: Fs, segment: Path, position: int, expected: Expected, *, later: Iterable[Path]) -> Verdict:
+    """What the bytes from this position of a segment on are, where ``expected`` must stand and nobody knows more.
+
+    ``later`` are the segments after it. Errors: StorageError.
+    """
+    rest = list(later)
+    if _has_batch(fs, segment, position, expected) or any(_has_batch(fs, each, 0, expected) for each in rest):
+        return Verdict.DAMAGED
+    # A crash leaves nothing written in later segments.
+    if any(_written_end(fs, each) for each in rest):
+        return Verdict.UNPROVEN
+    with closing(fs.open(segment)) as file:
+        return Verdict.TORN if _is_torn(file, position, written_end(file), expected) else Verdict.UNPROVEN
+
+
+def _has_batch(fs: Fs, segment: Path, position: int, expected: Expected) -> bool:
+    """Whether a whole batch stands somewhere behind this position that could follow the sound part of the log."""
+    with closing(fs.open(segment)) as file:
+        return any(
+            not isinstance(place, BadBytes) and expected.is_followed_by(place[1])
+            for place in walk(segment, file, file.size(), start=position)
+        )
+
+
+def _written_end(fs: Fs, segment: Path) -> int:
+    with closing(fs.open(segment)) as file:
+        return written_end(file)
 
 
 def written_end(file: File) -> int:
@@ -78,7 +105,7 @@ def written_end(file: File) -> int:
     return 0
 
 
-def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
+def _is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
     """Whether a crash explains that there is no valid batch at this position.
 
     ``end`` is where the written part ends (`written_end`).
@@ -95,25 +122,9 @@ def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
     except ProtocolError:
         return False
     is_cut = header.size_bytes > len(rest)
-    return expected.is_met_by(header) and is_cut and not _is_whole(rest, header) and not _is_followed(rest, header)
+    return expected.is_met_by(header) and is_cut and not _is_whole(rest, header)
 
 
 def _is_whole(rest: bytes, header: BatchHeader) -> bool:
     """Whether nothing is missing except what the length field claims: then the length is wrong."""
     return crc_of(rest, 0, replace(header, size_bytes=len(rest))) == header.crc
-
-
-def _is_followed(rest: bytes, header: BatchHeader) -> bool:
-    """Whether the next batch starts inside the supposed records of this one: then the length is wrong, too."""
-    expected = Expected(base_offset=header.end_offset, epoch=header.epoch)
-    at = rest.find(_OFFSET.pack(expected.base_offset), HEADER_SIZE_BYTES)
-    while at >= 0:
-        try:
-            follower = read_header(rest, at)
-            check_crc(rest, at, follower)
-        except ProtocolError:
-            pass
-        else:
-            return expected.is_met_by(follower)
-        at = rest.find(_OFFSET.pack(expected.base_offset), at + 1)
-    return False

@@ -12,6 +12,7 @@ import pytest
 
 from pykraft.config import RaftConfig
 from pykraft.core.effects import Report
+from pykraft.core.on.contradiction import FOREIGN_ANSWERS_MAX
 from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.on.timer import poll
 from pykraft.core.on.voters.auto_join import speak_of_membership
@@ -210,3 +211,18 @@ def test_bytes_of_a_stranger_are_a_sign_of_life_and_its_refusals_are_not() -> No
     made.state = replace(state_of(made), download=replace(download, position=0))
     answer(made, sliced(leader_id=7), peer_id=7, now=Instant(mono_ms=NOW.mono_ms + 1, wall_ms=0))
     assert state_of(made).has_fetched
+
+
+def test_a_batch_that_begins_within_the_log_is_another_history_when_it_keeps_coming() -> None:
+    """Raft §5.3, Log Matching; no checksum covers the offset, in which a bit may flip on the way."""
+    made = replica(follower(has_fetched=True))
+    for base_offset in [8] * (FOREIGN_ANSWERS_MAX - 1) + [9] * (FOREIGN_ANSWERS_MAX - 1):
+        with pytest.raises(ProtocolError, match=f"fetched batch at {base_offset}, but the log ends at 10"):
+            answer(made, fetched(batch(base_offset, 12, 5), high_watermark=10))
+        assert not made.has_given_up_leader
+    report = only(answer(made, fetched(batch(9, 12, 5), high_watermark=10)), Report)
+    assert report.is_alarm
+    assert "other records than this one: it has a batch at 9, and this log ends at 10; if this node was" in report.text
+    assert made.has_given_up_leader
+    assert answer(made, fetched(batch(9, 12, 5), high_watermark=10)) == []
+    assert made.log.end_offset == 10

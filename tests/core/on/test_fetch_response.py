@@ -249,15 +249,6 @@ def test_records_of_another_time_are_ignored_even_if_their_answer_is_awaited(
     assert (made.log.end_offset, made.state) == (10, state)
 
 
-def test_a_batch_within_this_log_is_an_alarm_when_it_comes_again() -> None:
-    made = replica(follower())
-    for alarms in (0, 1):
-        with pytest.raises(ProtocolError, match="the log ends at 10"):
-            answer(made, fetched(batch(9, 11, 3), high_watermark=4))
-        reports = [effect for effect in done(made) if isinstance(effect, Report)]
-        assert [report.is_alarm for report in reports] == [True] * alarms
-
-
 def test_small_batches_are_asked_for_in_parts() -> None:
     """An answer of 4 MiB held 60,000 batches, and a follower did nothing else for half a second."""
     made = following()

@@ -10,7 +10,10 @@ correct leader says that
    have appended nothing since that did not come from it;
 3. it has nothing more to send, while the log that came from it names no voter with its id. Until then it may be a voter
    that this replica has not learned of. That holds in a static quorum, too: the upgrade to kraft.version 1 may be what
-   is still to be fetched. A leader that is removing itself leads until that commits.
+   is still to be fetched. A leader that is removing itself leads until that commits;
+4. our log is a prefix of its own, while it sends a batch that begins within our log. Logs that agree up to an offset
+   have the same batches below it, so these two have the same epochs and other records. A few times it may be flipped
+   bits, since no checksum covers the offset of a batch.
 
 After giving up a leader, this replica does not fetch from it in that epoch and denies nobody a pre-vote because of it;
 a voter campaigns soon. If the other voters follow it with good reason, this replica stays behind and reports that.
@@ -35,6 +38,12 @@ WAYS_OUT: Final = (
     "if it really leads, the voters that elected it have lost records (formatted anew, or an older copy put back): "
     "either stop them and copy this node's log to them, or give this log up: stop this node and format its directory "
     "(docs: A majority that lost its records)"
+)
+FOREIGN_ANSWERS_MAX: Final = 5
+"""Answers with the same batch within this log that show another history."""
+OTHER_HISTORY: Final = (
+    "if this node was given a directory of another quorum with the same cluster.id, stop it and format its directory; "
+    "if the voters that elected this leader have lost records, see the docs: A majority that lost its records"
 )
 
 
@@ -61,7 +70,22 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     if is_all and _is_stranger(replica, state.leader_id):
         voters = ", ".join(map(str, replica.voters.ids))
         return f"it is not one of the voters {voters}, and the log that it sent does not make it one"
-    return None
+    # 4. Our log has records that the leader has not.
+    return _other_history(replica, answer)
+
+
+def _other_history(replica: Replica, answer: FetchResponse) -> str | None:
+    """What shows that the leader has other records below our log end, once it has shown that often enough."""
+    end_offset = replica.log.end_offset
+    if not answer.batches or answer.batches[0].base_offset >= end_offset:
+        return None
+    base_offset = answer.batches[0].base_offset
+    before, count = replica.foreign_batch
+    replica.foreign_batch = (replica.epoch, base_offset), (count if before == (replica.epoch, base_offset) else 0) + 1
+    if replica.foreign_batch[1] < FOREIGN_ANSWERS_MAX:
+        return None
+    place = f"it has a batch at {base_offset}, and this log ends at {end_offset}"
+    return f"its log has other records than this one: {place}; {OTHER_HISTORY}"
 
 
 def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant) -> None:

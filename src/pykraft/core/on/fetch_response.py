@@ -12,7 +12,7 @@ from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, Tru
 from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchResponse
-from pykraft.core.on.contradiction import WAYS_OUT, contradiction_in, give_up_leader, hear, note_told
+from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, note_told
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
@@ -182,8 +182,6 @@ def _truncate(replica: Replica, point: Offset) -> None:
 
 def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
     log = replica.log
-    if message.batches and message.batches[0].base_offset < log.end_offset:
-        _note_foreign_batch(replica, message.batches[0].base_offset)
     # Append the valid batches of a response even if a later one is invalid.
     batches = valid_prefix(message.batches, log.end, replica)
     if message.invalid is not None or len(batches) < len(message.batches):
@@ -204,23 +202,6 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
     io = replica.outbox.next_log_io()
     log.submit(io)
     replica.outbox.add(AppendFetched(io=io, count=len(batches), end_offset=log.end_offset))
-
-
-def _note_foreign_batch(replica: Replica, base_offset: Offset) -> None:
-    """Raise an alarm when a leader sends a batch within this log twice, although it took the log for a prefix.
-
-    Logs that agree up to an offset have the same batches below it, so these two have the same epochs and other records.
-    Once may be a flipped bit, since no checksum covers the offset of a batch.
-
-    Effects: Report.
-    """
-    if replica.foreign_batch == (replica.epoch, base_offset):
-        what = (
-            f"the log of node {replica.leader_id}, the leader of epoch {replica.epoch}, has other records than this one"
-        )
-        place = f"it has a batch at {base_offset}, and this log ends at {replica.log.end_offset}"
-        replica.outbox.add(Report(text=f"{what}: {place}; {WAYS_OUT}", is_alarm=True))
-    replica.foreign_batch = (replica.epoch, base_offset)
 
 
 def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica: Replica) -> tuple[FetchedBatch, ...]:

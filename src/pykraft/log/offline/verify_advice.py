@@ -20,17 +20,18 @@ from pykraft.log.fs import Fs
 from pykraft.log.judge import MISSING_START_REPAIR, SWAP_REPAIR
 from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_walk import BadBytes, walk_runs
 from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import meta, quorum_state
+from pykraft.log.walk import BadBytes, walk_runs
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.protocol.records import membership_records
 from pykraft.types import KRaftVoters, NodeId
 
 _KEEP: Final = "this node is the only voter, so no other one has what is lost here. Do not empty the directory"
 _GIVE_UP: Final = (
-    "To give up everything from the damage on instead, remove recovery-point and quarantine while the node is stopped"
+    "To give up everything from the damage on instead, stop the node, cut this file at the position, and remove the "
+    "later segments and recovery-point, quarantine, quorum-state.check, and replica-proof beside meta.properties"
 )
 OF_AN_ONLY_VOTER: Final = {
     REPAIR: (

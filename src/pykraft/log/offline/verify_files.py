@@ -22,10 +22,10 @@ from pykraft.log.judge import SWAP_REPAIR
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_parts import LogSummary
-from pykraft.log.offline.verify_walk import BadBytes, walk
 from pykraft.log.paths import leftover_kind, parse_checkpoint
 from pykraft.log.small_files import epoch_checkpoint, quorum_state
 from pykraft.log.small_files.slots import parse_slots
+from pykraft.log.walk import BadBytes, walk
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.records import decode_control
 from pykraft.types import EpochStart, Offset, SnapshotFooter, SnapshotHeader

@@ -37,11 +37,11 @@ from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
 from pykraft.log.offline.verify_index import NO_TIMESTAMP, OffsetIndexCheck, TimeIndexCheck
 from pykraft.log.offline.verify_parts import OFFSET_ZERO, CheckedPart, LogPart, LogSummary
 from pykraft.log.offline.verify_segment import SegmentCheck
-from pykraft.log.offline.verify_walk import BadBytes, walk_runs
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
 from pykraft.log.tail import Expected, verdict_on
+from pykraft.log.walk import BadBytes, walk_runs
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.types import EpochStart, Offset

@@ -24,7 +24,9 @@ from typing import Generic, TypeVar
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.evidence import read_evidence
 from pykraft.log.fs import File, Fs
-from pykraft.log.judge import Chain, EpochError
+from pykraft.log.judge import Chain, EpochError, Verdict
+from pykraft.log.paths import LOG
+from pykraft.log.tail import Expected, verdict_from
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.remote_file import expect_reads
 from pykraft.object_storage.uris import located
@@ -276,9 +278,16 @@ def judged(split: Split, problem: CorruptionError) -> CorruptionError:
     """The error for a batch that only its reader found bad, with what the judge says. Errors: StorageError."""
     if split.first is None:
         return problem
-    evidence = read_evidence(Files(), located(split.path).parent)
-    # The plan walked over this batch: what a crash leaves after the last batch is not in any split.
-    return told(problem, evidence.verdict_on(problem, split.first.base_offset, is_like_a_crash=lambda: False))
+    fs, segment = Files(), located(split.path)
+    evidence = read_evidence(fs, segment.parent)
+    expected = Expected(base_offset=split.first.base_offset, epoch=split.first.epoch)
+
+    def look() -> Verdict:
+        names = fs.listdir(segment.parent)
+        later = [segment.with_name(name) for name in sorted(names) if name > segment.name and name.endswith(LOG)]
+        return verdict_from(fs, segment, problem.position, expected, later=later)
+
+    return told(problem, evidence.verdict_on(problem, expected.base_offset, look=look))
 
 
 def _rewritten(split: Split, position: int, found: BatchIdentity, planned: BatchIdentity | None) -> UsageError:

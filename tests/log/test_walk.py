@@ -11,8 +11,8 @@ from typing import Any
 
 from pykraft.errors import ReadError
 from pykraft.log.fs import File
-from pykraft.log.offline.verify_walk import SEARCH_SIZE_BYTES, SECTOR_SIZE_BYTES, BadBytes, walk
 from pykraft.log.os_fs import OsFs
+from pykraft.log.walk import SEARCH_SIZE_BYTES, SECTOR_SIZE_BYTES, BadBytes, walk
 from tests.log.data_directory import batch_size, flip, look, segments
 from tests.log.logs import run_of
 

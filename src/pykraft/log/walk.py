@@ -1,7 +1,7 @@
 """Reads all batches of a file, damaged ones included, as far as the start of the next one can be found.
 
-Invariant: the result covers the file from 0 to ``end`` without a gap, as sound batches and bad bytes. Behind a bad
-batch the next one is,
+Invariant: the result covers the file from ``start`` to ``end`` without a gap, as sound batches and bad bytes. Behind a
+bad batch the next one is,
 
 1. if its header is readable and a batch with the next offset begins where its length says, that one;
 2. else the next place that looks like the header of a batch without a producer, which all batches of Raft are;
@@ -45,9 +45,9 @@ class BadBytes:
     """The header of the bad batch, if the rest of the file agrees with it."""
 
 
-def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
-    """Position and header of each sound batch below ``end``, and the bad bytes between them."""
-    for place in walk_runs(path, file, end):
+def walk(path: Path, file: File, end: int, *, start: int = 0) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
+    """Position and header of each sound batch from ``start`` to ``end``, and the bad bytes between them."""
+    for place in walk_runs(path, file, end, start=start):
         if isinstance(place, BatchRun):
             yield from place.headers()
         else:
