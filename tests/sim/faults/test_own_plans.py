@@ -27,4 +27,5 @@ def test_a_world_that_draws_no_such_kind_stays_what_it_was() -> None:
 
 
 def test_a_world_that_draws_one_has_it() -> None:
-    assert World(3, scenario=load(["forged"])).faults._plans[-1]._kinds == {"forged frames": 1.0}
+    plans = World(3, scenario=load(["forged"])).faults._plans
+    assert {"forged frames": 1.0} in [plan._kinds for plan in plans]

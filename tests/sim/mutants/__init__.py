@@ -31,6 +31,7 @@ from tests.sim.mutants import (
     snapshots,
     strangers,
     told,
+    twins,
 )
 from tests.sim.mutants.mutant import Mutant, planted
 
@@ -56,6 +57,7 @@ FAMILIES = (
     told,
     producers,
     forged,
+    twins,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

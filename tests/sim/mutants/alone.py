@@ -84,6 +84,7 @@ ALONE: Mapping[str, str] = {
     "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
     "Healing": "prepared_appends_fill_the_buffer_for_good",
     "SilentVotersAreTold": "leader_announces_itself_once",
+    "TwinsAreTold": "twins_are_served_in_silence",
     "OperatorsAreAnswered": "additions_count_as_answered",
     "IndexesAreOfTheirLogs": "time_index_has_entries_of_the_offset_index",
     "SaveIsAskedInTime": "only_the_last_delivery_counts",

@@ -38,6 +38,11 @@ class Claims:
     is_posing: bool = False
     """True while a stranger answers Fetches under a voter's id: followers cannot tell it from that voter."""
 
+    twin_ids: set[int] = field(default_factory=set)
+    """Voters of whom a second process has run."""
+    fed_twins: set[tuple[int, int, int]] = field(default_factory=set)
+    """Leader, epoch and id: that leader has sent records to a second process with this static voter's id."""
+
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""
         self.epochs.add(epoch)

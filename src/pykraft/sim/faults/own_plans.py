@@ -12,6 +12,7 @@ from typing import Protocol
 from pykraft.sim.faults.families import Family
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
+from pykraft.sim.faults.twins import TwinFaults
 
 SECOND_US = 1_000_000
 
@@ -34,4 +35,7 @@ class OwnPlan:
 
 def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
     """All of them; a new one is added at the end, so that the numbers of the others' decisions stay."""
-    return (OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),)
+    return (
+        OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
+        OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
+    )

@@ -87,6 +87,7 @@ from pykraft.sim.invariants.membership.one_voter import VotersChangeByOne
 from pykraft.sim.invariants.membership.operator_answered import OperatorsAreAnswered
 from pykraft.sim.invariants.membership.own_epoch import OwnEpochBeforeVoters
 from pykraft.sim.invariants.membership.removed_leader import RemovedLeaderResigns
+from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
 from pykraft.sim.invariants.snapshots.asked_in_time import SaveIsAskedInTime
 from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
@@ -138,6 +139,7 @@ ALL: tuple[type[Invariant], ...] = (
     ChangeIsCommittedWhenTold,
     VotersCanBeDialed,
     OperatorsAreAnswered,
+    TwinsAreTold,
     # logs
     LogMatching,
     LeaderCompleteness,

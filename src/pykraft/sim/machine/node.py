@@ -42,8 +42,8 @@ class Process:
     """One run of a node's program, from its start to its end."""
 
     def __init__(self, node: SimulatedNode) -> None:
-        self.node_id = int(node.node_id)
         self.port = port_of(node.config)
+        self.node_id = node_at(self.port)
         self._node = node
         self._surroundings = node.surroundings
         self._observer = node.observer

@@ -106,6 +106,13 @@ def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: st
         Case().answers(VisitQuestion.DESCRIBE_QUORUM, quorum(**changed))
 
 
+def test_a_twin_of_a_voter_is_an_observer_of_which_nothing_is_known() -> None:
+    case = Case()
+    case.world.claims.twin_ids.add(2)
+    rows = [{"replica_id": 4, "log_end_offset": 5}, {"replica_id": 2, "log_end_offset": 8}]
+    case.answers(VisitQuestion.DESCRIBE_QUORUM, quorum(observers=rows))
+
+
 def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
     case.nodes[4].process.wiretap.fetch_answers[1] = OTHER_ANSWERS

@@ -125,7 +125,9 @@ class ClientsAreToldTheTruth(Invariant):
             raise self.violated(f"{said} that the voters are {[*told]}, its log says {[*after.voters]}")
         if partition["high_watermark"] > self.facts.committed.end_offset:
             raise self.violated(f"{said} that all below {partition['high_watermark']} is committed")
-        for row in (*voters, *partition["observers"]):
+        # A twin of a voter is an observer with the voter's id, and nobody watches where it fetches.
+        known = [row for row in partition["observers"] if row["replica_id"] not in self.facts.claims.twin_ids]
+        for row in (*voters, *known):
             self._look_at_row(node_id, epoch, row, moments, said)
         listed = {row["replica_id"] for row in (*voters, *partition["observers"])}
         nodes = self.facts.nodes.values()
