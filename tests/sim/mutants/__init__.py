@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from tests.sim.mutants import (
     asking,
+    backups,
     campaign,
     corruption,
     delivery,
@@ -58,6 +59,7 @@ FAMILIES = (
     producers,
     forged,
     twins,
+    backups,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

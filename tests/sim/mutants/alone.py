@@ -38,6 +38,8 @@ ALONE: Mapping[str, str] = {
     "LogMatching": "answers_of_an_older_epoch_count",
     "LeaderCompleteness": "votes_ignore_the_log",
     "CommittedIsNeverCut": "committed_records_are_cut",
+    "CutsAreTold": "logs_are_cut_in_silence",
+    "ForgottenIsTold": "forgotten_acknowledgements_are_served_in_silence",
     "AppendedEpochIsKnown": "batches_of_a_higher_epoch_are_appended",
     "StrangersAddNothing": "records_of_any_leader_are_appended",
     "OneFetchInFlight": "two_fetches_in_flight",

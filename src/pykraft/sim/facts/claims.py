@@ -43,6 +43,9 @@ class Claims:
     fed_twins: set[tuple[int, int, int]] = field(default_factory=set)
     """Leader, epoch and id: that leader has sent records to a second process with this static voter's id."""
 
+    older_ids: set[int] = field(default_factory=set)
+    """Nodes whose directories an older copy replaced: they have forgotten what they told others."""
+
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""
         self.epochs.add(epoch)

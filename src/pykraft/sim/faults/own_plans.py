@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from pykraft.sim.faults.backups import BackupFaults
 from pykraft.sim.faults.families import Family
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
@@ -38,4 +39,5 @@ def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
     return (
         OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
         OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
+        OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
     )

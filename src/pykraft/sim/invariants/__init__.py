@@ -70,8 +70,10 @@ from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
 from pykraft.sim.invariants.log.committed import CommittedAlike
 from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut
+from pykraft.sim.invariants.log.cuts_told import CutsAreTold
 from pykraft.sim.invariants.log.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.log.foreign_records import StrangersAddNothing
+from pykraft.sim.invariants.log.forgotten_told import ForgottenIsTold
 from pykraft.sim.invariants.log.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.log.leader_completeness import LeaderCompleteness
 from pykraft.sim.invariants.log.log_matching import LogMatching
@@ -144,6 +146,8 @@ ALL: tuple[type[Invariant], ...] = (
     LogMatching,
     LeaderCompleteness,
     CommittedIsNeverCut,
+    CutsAreTold,
+    ForgottenIsTold,
     AppendedEpochIsKnown,
     StrangersAddNothing,
     OneFetchInFlight,

@@ -223,6 +223,20 @@ class VirtualDisk:
             self._remove_directory(path)
         self._directories[ROOT] = self._removed.pop(ROOT)
 
+    def put_back(self, copy: Tree) -> None:
+        """Replace everything by an earlier copy, as `left` returned it; all of it is durable."""
+        self.wipe()
+        for path, content in sorted(copy.items()):
+            if content is None:
+                self._directories[path] = self._removed.pop(path, Directory())
+            else:
+                file = Inode()
+                file.write(content, 0)
+                file.sync()
+                self._directories[path.parent].change((path.name, file))
+        for directory in self._directories.values():
+            directory.sync()
+
     def _remove_directory(self, path: Path) -> None:
         directory = self._removed[path] = self._directories.pop(path)
         directory.cached.clear()

@@ -78,7 +78,8 @@ STRANGER: Final = (
 """Drawn separately from the others, see `pykraft.sim.faults.faults`."""
 FORGED: Final = ("forged frames",)
 TWINS: Final = ("twin",)
-OF_THEIR_OWN: Final = (FORGED, TWINS)
+BACKUPS: Final = ("older directory",)
+OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS)
 """Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
 so a world without it stays what it was.
 """
