@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.errors import StorageError
-from pykraft.sim.clients.twin import PORTS_FROM, Twin
+from pykraft.sim.clients.twin import PORTS_FROM, VoterTwin
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import Process
 from pykraft.sim.machine.spoken import LogEnd, Spoken
@@ -16,12 +16,12 @@ from pykraft.sim.run.world import World
 from tests.sim.worlds import led_world, run_for, run_until
 
 
-def with_twin(*, is_formatted: bool = True) -> tuple[World, Process, Twin]:
+def with_twin(*, is_formatted: bool = True) -> tuple[World, Process, VoterTwin]:
     """A twin of a follower."""
     world, leader = led_world()
     world.users.begin()
     real = next(node for node in world.facts.voters() if node.node_id != leader.node_id)
-    return world, leader, Twin(world.facts, real, Random(1), is_formatted=is_formatted)
+    return world, leader, VoterTwin(world.facts, real, Random(1), is_formatted=is_formatted)
 
 
 def spoken(leader: Process, **fields: Any) -> Spoken:

@@ -287,3 +287,15 @@ def test_a_file_may_survive_under_two_names() -> None:
         assert {made.read(DIRECTORY / name) for name in made.listdir(DIRECTORY)} == {b"data"}
         found.add("".join(made.listdir(DIRECTORY)))
     assert found == {"a", "b", "ac", "c"}
+
+
+def test_a_copy_that_is_put_back_is_all_there_is_and_survives_a_power_loss() -> None:
+    made = disk()
+    write_durably(made, b"older")
+    copy = made.left(ALL_KEPT)
+    write_durably(made, b"newer and longer")
+    write(made, b"unsynced")
+    made.put_back(copy)
+    made.lose_power(EXTREMES[0])
+    assert made.left(ALL_KEPT) == copy
+    assert made.read(PATH) == b"older"

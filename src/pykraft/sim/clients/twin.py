@@ -34,7 +34,7 @@ PORTS_FROM: Final = 500
 """The twin of voter 2 is at port 502."""
 
 
-class Twin:
+class VoterTwin:
     """The twin, and all that observes it."""
 
     def __init__(self, facts: Facts, real: SimulatedNode, rng: Random, *, is_formatted: bool) -> None:
@@ -60,7 +60,7 @@ class Twin:
         self.node.start()
 
     @property
-    def watch(self) -> Twin:
+    def watch(self) -> VoterTwin:
         """It is told what oracles are told of other nodes."""
         return self
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from pykraft.sim.clients.twin import Twin
+from pykraft.sim.clients.twin import VoterTwin
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.fault_kinds import TWINS
@@ -29,7 +29,7 @@ class TwinFaults:
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self._rng = Random(0)
-        self._twin: Twin | None = None
+        self._twin: VoterTwin | None = None
         (kind,) = TWINS
         self._kind: Final = kind
         self.kinds: dict[str, Act] = {kind: self._begin}
@@ -57,7 +57,7 @@ class TwinFaults:
             return False
         real = rng.choice(facts.voters())
         self._harm.hit(self._kind, real, "has a twin from now on")
-        self._twin = Twin(facts, real, Random(rng.random()), is_formatted=rng.random() < 0.5)
+        self._twin = VoterTwin(facts, real, Random(rng.random()), is_formatted=rng.random() < 0.5)
         if rng.random() < PAUSES_PROBABILITY:
             self._harm.later(rng.randint(*LATER_US), lambda: self._pause_followers(leader.node_id, rng))
         self._harm.later(rng.randint(*LASTS_US), self.stop)
