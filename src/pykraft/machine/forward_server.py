@@ -13,7 +13,7 @@ Source: ours (ADR 070, ADR 092, ADR 138), after ADR 050.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from pykraft.client.node import Node
@@ -97,20 +97,18 @@ class ForwardServer:
             offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
             return offset
         digest = forwarded_digest(records)
-        if digest is not None and digest.node_id == self._node.node_id:
+        if digest is None:
+            commands = (command for command in map(check_forwarded, records) if command is not None)
+            self._applier.replica.read_ahead(commands)
+        elif digest.node_id == self._node.node_id:
             if self._applier.check is None or not self._applier.check.has_found(digest):
                 raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
             return Offset(digest.offset)
-        if digest is not None:
+        else:
             known = self._node.leader_and_epoch
             if known.leader_id != self._node.node_id:
                 raise NotLeaderError(known.leader_id, known.epoch)
             await self._confirm(digest.node_id, records[0])
-            return await self._append(records)
-        self._applier.replica.read_ahead(command for command in map(check_forwarded, records) if command is not None)
-        return await self._append(records)
-
-    async def _append(self, records: Sequence[bytes]) -> Offset:
         time_ms = self._applier.time_ms()
         committed = await self._node.propose([stamped(record, time_ms) for record in records])
         return committed.base_offset
