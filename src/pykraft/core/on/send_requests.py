@@ -47,22 +47,22 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
             last=replica.log.end,
             pre_vote=isinstance(state, Prospective),
         )
-        endpoint = _endpoint_for_vote(replica, node_id)
-        if endpoint is not None and replica.connections.is_ready(node_id):
+        peer = _peer_for_vote(replica, node_id)
+        if peer is not None and replica.connections.is_ready(node_id):
             replica.connections.votes_asked[node_id] = replica.connections.votes_asked.get(node_id, 0) + 1
-            send(replica, Peer(id=node_id, endpoint=endpoint), message, now, Relies.ELECTION)
+            send(replica, peer, message, now, Relies.ELECTION)
 
 
-def _endpoint_for_vote(replica: Replica, node_id: NodeId) -> Endpoint | None:
-    listener, count = replica.local.default_listener, replica.connections.votes_asked.get(node_id, 0)
-    former: list[Endpoint] = replica.voter_history.endpoints_of(node_id, listener)
-    present = former.pop(0) if former else None
+def _peer_for_vote(replica: Replica, node_id: NodeId) -> Peer | None:
+    present, count = replica.voter_peer(node_id), replica.connections.votes_asked.get(node_id, 0)
     turn, place = divmod(count - QUESTIONS_BEFORE_TURNS, QUESTIONS_PER_TURN)
-    if turn < 0 or place:
+    if present is None or turn < 0 or place:
         return present
+    listener = replica.local.default_listener
+    _, *former = replica.voter_history.endpoints_of(node_id, listener)
     taken = {voter.listeners.get(listener) for voter in replica.voters.voters} | {replica.local.listeners.get(listener)}
     others = [*former, *(server for server in replica.bootstrap if server not in taken and server not in former)]
-    return others[turn % len(others)] if others else present
+    return Peer(id=node_id, endpoint=others[turn % len(others)]) if others else present
 
 
 def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:
