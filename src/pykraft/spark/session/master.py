@@ -35,6 +35,8 @@ OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress", DAEMON)
 """The daemon of a cluster's executors starts before they have this package."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
+NOWHERE = logging.NullHandler()
+"""Added to the root logger: py4j logs a traceback when Java objects are given back to a process that has ended."""
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
 
 
@@ -84,8 +86,7 @@ def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """
     from py4j.protocol import Py4JNetworkError
 
-    # py4j logs a traceback when Java objects are given back to a process that has ended meanwhile.
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger().addHandler(NOWHERE)
     with temporary_folder("pykraft-spark-") as folder, Children() as children:
         with without_lines(NOISE):
             jvm = Jvm(children, folder / "driver", settings, is_quiet=False)
