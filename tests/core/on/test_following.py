@@ -173,8 +173,9 @@ def test_an_answer_that_names_this_node_as_leader_of_a_higher_epoch_raises_the_e
     assert settle(made, voted(epoch=6, error=ErrorCode.FENCED_LEADER_EPOCH, leader_id=1)) == (False, False)
     assert isinstance(made.state, Unattached)
     assert (made.epoch, made.leader_id) == (6, None)
-    told = "peer 2 takes this node for the leader of epoch 6, but this node does not lead it"
-    assert only(done(made), Report).text == told
+    report = only(done(made), Report)
+    assert report.text.startswith("peer 2 takes this node for the leader of epoch 6, but this node does not lead it: ")
+    assert report.is_alarm
 
 
 @pytest.mark.parametrize("state", [follower(), prospective(), candidate(), unattached(), unattached(leader_id=3)])

@@ -170,9 +170,12 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
     if is_named and epoch > own_epoch:
-        # Also what an operator should see when a second node has our id.
-        text = f"peer {peer_id} takes this node for the leader of epoch {epoch}, but this node does not lead it"
-        replica.outbox.add(Report(text=text))
+        text = (
+            f"peer {peer_id} takes this node for the leader of epoch {epoch}, but this node does not lead it: another "
+            f"process has the node id {replica.local.id}, or the quorum-state of this one was lost, or a stranger lies"
+        )
+        # An unproven replica has said already that its directory may have been another one before (ADR 130).
+        replica.outbox.add(Report(text=text, is_alarm=replica.survey is None))
     if epoch > own_epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:
