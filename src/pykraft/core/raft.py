@@ -15,6 +15,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.config import RaftConfig
+from pykraft.core.connections import Connections
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
     Event,
@@ -156,6 +157,11 @@ class Raft:
     def log(self) -> LogView:
         """Ends and epochs of the log, for inspection."""
         return self._replica.log
+
+    @property
+    def connections(self) -> Connections:
+        """Requests under way and pauses, for inspection."""
+        return self._replica.connections
 
     @property
     def voter_history(self) -> VoterHistory:

@@ -76,6 +76,19 @@ def plain_listener_is_not_told_of_a_gap(patch: Patch) -> None:
     patch.setattr(SnapshotLoading, "skipped", lambda self, next_offset, start_offset: None)
 
 
+def late_listeners_hear_of_no_leader(patch: Patch) -> None:
+    """A listener that is registered after an election hears of no leader before the next one."""
+    register = Delivery.register
+
+    def in_silence(self: Delivery, *of: Any, **more: Any) -> Registration:
+        newest, self._newest = self._newest, None
+        made = register(self, *of, **more)
+        self._newest = newest
+        return made
+
+    patch.setattr(Delivery, "register", in_silence)
+
+
 MUTANTS = (
     Mutant(
         plant=plain_listener_waits_below_the_log_start,
@@ -92,6 +105,7 @@ MUTANTS = (
         source="KIP-630 (what is below the log start is in a snapshot only)",
         scenario="bystanders",
     ),
+    Mutant(plant=late_listeners_hear_of_no_leader, source="Kafka KafkaRaftClient.register"),
     Mutant(plant=leader_is_told_too_early, source="Kafka KafkaRaftClient (fireHandleLeaderChange waits)"),
     Mutant(plant=listener_is_given_all_that_is_appended, source="Raft paper §5.3 (apply only what is committed)"),
     Mutant(plant=listener_begins_anew_with_each_leader, source="Kafka ListenerContext (a new registration restarts)"),

@@ -109,6 +109,11 @@ def votes_ignore_directory_ids(patch: Patch) -> None:
     patch.everywhere(requests.is_addressed_to, lambda replica, voter: voter is None or voter.id == replica.local.id)
 
 
+def new_voters_are_asked_nothing(patch: Patch) -> None:
+    """A leader waits for the levels of a new voter without asking for them, so each addition times out."""
+    patch.everywhere(voter_changes.ask_levels, lambda replica, node_id, listeners, now: None)
+
+
 def nobody_waits_for_a_new_voter_to_catch_up(patch: Patch) -> None:
     """A leader adds an observer to the voters as soon as it has fetched anything."""
     patch.setattr(add_voter, "_has_caught_up", lambda leader, key, now: leader.progress.observer(key) is not None)
@@ -254,6 +259,7 @@ MUTANTS = (
         scenario="voters",
     ),
     Mutant(plant=votes_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),
+    Mutant(plant=new_voters_are_asked_nothing, source="KIP-853 §AddRaftVoter", scenario="voters"),
     Mutant(plant=nobody_waits_for_a_new_voter_to_catch_up, source="Raft dissertation §4.2.1", scenario="voters"),
     Mutant(plant=upgrade_needs_no_directory_ids, source="KAFKA-16538", scenario="voters"),
     Mutant(plant=removed_leader_leads_on, source="Raft dissertation §4.2.2", scenario="voters"),

@@ -10,6 +10,7 @@ from pykraft.sim.invariants.clients.decided import EveryProposalIsDecided
 from pykraft.sim.invariants.clients.delivered_committed import DeliveredIsCommitted
 from pykraft.sim.invariants.clients.duplicates import NoDuplicates
 from pykraft.sim.invariants.clients.in_order import DeliveredOnceInOrder
+from pykraft.sim.invariants.clients.late_listener import LateListenersHearWhoLeads
 from pykraft.sim.invariants.clients.linearizable import Linearizable
 from pykraft.sim.invariants.clients.linger import LingerIsBounded
 from pykraft.sim.invariants.clients.phantoms import NoPhantoms
@@ -79,6 +80,7 @@ from pykraft.sim.invariants.log.leader_completeness import LeaderCompleteness
 from pykraft.sim.invariants.log.log_matching import LogMatching
 from pykraft.sim.invariants.log.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.log.one_batch import OneBatchAStep
+from pykraft.sim.invariants.membership.asked_levels import NewVotersAreAsked
 from pykraft.sim.invariants.membership.caught_up import NewVoterHasCaughtUp
 from pykraft.sim.invariants.membership.change_told import ChangeIsCommittedWhenTold
 from pykraft.sim.invariants.membership.endpoints import VotersCanBeDialed
@@ -136,6 +138,7 @@ ALL: tuple[type[Invariant], ...] = (
     VotersChangeByOne,
     OwnEpochBeforeVoters,
     LevelBeforeVoters,
+    NewVotersAreAsked,
     NewVoterHasCaughtUp,
     RemovedLeaderResigns,
     ChangeIsCommittedWhenTold,
@@ -182,6 +185,7 @@ ALL: tuple[type[Invariant], ...] = (
     DeliveredIsCommitted,
     CommittedAlike,
     LeaderIsToldInTime,
+    LateListenersHearWhoLeads,
     LingerIsBounded,
     RoomIsUsed,
     AcknowledgedIsCommitted,
