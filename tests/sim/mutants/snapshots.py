@@ -12,9 +12,11 @@ from typing import Any
 from pykraft.core import effects, log_view
 from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
+from pykraft.errors import ErrorCode
 from pykraft.host import execute
 from pykraft.host.snapshots import creation
 from pykraft.host.snapshots.creation import SnapshotCreation
+from pykraft.host.snapshots.failures import SnapshotFailures
 from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log
@@ -70,6 +72,26 @@ def disk_without_room_for_a_snapshot_ends_the_node(patch: Patch) -> None:
         yield
 
     patch.setattr(raw_writer, "not_relied_on", not_relied_on)
+
+
+def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:
+    """After a snapshot that could not be written, the node takes none before its next start."""
+    patch.setattr(SnapshotFailures, "is_pausing", property(lambda self: self.count > 0))
+
+
+def parts_of_failed_snapshots_stay(patch: Patch) -> None:
+    """A snapshot that failed, or was given up, keeps its room until the next start."""
+    patch.setattr(RawWriter, "abandon", RawWriter.close)
+
+
+def snapshot_that_cannot_be_read_ends_the_node(patch: Patch) -> None:
+    """A leader ends when a follower asks for a part of a snapshot that its disk does not read."""
+
+    def read(self: SnapshotStore, snapshot_id: OffsetAndEpoch, position: int, size: int, mono_ms: int) -> Any:
+        found = self._files.catalog.read(snapshot_id, position, size, mono_ms=mono_ms)
+        return ErrorCode.SNAPSHOT_NOT_FOUND if found is None else found
+
+    patch.setattr(SnapshotStore, "_read", read)
 
 
 def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
@@ -206,6 +228,9 @@ MUTANTS = (
         source="ours, until an attack from outside; Kafka's FaultHandler is not fatal for snapshots",
         scenario="snapshots",
     ),
+    Mutant(plant=a_failed_snapshot_is_the_last_one, source="ours (ADR 134)", scenario="unsaved"),
+    Mutant(plant=parts_of_failed_snapshots_stay, source="ours (ADR 134)", scenario="unsaved"),
+    Mutant(plant=snapshot_that_cannot_be_read_ends_the_node, source="ours until ADR 134", scenario="unsaved"),
     Mutant(
         plant=snapshot_has_no_durable_name,
         source="ALICE (OSDI 2014): directories are not synced",

@@ -11,8 +11,8 @@ Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from random import Random
+from typing import Final
 
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.snapshots.loading import Loader
@@ -22,9 +22,12 @@ from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.io_errors import SnapshotDiskError
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
+
+READS_AGAIN_US: Final = 100_000
 
 
 class Application:
@@ -86,7 +89,18 @@ class Application:
         assert process is not None
         assert registration is not None
         registration.hold()
-        process.submit_read(lambda: _records(reader), lambda records: self._loaded(reader.snapshot_id, records))
+        self._read(process, reader)
+
+    def _read(self, process: Process, reader: SnapshotReader[bytes]) -> None:
+        """Read the whole snapshot, and try again later if the disk reads no snapshots at the moment."""
+
+        def done(records: Sequence[bytes] | SnapshotDiskError) -> None:
+            if isinstance(records, SnapshotDiskError):
+                process.later(READS_AGAIN_US, lambda: self._read(process, reader))
+                return
+            self._loaded(reader.snapshot_id, records)
+
+        process.submit_read(lambda: _records(reader), done)
 
     def _save(self, snapshot_id: OffsetAndEpoch) -> None:
         """Write the state to a snapshot because the host asks for it; deliveries are held meanwhile."""
@@ -106,7 +120,14 @@ class Application:
         self._registration.release()
 
 
-def _records(reader: SnapshotReader[bytes]) -> list[bytes]:
-    """Read all records of a snapshot, and close it."""
-    with closing(reader):
-        return [record for batch in reader for record in batch.records]
+def _records(reader: SnapshotReader[bytes]) -> list[bytes] | SnapshotDiskError:
+    """Read all records of a snapshot, and close it if it could be read."""
+    try:
+        records = [record for batch in reader for record in batch.records]
+    except SnapshotDiskError as error:
+        return error
+    except BaseException:
+        reader.close()
+        raise
+    reader.close()
+    return records

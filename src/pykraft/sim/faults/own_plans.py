@@ -14,6 +14,7 @@ from pykraft.sim.faults.families import Family
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.twins import TwinFaults
+from pykraft.sim.faults.unreadable import UnreadableFaults
 
 SECOND_US = 1_000_000
 
@@ -40,4 +41,5 @@ def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
         OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
         OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
         OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
+        OwnPlan(UnreadableFaults(harm), SECOND_US // 2, 2 * SECOND_US),
     )

@@ -97,7 +97,9 @@ from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
+from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
+from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
 from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
 from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
@@ -163,6 +165,8 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotIsDurable,
     SnapshotIsCommitted,
     SnapshotsAlike,
+    SnapshotsAreMadeAgain,
+    PartsAreRemoved,
     SnapshotNamesItsVoters,
     SaveIsAskedInTime,
     NextSliceFollows,

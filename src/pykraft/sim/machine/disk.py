@@ -24,7 +24,7 @@ from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.sim.machine.fate import DrawnFate, Fate
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Directory, Inode
-from pykraft.sim.machine.io_errors import DiskError, IoErrors, NoSnapshotRoomError
+from pykraft.sim.machine.io_errors import DiskError, IoErrors, SnapshotDiskError
 from pykraft.sim.scenario.scenario import Storage
 from pykraft.types import Buffer
 
@@ -258,7 +258,7 @@ class VirtualDisk:
         """
         cause: BaseException | None = error
         while cause is not None:
-            if isinstance(cause, NoSnapshotRoomError):
+            if isinstance(cause, SnapshotDiskError):
                 return False
             if isinstance(cause, DiskError) or (isinstance(cause, CorruptionError) and self.is_rotten):
                 return True

@@ -19,12 +19,14 @@ WRITE_ERROR: Final = "write error"
 SYNC_ERROR: Final = "fsync error"
 DISK_FULL: Final = "disk full"
 NO_SNAPSHOT_ROOM: Final = "no room for snapshots"
+SNAPSHOT_UNREADABLE: Final = "unreadable snapshots"
 _WORDS: Final = {
     READ_ERROR: "cannot read: Input/output error",
     WRITE_ERROR: "cannot write: Input/output error",
     SYNC_ERROR: "cannot sync: Input/output error",
     DISK_FULL: "cannot write: No space left on device",
     NO_SNAPSHOT_ROOM: "cannot write: No space left on device",
+    SNAPSHOT_UNREADABLE: "cannot read: Input/output error",
 }
 
 
@@ -32,8 +34,8 @@ class DiskError(StorageError):
     """An error that a fault planned."""
 
 
-class NoSnapshotRoomError(DiskError):
-    """There is no room for a snapshot, but for the log: no reason to end."""
+class SnapshotDiskError(DiskError):
+    """Only snapshots cannot be written or read: no reason to end."""
 
 
 class IoErrors:
@@ -77,6 +79,7 @@ class IoErrors:
     def before_read(self, path: Path) -> None:
         """Errors: DiskError."""
         self._count(READ_ERROR, path)
+        self._count(SNAPSHOT_UNREADABLE, path)
 
     def before_write(self, path: Path, *, is_growth: bool) -> None:
         """Errors: DiskError; on a full disk only for a file that grows."""
@@ -95,4 +98,5 @@ class IoErrors:
         self._left[kind] -= 1
         if self._left[kind] < 0:
             self.on_error(kind)
-            raise (NoSnapshotRoomError if kind == NO_SNAPSHOT_ROOM else DiskError)(path, _WORDS[kind])
+            is_of_snapshots = kind in {NO_SNAPSHOT_ROOM, SNAPSHOT_UNREADABLE}
+            raise (SnapshotDiskError if is_of_snapshots else DiskError)(path, _WORDS[kind])
