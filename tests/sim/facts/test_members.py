@@ -8,7 +8,7 @@ from pykraft.core.messages import RemoveVoterRequest
 from pykraft.sim.clients.admin import OperatorStation
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import MembershipSettings
-from pykraft.sim.scenario.settings import port_of
+from pykraft.sim.scenario.settings import moved, port_of
 from pykraft.types import VoterSet
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_until
 
@@ -70,3 +70,54 @@ def test_nodes_join_by_themselves_as_the_scenario_says() -> None:
         membership = MembershipSettings(dynamic_probability=1, auto_join_probability=probability)
         world = World(1, scenario=replace(THREE, membership=membership))
         assert {node.config.raft.auto_join for node in world.nodes.values()} == {probability == 1}
+
+
+def machines_world() -> World:
+    """Three formatted voters, and an observer that knows the first list only."""
+    world = dynamic_world(observers=1)
+    world.members.let_observers_know_first_list()
+    return world
+
+
+def test_observers_know_the_first_list_only_where_machines_are_replaced() -> None:
+    world = machines_world()
+    newcomer = world.newcomer()
+    world.facts.absent.add(1)
+    assert world.members.first_list_only == {4}
+    ports = {
+        node_id: [
+            endpoint.port for endpoint in world.members.with_bootstrap(world.nodes[node_id].config).bootstrap_servers
+        ]
+        for node_id in (2, 4, 5)
+    }
+    assert ports == {2: [2, 3, 4, 5], 4: [1, 2, 3], 5: [2, 3, 4, 5]}
+    assert int(newcomer.node_id) == 5
+    assert not dynamic_world(observers=1).members.first_list_only
+
+
+def test_a_log_names_a_voter_that_is_where_it_says() -> None:
+    world = machines_world()
+    observer = world.nodes[4]
+    assert not world.members.knows_a_voter(observer), "its log is empty"
+    led(world)
+    assert world.members.knows_a_voter(observer)
+    world.facts.absent.add(1)
+    world.nodes[2].config = moved(world.nodes[2].config)
+    assert world.members.knows_a_voter(observer)
+    assert not world.members.knows_a_voter(observer, without=world.nodes[3])
+
+
+def test_an_observer_with_the_first_list_and_a_machine_that_is_gone_count_for_nobody() -> None:
+    world, leader = led(machines_world())
+    gone = next(node for node in world.facts.voters() if node.node_id != leader.node_id)
+    first = world.members.in_force()
+    gone.kill()
+    world.nodes[4].kill()
+    world.facts.absent.update({4, int(gone.node_id)})
+    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=gone.key), lambda _: None)
+    run_until(world, lambda: world.members.committed not in first)
+    run_until(world, lambda: world.members.in_force() == [world.members.committed])
+    world.facts.absent.discard(4)
+    assert world.members.in_force() == [world.members.committed]
+    world.facts.absent.clear()
+    assert world.members.in_force() == [world.members.committed, *first]

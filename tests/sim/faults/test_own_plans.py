@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.own_plans import own_plans
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.fault_kinds import OF_THEIR_OWN
@@ -13,7 +14,8 @@ from tests.sim.worlds import calm_world
 
 
 def test_names_and_acts_are_the_same() -> None:
-    plans = own_plans(harm_to(calm_world()))
+    harm = harm_to(calm_world())
+    plans = own_plans(harm, MembershipFaults(harm))
     assert tuple(tuple(plan.family.kinds) for plan in plans) == OF_THEIR_OWN
     assert all(plan.period_us_min <= plan.period_us_max for plan in plans)
 

@@ -24,6 +24,7 @@ from tests.sim.mutants import (
     high_watermark,
     host,
     links,
+    machines,
     membership,
     never_leads,
     producers,
@@ -60,6 +61,7 @@ FAMILIES = (
     forged,
     twins,
     backups,
+    machines,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core import enter_state
-from pykraft.core.effects import CompletePendingRequest, Peer
+from pykraft.core.effects import CompletePendingRequest
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.leader import appending
 from pykraft.core.leader.progress import Progress, ReplicaProgress
@@ -231,17 +231,6 @@ def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     patch.setattr(enter_state, "_opening_records", lambda replica: ())
 
 
-def observers_ask_bootstrap_servers_only(patch: Patch) -> None:
-    """An observer whose leader is gone does not ask the voters of its log, and its bootstrap servers have moved."""
-    peers = Replica.bootstrap_peers
-
-    def first(replica: Replica) -> tuple[Peer, ...]:
-        found = peers(replica)
-        return tuple(peer for peer in found if peer.id < 0) or found
-
-    patch.setattr(Replica, "bootstrap_peers", first)
-
-
 MUTANTS = (
     Mutant(plant=two_changes_at_once, source="Raft dissertation §4.1", scenario="voters"),
     Mutant(plant=a_change_that_timed_out_is_forgotten, source="KAFKA-20740", scenario="voters"),
@@ -296,8 +285,5 @@ MUTANTS = (
         plant=voters_of_an_installed_snapshot_are_forgotten,
         source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
         scenario="voters,snapshots",
-    ),
-    Mutant(
-        plant=observers_ask_bootstrap_servers_only, source="Kafka; ours until ADR 048", scenario="all_before_forgers"
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.sim.machine.dialect import KAFKA_3_9
+from pykraft.types import Endpoint
 from tests.sim.worlds import calm_world, dynamic_world, led_world
 
 
@@ -34,7 +35,8 @@ def test_an_old_version_is_remembered() -> None:
 def test_where_voters_may_change_a_process_is_told_of_all_addresses() -> None:
     world = dynamic_world()
     node = world.nodes[1]
-    assert world.witness.configured(node) == replace(node.config, bootstrap_servers=world.facts.members.addresses())
+    addresses = tuple(Endpoint(f"node-{node_id}", node_id) for node_id in world.nodes)
+    assert world.witness.configured(node) == replace(node.config, bootstrap_servers=addresses)
     fixed = calm_world()
     assert fixed.witness.configured(fixed.nodes[1]) == fixed.nodes[1].config
 

@@ -7,7 +7,7 @@ it cannot reach the parts that decide what happens next.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pykraft.host.host import Host
@@ -34,8 +34,8 @@ class Facts:
     """Roughly how many records a node appends between two of its snapshots; 0: no snapshots."""
     is_formatted: bool
     """True when an operator formatted the static voters; always with absent ones, which cannot vouch for the others."""
-    absent: Collection[int]
-    """Voters that never start."""
+    absent: set[int]
+    """Voters that never start, and machines that are switched off, for a while or for good."""
     clock: Clock
     network: Network
     nodes: Mapping[int, SimulatedNode]

@@ -10,7 +10,7 @@ Source: KIP-853; Raft dissertation §4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -24,7 +24,7 @@ from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
-from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.types import KRAFT_VERSIONS, NodeId, ReplicaKey, Voter, VoterSet
 
 
 class Members:
@@ -39,9 +39,14 @@ class Members:
         rng: Random,
         *,
         is_formatted: bool,
+        absent: Collection[int] = (),
     ) -> None:
-        """``committed``: what leaders counted as committed; ``is_formatted``: an operator formatted all disks."""
+        """``committed``: what leaders counted as committed; ``is_formatted``: an operator formatted all disks.
+
+        ``absent``: machines that are switched off, see `Facts.absent`.
+        """
         self._nodes = nodes
+        self._absent = absent
         self._auto_join_probability = scenario.membership.auto_join_probability
         self._platters = platters
         self._ledger = committed
@@ -57,6 +62,8 @@ class Members:
         if self.may_change:
             for node in nodes.values():
                 node.config = self._able_to_join(node.config)
+        self.first_list_only: set[int] = set()
+        """Observers whose ``controller.quorum.bootstrap.servers`` names the world's first voters."""
         first = next(iter(nodes.values())).first_voters
         if self.is_dynamic:
             first = self._format(first)
@@ -102,11 +109,24 @@ class Members:
         if not self.may_change:
             return [self.committed]
         found = {self.committed: None}
-        for node in self._nodes.values():
-            for holds in (self._is_in_ledger, self._is_durable):
-                newest = self.electorate.newest(partial(holds, node))
-                found[newest.voters if newest is not None else node.first_voters] = None
+        for node_id, node in self._nodes.items():
+            # A machine that is gone counts nobody's votes any more, and an observer that is no voter by its own log
+            # never does: each may know voters that are gone, too.
+            if node_id not in self._absent:
+                is_observer = node_id in self.first_list_only
+                found |= {voters: None for voters in self._sets_of(node) if not is_observer or node_id in voters.ids}
         return [voters for voters in found if len(voters)]
+
+    def let_observers_know_first_list(self) -> None:
+        """From now on the present observers are started with the addresses of the world's first voters."""
+        self.first_list_only = self._nodes.keys() - {*self.electorate.initial.ids, *self.committed.ids}
+
+    def knows_a_voter(self, node: SimulatedNode, *, without: SimulatedNode | None = None) -> bool:
+        """Whether the log of this node, as it runs and after a power loss, names a machine that is where it says.
+
+        ``without`` is not counted. An observer for which this is false has nobody to ask but its bootstrap servers.
+        """
+        return all(any(self._is_there(voter, without) for voter in voters.voters) for voters in self._sets_of(node))
 
     def committed_more(self) -> None:
         """Look for a newer committed voter set."""
@@ -137,16 +157,30 @@ class Members:
 
     def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
         """The configuration for a process; where voters may change, with the present addresses of all nodes."""
-        return replace(config, bootstrap_servers=self.addresses()) if self.may_change else config
-
-    def addresses(self) -> tuple[Endpoint, ...]:
-        """The present addresses of all nodes."""
-        found = (node.config.advertised_listeners.get(LISTENER) for node in self._nodes.values())
-        return tuple(endpoint for endpoint in found if endpoint is not None)
+        if not self.may_change:
+            return config
+        known = (
+            node.config.advertised_listeners for node_id, node in self._nodes.items() if node_id not in self._absent
+        )
+        if config.node_id in self.first_list_only:
+            known = (voter.listeners for voter in self.electorate.initial.voters)
+        servers = (listeners.get(LISTENER) for listeners in known)
+        return replace(config, bootstrap_servers=tuple(server for server in servers if server is not None))
 
     def voter(self, node: SimulatedNode) -> Voter:
         """The entry of a node in a voter set."""
         return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
+
+    def _sets_of(self, node: SimulatedNode) -> Iterator[VoterSet]:
+        """The set in force in the log of a node, as it runs now and after a power loss."""
+        for holds in (self._is_in_ledger, self._is_durable):
+            newest = self.electorate.newest(partial(holds, node))
+            yield newest.voters if newest is not None else node.first_voters
+
+    def _is_there(self, voter: Voter, without: SimulatedNode | None) -> bool:
+        node = self._nodes[int(voter.key.id)]
+        is_off = node is without or int(voter.key.id) in self._absent
+        return not is_off and voter.listeners == node.config.advertised_listeners
 
     def _is_in_ledger(self, node: SimulatedNode, entry: Entry) -> bool:
         """Whether the ledger of a node holds this batch; everything before the ledger is committed."""

@@ -62,7 +62,7 @@ class Faults:
         self.snapshot = SnapshotFaults(self._harm)
         self.wipe = WipeFaults(self._harm)
         self._stranger = StrangerFaults(self._harm)
-        owned = own_plans(self._harm)
+        owned = own_plans(self._harm, self._membership)
         self._families: tuple[Family, ...] = (
             self._process,
             *families_of(self._harm),

@@ -69,12 +69,18 @@ class MembershipFaults:
             self._harm.facts.clock.after(CORRECTION_US, self._correct_addresses)
 
     def _correct_addresses(self) -> None:
-        """Restart nodes that find no leader because they were started with addresses that are out of date."""
-        facts = self._harm.facts
+        """Restart nodes that find no leader because they were started with addresses that are out of date.
+
+        An observer that shall do with the first list gets another one if all voters that its log names are gone.
+        """
+        facts, members = self._harm.facts, self._harm.facts.members
         for node in facts.nodes.values():
             process = node.process
-            is_lost = process is not None and process.host.status.leader_id is None
-            if is_lost and process is not None and process.bootstrap != facts.members.addresses():
+            if process is None or process.host.status.leader_id is not None:
+                continue
+            if not members.knows_a_voter(node):
+                members.first_list_only.discard(int(node.node_id))
+            if process.bootstrap != members.with_bootstrap(node.config).bootstrap_servers:
                 self._harm.note(node, "is started anew with the present addresses")
                 node.kill()
         facts.clock.after(CORRECTION_US, self._correct_addresses)
@@ -110,7 +116,7 @@ class MembershipFaults:
         node = world.newcomer()
         self._harm.note(node, "is a new node")
         node.start()
-        self._begin_to_add("new voter", node)
+        self.add("new voter", node)
         return True
 
     def _promote(self) -> bool:
@@ -119,7 +125,7 @@ class MembershipFaults:
         others = [node for node in facts.nodes.values() if node not in voting and node not in self._requests.joining]
         if not others or not facts.members.may_change:
             return False
-        self._begin_to_add("promotion", self._harm.rng.choice(others))
+        self.add("promotion", self._harm.rng.choice(others))
         return True
 
     def _leave(self, kind: str, *, leads: bool) -> bool:
@@ -132,7 +138,7 @@ class MembershipFaults:
         node = self._harm.rng.choice(choice)
         if not facts.atlas.may_leave(node):
             return False
-        self._begin_to_remove(kind, node, node.key, lambda: None)
+        self.remove(kind, node, node.key)
         return True
 
     def _replace(self) -> bool:
@@ -147,7 +153,7 @@ class MembershipFaults:
         if node.key != key:
             self._harm.world.watch.wiped(node)
         if not node.config.raft.auto_join:
-            self._begin_to_remove("removal", node, key, lambda: self._begin_to_add("promotion", node))
+            self.remove("removal", node, key, lambda: self.add("promotion", node))
         return True
 
     def _move(self) -> bool:
@@ -189,16 +195,16 @@ class MembershipFaults:
                 UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=told
             )
 
-    def _begin_to_add(self, kind: str, node: SimulatedNode) -> None:
+    def add(self, kind: str, node: SimulatedNode, done: Callable[[], None] = lambda: None) -> None:
+        """Ask until the node is a voter; ``done`` is called then, unless the faults are over."""
         self._requests.adding[node] += 1
-        self._add(kind, node)
+        self._add(kind, node, done)
 
-    def _add(self, kind: str, node: SimulatedNode) -> None:
-        """Ask until the node is a voter."""
+    def _add(self, kind: str, node: SimulatedNode, done: Callable[[], None]) -> None:
         facts = self._harm.facts
         leader = facts.newest_leader()
         if leader is None or node.key.directory_id is None or not facts.atlas.may_join(node):
-            self._harm.later(RETRY_US, lambda: self._add(kind, node))
+            self._harm.later(RETRY_US, lambda: self._add(kind, node, done))
             return
         message = AddVoterRequest(
             voter=node.key, listeners=node.config.advertised_listeners, timeout_ms=TIMEOUT_MS, ack_when_committed=True
@@ -206,20 +212,21 @@ class MembershipFaults:
 
         def then(asked: VoterRequest) -> None:
             if asked.answer not in {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER}:
-                self._harm.later(RETRY_US, lambda: self._add(kind, node))
+                self._harm.later(RETRY_US, lambda: self._add(kind, node, done))
                 return
             self._requests.adding[node] -= 1
             if asked.answer == ErrorCode.NONE:
                 self._harm.happened(kind, node)
+            done()
 
         self._ask(leader, node, message, then)
 
-    def _begin_to_remove(self, kind: str, node: SimulatedNode, key: ReplicaKey, done: Callable[[], None]) -> None:
+    def remove(self, kind: str, node: SimulatedNode, key: ReplicaKey, done: Callable[[], None] = lambda: None) -> None:
+        """Ask until the node is no longer a voter; ``done`` is called then, unless the faults are over."""
         self._requests.removing[node] += 1
         self._remove(kind, node, key, done)
 
     def _remove(self, kind: str, node: SimulatedNode, key: ReplicaKey, done: Callable[[], None]) -> None:
-        """Ask until the node is no longer a voter."""
         facts = self._harm.facts
         leader = facts.newest_leader()
         if leader is None or not facts.atlas.may_leave(node):

@@ -13,6 +13,8 @@ from pykraft.sim.faults.backups import BackupFaults
 from pykraft.sim.faults.families import Family
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
+from pykraft.sim.faults.machines import MachineFaults
+from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.twins import TwinFaults
 from pykraft.sim.faults.unreadable import UnreadableFaults
 
@@ -35,11 +37,12 @@ class OwnPlan:
     period_us_max: int
 
 
-def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
+def own_plans(harm: Harm, membership: MembershipFaults) -> tuple[OwnPlan, ...]:
     """All of them; a new one is added at the end, so that the numbers of the others' decisions stay."""
     return (
         OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
         OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
         OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
+        OwnPlan(MachineFaults(harm, membership), SECOND_US // 10, SECOND_US // 2),
         OwnPlan(UnreadableFaults(harm), SECOND_US // 2, 2 * SECOND_US),
     )

@@ -132,7 +132,13 @@ class World:
         is_formatted = has_luck or bool(absent)
         platters, requests = Platters(self.nodes.values()), VoterRequests()
         self.members = Members(
-            self.nodes, scenario, platters, committed, self._dice(self.seed, "members"), is_formatted=is_formatted
+            self.nodes,
+            scenario,
+            platters,
+            committed,
+            self._dice(self.seed, "members"),
+            is_formatted=is_formatted,
+            absent=absent,
         )
         return Facts(
             seed=self.seed,

@@ -79,8 +79,9 @@ STRANGER: Final = (
 FORGED: Final = ("forged frames",)
 TWINS: Final = ("twin",)
 BACKUPS: Final = ("older directory",)
+MACHINES: Final = ("replaced machine",)
 UNREADABLE: Final = ("unreadable snapshots",)
-OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, UNREADABLE)
+OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, MACHINES, UNREADABLE)
 """Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
 so a world without it stays what it was.
 """

@@ -12,7 +12,8 @@ from pykraft.core.leader.progress import Progress
 from pykraft.core.state import Leader
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns
-from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from pykraft.sim.machine.spoken import SliceAsked, Spoken
+from pykraft.types import Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from tests.sim.invariants.fakes import BEFORE, node, view, voters_of, world
 
 
@@ -58,6 +59,22 @@ def test_the_time_of_a_new_leader_counts_from_its_election_and_an_only_voter_lea
 def test_a_leader_of_a_minority_is_found(voters: int, fetched_ms: tuple[int | None, ...]) -> None:
     with pytest.raises(ViolationError, match="no majority has fetched from it for 1600 ms"):
         looked(voters, leader(3_000, *fetched_ms))
+
+
+def test_a_voter_that_downloads_a_snapshot_counts_until_it_stops() -> None:
+    where = world(3)
+    made = LeaderWithoutMajorityResigns(where)
+    leads = view("leader", voters=voters_of(3))
+    made.changed(node(1, ms=100), BEFORE, leads)
+    asked = SliceAsked(snapshot_id=OffsetAndEpoch(Offset(5), Epoch(1)), position=500)
+    for target_id in (1, 9):  # There is no node 9.
+        where.nodes = {1: node(1, ms=2_000)}
+        made.before_send(node(2), Spoken(epoch=1, sliced=asked, target_id=target_id))
+    where.clock.now_us = 3_000_000
+    made.after_event(leader(3_000, None, None), leads)
+    where.clock.now_us = 3_600_000
+    with pytest.raises(ViolationError, match="no majority has fetched from it for 1600 ms"):
+        made.after_event(leader(3_600, None, None), leads)
 
 
 def test_a_voter_that_still_receives_an_answer_counts_as_long_as_enough_of_it_moves() -> None:

@@ -3,9 +3,10 @@
 Otherwise clients of a leader that is cut off would wait for ever, and it would still claim to lead a cluster that has
 another leader. Fetches of observers do not count, because they commit nothing. A leader that is no longer a voter needs
 a majority without itself. A voter that is still receiving an answer cannot fetch before it has all of it: it counts as
-long as enough of the answer moves.
+long as enough of the answer moves. A voter that downloads a snapshot sends FetchSnapshots, and they count, too.
 
-Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
+Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``,
+``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pykraft.core.state import Leader
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.spoken import Spoken
 
 FETCH_TIMEOUTS = 3
 """Two windows of 1.5 fetch timeouts: the last one in which a majority fetched, and the one in which it did not."""
@@ -27,18 +29,26 @@ PAUSE_US = 100_000
 
 
 class LeaderWithoutMajorityResigns(Invariant):
-    """No leader stays leader when a majority of the voters has not fetched from it for three fetch timeouts."""
+    """No leader stays leader if a majority of the voters fetched no records or snapshot for three fetch timeouts."""
 
     def _begin(self) -> None:
         self._began_ms: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
         self._unsent: dict[tuple[int, int], tuple[int, int]] = {}
         """By sender and receiver: bytes that had not arrived, and when enough of them last did (mono ms)."""
+        self._sliced_ms: dict[tuple[int, int], int] = {}
+        """By leader and voter: when the voter asked for the newest slice of a snapshot (mono ms of the leader)."""
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:
         """Remember when a leadership begins, and when it continues with other voters."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._began_ms[int(node.node_id)] = node.clock.instant.mono_ms
+
+    def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
+        """A node that asks for a slice has just had an answer: to a Fetch, or with the slice before."""
+        asked = self.facts.nodes.get(spoken.target_id or 0)
+        if spoken.sliced is not None and asked is not None:
+            self._sliced_ms[int(asked.node_id), int(node.node_id)] = asked.clock.instant.mono_ms
 
     def after_event(self, node: SimulatedNode, now: View) -> None:
         """Check when the voters of a leader last fetched."""
@@ -57,7 +67,12 @@ class LeaderWithoutMajorityResigns(Invariant):
         began_ms = self._began_ms[node_id]
         fetched_ms = sorted(
             (
-                max(began_ms, voter.fetched_mono_ms or began_ms, self._sent_ms(node, int(voter_id)))
+                max(
+                    began_ms,
+                    voter.fetched_mono_ms or began_ms,
+                    self._sent_ms(node, int(voter_id)),
+                    self._sliced_ms.get((node_id, int(voter_id)), began_ms),
+                )
                 for voter_id, voter in state.progress.voters.items()
                 if voter_id != node_id
             ),
