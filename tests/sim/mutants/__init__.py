@@ -20,6 +20,7 @@ from tests.sim.mutants import (
     election,
     emptied,
     failover,
+    flipped,
     forged,
     high_watermark,
     host,
@@ -60,6 +61,7 @@ FAMILIES = (
     forged,
     twins,
     backups,
+    flipped,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.sim.scenario.fault_kinds import KINDS
+from pykraft.sim.scenario.fault_kinds import FLIPPED, KINDS
 from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, shipped_names
 from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, ClusterSettings
 
@@ -33,9 +33,10 @@ def test_the_shipped_default_is_the_default() -> None:
     assert load(["default"]) == DEFAULT
 
 
-def test_the_quiet_one_has_no_faults_and_all_has_every_kind() -> None:
+def test_the_quiet_one_has_no_faults_and_all_has_every_kind_but_flipped_bits() -> None:
     assert load(["quiet"]).faults == {}
-    assert load(["all"]).faults.keys() == set(KINDS)
+    assert load(["all"]).faults.keys() == set(KINDS) - {*FLIPPED}
+    assert load(["all", "flipped"]).faults.keys() == set(KINDS)
 
 
 def test_the_later_wins_and_kinds_of_faults_add_up(tmp_path: Path) -> None:

@@ -74,6 +74,28 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     return _other_history(replica, answer)
 
 
+def is_repeated(
+    replica: Replica, state: Follower, cut_to: Offset | None, now: Instant, *, is_contradiction: bool
+) -> bool:
+    """Whether this response may have its effect: one that cuts the log, or gives the leader up, must come twice.
+
+    A flipped bit in an answer, or in the Fetch before it, would otherwise cut what this replica has acknowledged, or
+    keep it behind for the whole epoch. A replica in quarantine promises nothing about its log.
+
+    Source: ours (ADR 148).
+    """
+    if (cut_to is None and not is_contradiction) or replica.log.quarantine is not None:
+        if state.unheeded is not None:
+            replica.state = replace(state, unheeded=None)
+        return True
+    wish = (cut_to,)
+    if state.unheeded not in (None, wish):
+        # Another wish each time: no correct leader, and none to be asked without a pause.
+        replica.connections.back_off(state.leader_id, now.mono_ms)
+    replica.state = replace(state, unheeded=wish)
+    return state.unheeded == wish
+
+
 def _other_history(replica: Replica, answer: FetchResponse) -> str | None:
     """What shows that the leader has other records below our log end, once it has shown that often enough."""
     end_offset = replica.log.end_offset

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pykraft.sim.faults.backups import BackupFaults
 from pykraft.sim.faults.families import Family
+from pykraft.sim.faults.flipped import FlippedFaults
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.twins import TwinFaults
@@ -40,4 +41,5 @@ def own_plans(harm: Harm) -> tuple[OwnPlan, ...]:
         OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
         OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
         OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
+        OwnPlan(FlippedFaults(harm), SECOND_US // 50, SECOND_US // 5),
     )

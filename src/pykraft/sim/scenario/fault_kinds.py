@@ -79,7 +79,8 @@ STRANGER: Final = (
 FORGED: Final = ("forged frames",)
 TWINS: Final = ("twin",)
 BACKUPS: Final = ("older directory",)
-OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS)
+FLIPPED: Final = ("flipped bit",)
+OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, FLIPPED)
 """Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
 so a world without it stays what it was.
 """

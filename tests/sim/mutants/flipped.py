@@ -1,0 +1,55 @@
+"""Bugs that one flipped bit in a frame between nodes is enough for (ADR 148)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykraft.core.on import epoch_raise, fetch_response, following
+from pykraft.protocol import batch
+from pykraft.rpc import connection, fetched
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def one_answer_cuts_the_log(patch: Patch) -> None:
+    """A follower cuts its log, or gives its leader up, because of a single Fetch answer."""
+    patch.setattr(fetch_response, "is_repeated", lambda *_, **__: True)
+
+
+def the_first_name_of_a_leader_stays(patch: Patch) -> None:
+    """Who was told of a leader that is none refuses the real one for the whole epoch."""
+    patch.setattr(following, "_correct_leader", lambda *_: False)
+
+
+def a_leader_without_our_listener_stays_so(patch: Patch) -> None:
+    """A follower that knows its leader's endpoints on other listeners only does not take its own from an answer."""
+    patch.setattr(following, "_can_dial_leader", lambda _: True)
+
+
+def a_flipped_epoch_is_believed(patch: Patch) -> None:
+    """The epoch of one answer is believed, however high it is."""
+    patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
+
+
+def fetched_records_are_not_checked(patch: Patch) -> None:
+    """A follower appends what it fetched without a look at the checksums."""
+    patch.setattr(fetched, "scan", lambda records: batch.scan(records, verify_crc=False))
+
+
+def any_answer_is_the_awaited_one(patch: Patch) -> None:
+    """An answer counts whatever its correlation id is."""
+    patch.setattr(connection, "_check_id", lambda *_: None)
+
+
+def _bug(plant: Any, source: str) -> Mutant:
+    return Mutant(plant=plant, source=source, scenario="flipped")
+
+
+MUTANTS = (
+    _bug(one_answer_cuts_the_log, "ours until ADR 148; Kafka"),
+    _bug(the_first_name_of_a_leader_stays, "ours until ADR 148; Kafka's QuorumState throws an exception"),
+    _bug(a_leader_without_our_listener_stays_so, "ours until ADR 148"),
+    _bug(a_flipped_epoch_is_believed, "Kafka; ours until ADR 129"),
+    _bug(fetched_records_are_not_checked, "KAFKA-18723"),
+    _bug(any_answer_is_the_awaited_one, "ours, planted"),
+)
