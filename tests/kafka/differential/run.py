@@ -227,7 +227,15 @@ class _Player:
                 except (OSError, ProtocolError) as error:
                     return type(error).__name__ if isinstance(error, TimeoutError) else "closed"
             case Answer():
+                begun_s = time.monotonic()
                 world.answer(step.peer, step.api_key, step.body)
+                # Ours asks again before it cuts its log (ADR 148).
+                while world is self._worlds[1] and _diverges(step) and not world.fetches_since(begun_s):
+                    if time.monotonic() > begun_s + self._settle_timeout_s:
+                        return None
+                    PAUSE.wait(LOOK_INTERVAL_S)
+                if world is self._worlds[1] and _diverges(step):
+                    world.answer(step.peer, step.api_key, step.body)
             case Restart():
                 world.end(is_kill=step.is_kill)
                 world.start(election_timeout_ms=SHORT_MS if step.expires else LONG_MS)
@@ -271,6 +279,10 @@ class _Player:
             told = [line[:300] for line in (f"seed {self._seed}, step {len(self._steps)}", *lines[-2:])]
             last = str(self._steps[-1])[:STEP_LENGTH] if self._steps else ""
             raise KafkaEndedError("\n  ".join([*told, last]))
+
+
+def _diverges(step: Answer) -> bool:
+    return "responses" in step.body and "diverging_epoch" in step.body["responses"][0]["partitions"][0]
 
 
 def _follow(now: Situation, step: Step) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pykraft.core.on import epoch_raise, fetch_response, following
 from pykraft.protocol import batch
-from pykraft.rpc import connection, fetched
+from pykraft.rpc import fetched
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -36,11 +36,6 @@ def fetched_records_are_not_checked(patch: Patch) -> None:
     patch.setattr(fetched, "scan", lambda records: batch.scan(records, verify_crc=False))
 
 
-def any_answer_is_the_awaited_one(patch: Patch) -> None:
-    """An answer counts whatever its correlation id is."""
-    patch.setattr(connection, "_check_id", lambda *_: None)
-
-
 def _bug(plant: Any, source: str) -> Mutant:
     return Mutant(plant=plant, source=source, scenario="flipped")
 
@@ -51,5 +46,4 @@ MUTANTS = (
     _bug(a_leader_without_our_listener_stays_so, "ours until ADR 148"),
     _bug(a_flipped_epoch_is_believed, "Kafka; ours until ADR 129"),
     _bug(fetched_records_are_not_checked, "KAFKA-18723"),
-    _bug(any_answer_is_the_awaited_one, "ours, planted"),
 )

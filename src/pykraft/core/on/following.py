@@ -117,7 +117,7 @@ def _correct_leader(
     Source: ours (ADR 148).
     """
     known, state = replica.leader_id, replica.state
-    if leader_id is None or epoch != replica.epoch or known in (None, leader_id, replica.local.id):
+    if epoch != replica.epoch or leader_id in (None, known, replica.local.id) or known in (None, replica.local.id):
         return False
     if isinstance(state, Follower) and (state.has_fetched or state.has_agreed or state.is_corrected):
         return False

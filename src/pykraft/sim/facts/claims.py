@@ -50,6 +50,8 @@ class Claims:
     """True once a bit of a frame flipped on its way, so that a node said what it did not say."""
     misnamed: set[tuple[int, int]] = field(default_factory=set)
     """Epochs with leaders that only a flipped bit named."""
+    misplaced: set[int] = field(default_factory=set)
+    """Epochs in which a flipped bit changed who leads, or where that node is."""
 
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""

@@ -11,9 +11,11 @@ Source: ours (ADR 148); Stone and Partridge, "When the CRC and TCP checksum disa
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from random import Random
 from typing import Final, TypeAlias
 
@@ -28,8 +30,10 @@ from pykraft.sim.machine.wiretap import FlippedFrame
 from pykraft.sim.scenario.fault_kinds import FLIPPED
 
 Value: TypeAlias = int | float | str | None
+Field: TypeAlias = tuple[ApiKey, bool, str]
+"""RPC, whether it is the request, and the name of a field; no name for a frame that cannot be read."""
 TRIES: Final = 20
-"""How many bits are drawn until one may flip."""
+"""How many bits are drawn, of which one flips."""
 HEAD_PROBABILITY: Final = 0.6
 HEAD_SIZE_BYTES: Final = 160
 """What is not a record is in about so many bytes; most of the bits that a checksum does not cover are here."""
@@ -38,7 +42,7 @@ EPOCHS_MAX: Final = 1 << 10
 WEIGHTS: Final[Mapping[ApiKey, float]] = {
     ApiKey.FETCH: 4,
     ApiKey.VOTE: 3,
-    ApiKey.BEGIN_QUORUM_EPOCH: 2,
+    ApiKey.BEGIN_QUORUM_EPOCH: 4,
     ApiKey.END_QUORUM_EPOCH: 1,
     ApiKey.FETCH_SNAPSHOT: 2,
     ApiKey.UPDATE_RAFT_VOTER: 1,
@@ -71,6 +75,9 @@ UNSEEN: Final[Mapping[tuple[ApiKey, bool], Mapping[str, Callable[[Value, Value],
 """By RPC, and whether it is the request: the fields whose change is a valid message that contradicts nothing."""
 NAMED: Final = {*EPOCH_FIELDS.values(), "leader_epoch", "leader_id", "replica_id", "host", "port", "name", "node_id"}
 """Fields that say in which epoch who leads or asks for votes, and where that node is."""
+OFTEN: Final = {*NAMED, "last_fetched_epoch", "epoch", "end_offset"}
+OFTENER: Final = 6
+"""So many times as often as any other field one of these is hit, where it is among the drawn ones."""
 
 
 class FlippedFaults:
@@ -85,6 +92,9 @@ class FlippedFaults:
         """By RPC, and whether it is the request: the bit of the next such frame that this generator draws flips."""
         self._asked: dict[tuple[int, int], RequestHeader] = {}
         """Requests without an answer, by the connection at which they arrive and their correlation id."""
+
+        self._flips: Counter[Field] = Counter()
+        """How often a bit of each field flipped."""
 
     def use_dice(self, rng: Random) -> None:
         """Use this generator for the coming decision."""
@@ -121,23 +131,33 @@ class FlippedFaults:
 
     def _flip(self, end: End, asked: RequestHeader, frame: bytes, rng: Random) -> None:
         """Flip one bit, mostly one of those that no checksum covers, and not one that nobody could notice."""
-        assert end.peer is not None
         was = values_in(asked, frame, is_request=end.is_dialed)
-        unseen = UNSEEN.get((ApiKey(asked.api_key), end.is_dialed), {})
+        found: list[tuple[int, FlippedFrame, dict[str, Value], Field]] = []
         for _ in range(TRIES):
             size_bytes = min(len(frame), HEAD_SIZE_BYTES) if rng.random() < HEAD_PROBABILITY else len(frame)
             position, mask = rng.randrange(size_bytes), 1 << rng.randrange(8)
             flipped = FlippedFrame(frame[:position] + bytes([frame[position] ^ mask]) + frame[position + 1 :])
             now = values_in(asked, flipped, is_request=end.is_dialed)
-            changes = {path: (was.get(path), value) for path, value in now.items() if was.get(path) != value}
-            if not any(unseen[name](*changes[path]) for path in changes if (name := _name(path)) in unseen):
-                end.outgoing[-1] = replace(end.outgoing[-1], frame=flipped)
-                self._claim(changes, now)
-                what = ", ".join(f"{path} {one} -> {other}" for path, (one, other) in changes.items()) or "unreadable"
-                text = f"{ApiKey(asked.api_key).name} {'request' if end.is_dialed else 'answer'}"
-                text = f"gets a {text} of {end.station.node_id} with a flipped bit: {what}"
-                self._harm.hit(self._kind, self._harm.facts.nodes[end.peer.station.node_id], text)
-                return
+            names = {_name(path): path for path, value in now.items() if was.get(path) != value}
+            unseen = UNSEEN.get((ApiKey(asked.api_key), end.is_dialed), {})
+            if not any(unseen[name](was.get(path), now[path]) for name, path in names.items() if name in unseen):
+                field = (ApiKey(asked.api_key), end.is_dialed, min(names, default=""))
+                found.append((self._flips[field] // (OFTENER if field[-1] in OFTEN else 1), flipped, now, field))
+        if found:
+            # Of some bits the one in the field that was hit least often: most bits are in uuids, names and lengths.
+            _, flipped, now, field = min(found, key=itemgetter(0))
+            self._flips[field] += 1
+            end.outgoing[-1] = replace(end.outgoing[-1], frame=flipped)
+            self._tell(end, asked, was, now)
+
+    def _tell(self, end: End, asked: RequestHeader, was: Mapping[str, Value], now: Mapping[str, Value]) -> None:
+        assert end.peer is not None
+        changes = {path: (was.get(path), value) for path, value in now.items() if was.get(path) != value}
+        what = ", ".join(f"{path} {one} -> {other}" for path, (one, other) in changes.items()) or "unreadable"
+        text = f"{ApiKey(asked.api_key).name} {'request' if end.is_dialed else 'answer'}"
+        text = f"gets a {text} of {end.station.node_id} with a flipped bit: {what}"
+        self._harm.hit(self._kind, self._harm.facts.nodes[end.peer.station.node_id], text)
+        self._claim(changes, now)
 
     def _claim(self, changes: Mapping[str, tuple[Value, Value]], now: Mapping[str, Value]) -> None:
         """Oracles that ask where an epoch, a candidate or a leader comes from get to know this frame."""
@@ -150,7 +170,8 @@ class FlippedFaults:
         named = {_name(path): value for path, value in now.items() if isinstance(value, int)}
         for name in {*EPOCH_FIELDS.values(), "leader_epoch"}:
             if name in named:
-                claims.leads(named[name])
+                claims.epochs.add(named[name])
+                claims.misplaced.add(named[name])
                 claims.candidates.add((named[name], named.get("replica_id", -1)))
                 claims.misnamed.add((named[name], named.get("leader_id", -1)))
 
