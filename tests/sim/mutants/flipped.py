@@ -21,11 +21,6 @@ def the_first_name_of_a_leader_stays(patch: Patch) -> None:
     patch.setattr(following, "_correct_leader", lambda *_: False)
 
 
-def a_leader_without_our_listener_stays_so(patch: Patch) -> None:
-    """A follower that knows its leader's endpoints on other listeners only does not take its own from an answer."""
-    patch.setattr(following, "_can_dial_leader", lambda _: True)
-
-
 def a_flipped_epoch_is_believed(patch: Patch) -> None:
     """The epoch of one answer is believed, however high it is."""
     patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
@@ -43,7 +38,6 @@ def _bug(plant: Any, source: str) -> Mutant:
 MUTANTS = (
     _bug(one_answer_cuts_the_log, "ours until ADR 148; Kafka"),
     _bug(the_first_name_of_a_leader_stays, "ours until ADR 148; Kafka's QuorumState throws an exception"),
-    _bug(a_leader_without_our_listener_stays_so, "ours until ADR 148"),
     _bug(a_flipped_epoch_is_believed, "Kafka; ours until ADR 129"),
     _bug(fetched_records_are_not_checked, "KAFKA-18723"),
 )
