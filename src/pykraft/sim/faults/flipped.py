@@ -30,7 +30,7 @@ from pykraft.sim.machine.wiretap import FlippedFrame
 from pykraft.sim.scenario.fault_kinds import FLIPPED
 
 Value: TypeAlias = int | float | str | None
-Field: TypeAlias = tuple[ApiKey, bool, str]
+FrameField: TypeAlias = tuple[ApiKey, bool, str]
 """RPC, whether it is the request, and the name of a field; no name for a frame that cannot be read."""
 TRIES: Final = 20
 """How many bits are drawn, of which one flips."""
@@ -93,7 +93,7 @@ class FlippedFaults:
         self._asked: dict[tuple[int, int], RequestHeader] = {}
         """Requests without an answer, by the connection at which they arrive and their correlation id."""
 
-        self._flips: Counter[Field] = Counter()
+        self._flips: Counter[FrameField] = Counter()
         """How often a bit of each field flipped."""
 
     def use_dice(self, rng: Random) -> None:
@@ -132,7 +132,7 @@ class FlippedFaults:
     def _flip(self, end: End, asked: RequestHeader, frame: bytes, rng: Random) -> None:
         """Flip one bit, mostly one of those that no checksum covers, and not one that nobody could notice."""
         was = values_in(asked, frame, is_request=end.is_dialed)
-        found: list[tuple[int, FlippedFrame, dict[str, Value], Field]] = []
+        found: list[tuple[int, FlippedFrame, dict[str, Value], FrameField]] = []
         for _ in range(TRIES):
             size_bytes = min(len(frame), HEAD_SIZE_BYTES) if rng.random() < HEAD_PROBABILITY else len(frame)
             position, mask = rng.randrange(size_bytes), 1 << rng.randrange(8)
