@@ -246,6 +246,12 @@ def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: 
     return done(made)
 
 
+def twice(made: Replica, message: messages.Response, *, peer_id: int = 2) -> list[Effect]:
+    """Let an answer arrive that has an effect only when it comes twice; what the second one does."""
+    assert answer(made, message, peer_id=peer_id) == []
+    return answer(made, message, peer_id=peer_id)
+
+
 def sent(found: Sequence[Effect]) -> list[tuple[int, str]]:
     """To whom which requests go."""
     return [(one.peer.id, type(one.message).__name__) for one in found if isinstance(one, effects.Send)]

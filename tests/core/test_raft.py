@@ -248,7 +248,7 @@ def test_no_event_in_any_state_is_too_much(name: str, group: str) -> None:
     ],
 )
 def test_a_second_leader_loses_its_connection(event: Event, expected: Effect) -> None:
-    made = raft(follower())
+    made = raft(follower(has_fetched=True))
     before = made.state
     made._replica.connections.sent(2, NOW.mono_ms)
     assert expected in made.step(event, NOW)

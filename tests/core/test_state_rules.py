@@ -259,7 +259,9 @@ def test_a_follower_learns_more_endpoints_of_its_leader_and_nothing_else() -> No
     for same_or_other in (
         follower(),
         replace(follower(), leader_listeners=Listeners((("OTHER", listeners(2).entries[0][1]),))),
-        replace(more, leader_id=NodeId(3)),
     ):
         assert why_illegal(follower(), same_or_other, may_lead=True) is not None
+    another = replace(more, leader_id=NodeId(3))
+    assert why_illegal(follower(has_fetched=True), another, may_lead=True) is not None
+    assert why_illegal(follower(), another, may_lead=True) is None, "it was only told of the first"
     assert why_illegal(more, follower(), may_lead=True) is not None

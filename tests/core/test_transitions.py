@@ -118,7 +118,7 @@ def test_the_table_holds_nothing_else() -> None:
         (unattached(), unattached(), True, "the vote of an epoch is cast once"),
         (prospective(voted=2), prospective(voted=3), True, "the vote of an epoch is cast once"),
         (prospective(), prospective(), True, "the vote of an epoch is cast once"),
-        (follower(), replace(follower(), leader_id=NodeId(3)), True, "an epoch has one leader"),
+        (follower(has_fetched=True), replace(follower(), leader_id=NodeId(3)), True, "an epoch has one leader"),
         (follower(), follower(), True, "nothing new is known of the leader"),
     ],
 )

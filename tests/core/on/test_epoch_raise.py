@@ -257,14 +257,26 @@ def test_an_answer_of_anybody_raises_the_epoch_within_the_budget(peer_id: int) -
 @pytest.mark.parametrize(("first_id", "second_id"), [(2, 3), (-2, 3), (3, -3), (-2, -3)])
 def test_a_far_epoch_is_believed_when_a_second_endpoint_tells_as_much(first_id: int, second_id: int) -> None:
     made = replica(unattached(), bootstrap=BOOTSTRAP)
-    alarm = only(tell(made, EPOCH_MAX, first_id), Report)
+    more = FAR + EPOCHS_AT_ONCE
+    alarm = only(tell(made, more, first_id), Report)
     assert alarm.is_alarm
-    assert f"tells epoch {EPOCH_MAX}, and this node is in 5: refused" in alarm.text
+    assert f"tells epoch {more}, and this node is in 5: refused" in alarm.text
     assert (made.epoch, made.refused_epochs, made.connections.is_backing_off(first_id)) == (5, 1, True)
-    tell(made, EPOCH_MAX, first_id)
+    tell(made, more, first_id)
     assert made.epoch == 5, "the same endpoint twice"
     tell(made, FAR, second_id)
     assert (made.epoch, made.epoch_budget.told) == (FAR, {})
+
+
+def test_two_flipped_bits_do_not_confirm_each_other() -> None:
+    """Seeds 346 and 376 of the simulator's scenario flipped."""
+    made = replica(unattached(), bootstrap=BOOTSTRAP)
+    tell(made, FAR + EPOCHS_AT_ONCE + 1, 2)
+    tell(made, FAR, 3)
+    assert made.epoch == 5
+    tell(made, FAR + 1, 2)
+    tell(made, FAR, 3)
+    assert made.epoch == FAR, "the newest word of each endpoint counts"
 
 
 def test_a_second_endpoint_that_tells_more_has_to_be_confirmed_itself() -> None:

@@ -114,9 +114,9 @@ def test_a_message_that_names_another_leader_of_the_epoch_is_refused(
     assert made.state is state
 
 
-def settle(made: Replica, message: messages.VoteResponse) -> tuple[bool, bool]:
+def settle(made: Replica, message: messages.VoteResponse, peer_id: int = 2) -> tuple[bool, bool]:
     """Whether the RPC's own part is to be done, and whether the peer is left alone for a while."""
-    return settle_answer(made, 2, message, NOW), made.connections.is_backing_off(2)
+    return settle_answer(made, peer_id, message, NOW), made.connections.is_backing_off(2)
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,9 @@ def test_an_answer_that_names_this_node_as_leader_of_its_epoch_counts_without_th
     ("state", "message"),
     [
         (follower(), voted(error=ErrorCode.INVALID_REQUEST, leader_id=2)),
-        (follower(), voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3)),
+        (follower(has_fetched=True), voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3)),
         (follower(), voted(epoch=EPOCH_MAX + 1)),
         (follower(), voted(epoch=EPOCH_MAX + 1, leader_id=1)),
-        (unattached(leader_id=9), voted(leader_id=2)),
     ],
 )
 def test_answers_that_cannot_be_true_change_nothing(state: State, message: messages.VoteResponse) -> None:
@@ -202,6 +201,35 @@ def test_answers_that_cannot_be_true_change_nothing(state: State, message: messa
     with pytest.raises(ProtocolError):
         settle(made, message)
     assert made.state is state
+
+
+@pytest.mark.parametrize(
+    ("state", "peer_id"),
+    [(follower(), 2), (follower(), 3), (prospective(leader_id=2), 3), (unattached(leader_id=9), 4)],
+)
+def test_a_leader_that_was_only_named_is_corrected_once_by_itself_or_by_the_leader(state: State, peer_id: int) -> None:
+    """Ours (ADR 148): a bit may have flipped in the name."""
+    made = replica(state)
+    assert settle(made, voted(leader_id=3), peer_id=peer_id) == (False, False)
+    assert isinstance(made.state, Follower)
+    assert (made.epoch, made.leader_id) == (5, 3)
+    assert "never answered as the leader of epoch 5" in only(done(made), Report).text
+    with pytest.raises(ProtocolError, match="epoch 5 has leader 3, it names 2 as well"):
+        settle(made, voted(leader_id=2), peer_id=3)
+
+
+def test_hearsay_does_not_replace_a_leader_that_can_be_reached() -> None:
+    made = replica(follower())
+    with pytest.raises(ProtocolError, match="epoch 5 has leader 2, it names 3 as well"):
+        settle(made, voted(leader_id=3), peer_id=4)
+
+
+def test_the_leaders_answer_names_its_endpoint_on_our_listener() -> None:
+    """A bit had flipped in the name of the listener: its Fetches went to bootstrap servers, without a pause."""
+    elsewhere = Listeners(listeners(2, "OTHER").entries[-1:])
+    made = replica(replace(follower(has_fetched=True), leader_listeners=elsewhere))
+    settle(made, voted(leader_id=2, told=listeners(2)), peer_id=-2)
+    assert made.leader_listeners == listeners(2)
 
 
 def test_a_leader_does_not_follow_itself_however_many_endpoints_it_is_told_to_have() -> None:

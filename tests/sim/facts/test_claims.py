@@ -10,3 +10,7 @@ def test_a_stranger_that_names_an_epoch_has_spoken() -> None:
     assert not claims.is_any
     claims.epochs.add(7)
     assert claims.is_any
+
+
+def test_a_flipped_bit_claims_something() -> None:
+    assert Claims(is_flipped=True).is_any

@@ -7,7 +7,7 @@ from pykraft.protocol.api import encode_request, encode_response
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.machine.spoken import Departure, LogEnd, Spoken
-from pykraft.sim.machine.wiretap import Wiretap
+from pykraft.sim.machine.wiretap import FlippedFrame, Wiretap
 from tests.sim.machine.test_spoken import answer, asked, fetch_request, fetched, topics, vote
 
 HERE, THERE = ConnectionId(1), ConnectionId(2)
@@ -98,3 +98,21 @@ def test_refused_dials_are_counted_for_the_node_that_was_dialed() -> None:
     wiretap.dialed(THERE, 7)
     wiretap.broke(THERE)
     assert wiretap.refusals == {7: 1}
+
+
+def test_a_frame_with_a_flipped_bit_counts_for_nothing_where_it_may_not_be_understood() -> None:
+    wiretap = Wiretap(lambda: False)
+    wiretap.dialed(HERE, 7)
+    wiretap.fetches(HERE, 5, led_epoch=2)
+    wiretap.heard(HERE, FlippedFrame(b"answer"), LOG, is_damaged=False)
+    assert not wiretap.open_fetches
+    assert not wiretap.answers
+    goodbye = topics(leader_id=1, leader_epoch=7, preferred_successors=[])
+    question = b"".join(frame(encode_request(ApiKey.END_QUORUM_EPOCH, 0, 1, "c", goodbye)))[4:]
+    wiretap.heard(THERE, FlippedFrame(question), LOG, is_damaged=False)
+    assert wiretap.departures == [Departure(epoch=7, leader_id=1, has_successors=True)]
+    for unreadable in (question[:-1], b""):
+        wiretap.heard(THERE, FlippedFrame(unreadable), LOG, is_damaged=False)
+    assert len(wiretap.departures) == 1
+    wiretap.heard(THERE, FlippedFrame(data(2)), LOG, is_damaged=False)
+    assert wiretap.says(THERE, answer(2, granted=True), is_epoch_durable=True) is not None

@@ -20,6 +20,7 @@ from tests.sim.mutants import (
     election,
     emptied,
     failover,
+    flipped,
     forged,
     high_watermark,
     host,
@@ -62,6 +63,7 @@ FAMILIES = (
     twins,
     backups,
     machines,
+    flipped,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

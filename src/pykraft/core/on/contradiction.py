@@ -74,6 +74,21 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     return _other_history(replica, answer)
 
 
+def is_once(replica: Replica, state: Follower, *, is_contradiction: bool) -> bool:
+    """Whether this response is the first one that contradicts what is known: then it has no effect.
+
+    A flipped bit in it, or in the Fetch before it, would otherwise give up a correct leader for the whole epoch.
+    A replica in quarantine promises nothing about its log.
+
+    Source: ours (ADR 148).
+    """
+    is_doubtful = is_contradiction and replica.log.quarantine is None
+    is_first = is_doubtful and not state.is_doubted
+    if is_first != state.is_doubted:
+        replica.state = replace(state, is_doubted=is_first)
+    return is_first
+
+
 def _other_history(replica: Replica, answer: FetchResponse) -> str | None:
     """What shows that the leader has other records below our log end, once it has shown that often enough."""
     end_offset = replica.log.end_offset

@@ -10,8 +10,8 @@ Anyone can write a voter's name into a request; only the network between two mac
 3. An answer may raise the epoch within the budget if it comes from a bootstrap server, or from the endpoint where the
    configuration, the formatted checkpoint or the log places that voter, because this node dialed it there.
 4. An answer that would raise the epoch by more than `EPOCHS_AT_ONCE` is believed only when another endpoint has told as
-   much: one flipped bit, or one forged endpoint in the log, would otherwise use up all epochs. A replica that is new
-   joins a quorum of any epoch in this way. One that knows a single endpoint asks there twice.
+   much, or a little more: one flipped bit, or one forged endpoint in the log, would otherwise use up all epochs. A
+   replica that is new joins a quorum of any epoch in this way. One that knows a single endpoint asks there twice.
 
 Source: ours (ADR 129); Raft dissertation §4.2.3 and §6.2.
 """
@@ -95,13 +95,17 @@ def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant)
 
 
 def _is_confirmed(replica: Replica, epoch: Epoch, endpoint: Endpoint) -> bool:
-    """4. True when another endpoint told this epoch or a higher one; note that this one tells it."""
+    """4. True when another endpoint told this epoch or a little higher one; note that this one tells it.
+
+    Two flipped bits, perhaps months apart, name epochs that are far from each other.
+    """
     known = _known_endpoints(replica)
     told = {each: said for each, said in replica.epoch_budget.told.items() if each in known}
-    replica.epoch_budget.told = {**told, endpoint: max(epoch, told.get(endpoint, epoch))}
+    replica.epoch_budget.told = {**told, endpoint: epoch}
     # A quorum of two voters elects nobody without this one, so the only other voter cannot be far ahead of it.
     may_repeat = len(known) == 1 and not (replica.is_voter and replica.log.end_offset > 0)
-    return any(said >= epoch and (each != endpoint or may_repeat) for each, said in told.items())
+    is_near = {each: 0 <= said - epoch <= EPOCHS_AT_ONCE for each, said in told.items()}
+    return any(is_near[each] and (each != endpoint or may_repeat) for each in told)
 
 
 def _is_silent(replica: Replica, voter_id: NodeId, now: Instant) -> bool:

@@ -12,7 +12,7 @@ from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, Tru
 from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchResponse
-from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, note_told
+from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, is_once, note_told
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
@@ -59,6 +59,8 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     elif replica.log.quarantine is not None:
         cut_to = _damaged_end(replica.log, message)
     contradiction = contradiction_in(replica, state, message, cut_to)
+    if is_once(replica, state, is_contradiction=contradiction is not None):
+        return
     if contradiction is not None:
         give_up_leader(replica, state, contradiction, now)
     else:

@@ -94,10 +94,44 @@ def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, 
     # A leader keeps its endpoints for an epoch. But the sender may have them from a voter set that is older than the
     # leader's last move, and Kafka ignores a list that is no longer than the known one (ADR 021). So replace endpoints
     # only while they have not worked.
-    if isinstance(state, Follower) and state.has_fetched:
+    if isinstance(state, Follower) and state.has_fetched and _can_dial_leader(replica):
         return
     if isinstance(state, Follower | Prospective) and told != state.leader_listeners:
         replica.state = replace(state, leader_listeners=told)
+
+
+def _can_dial_leader(replica: Replica) -> bool:
+    return replica.leader_listeners.get(replica.local.default_listener) is not None
+
+
+def _correct_leader(
+    replica: Replica, peer_id: int, epoch: Epoch, leader_id: NodeId | None, told: Listeners, now: Instant
+) -> bool:
+    """Follow another leader of this epoch than the one that this replica was told of, but never fetched from.
+
+    One flipped bit in the leader's id would otherwise keep this replica behind for the whole epoch. Those that know
+    better are the one that it fetches from, and the leader itself. A follower is corrected once, so that two who
+    contradict each other do not keep it busy.
+
+    Effects: Report.
+    Source: ours (ADR 148).
+    """
+    known, state = replica.leader_id, replica.state
+    if epoch != replica.epoch or leader_id in (None, known, replica.local.id) or known in (None, replica.local.id):
+        return False
+    if isinstance(state, Follower) and (state.has_fetched or state.has_agreed or state.is_corrected):
+        return False
+    listeners = replica.listeners_of(leader_id, told)
+    if not len(listeners) or (peer_id not in (known, leader_id) and replica.has_reachable_leader):
+        return False
+    text = f"node {known} never answered as the leader of epoch {epoch}, and peer {peer_id} says that {leader_id} leads"
+    replica.outbox.add(Report(text=text))
+    # The time in which somebody has to answer as the leader goes on.
+    deadline_ms = state.fetch_deadline_ms if isinstance(state, Follower) else None
+    to_follower(replica, epoch, leader_id, listeners, now, fetch_deadline_ms=deadline_ms)
+    assert isinstance(replica.state, Follower)
+    replica.state = replace(replica.state, is_corrected=True)
+    return True
 
 
 def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
@@ -165,6 +199,8 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         # Rejecting the answer would lock out a peer that was misled: it fetches from us in an epoch of which we would
         # never learn, or it is the voter without which we cannot be elected (ADR 046). So hear all but the name.
         leader_id, told = None, NO_LISTENERS
+    if _correct_leader(replica, peer_id, epoch, leader_id, told, now):
+        return False
     check_consistent(replica, epoch, leader_id)
     if not may_answer_raise(replica, epoch, peer_id, now):
         replica.connections.back_off(peer_id, now.mono_ms)
@@ -190,6 +226,9 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         if replica.state is not before:
             # Even a response with records is dropped here: we fetch them again once we follow that leader (ADR 031).
             return False
+    # Its own answer names its endpoint on our listener, also if its BeginQuorumEpoch did not.
+    if not _can_dial_leader(replica):
+        correct_listeners(replica, epoch, leader_id, told)
     check_not_refused(error)
     if error != NONE:
         replica.connections.back_off(peer_id, now.mono_ms)

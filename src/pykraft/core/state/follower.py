@@ -43,6 +43,10 @@ class Follower:
     early_deadline_ms: int | None = None
     """When a voter asks for pre-votes because the leader refused a connection (mono ms); None while it did not."""
     has_fetched: bool = False
+    is_corrected: bool = False
+    """True if this replica was told of another leader of this epoch first."""
+    is_doubted: bool = False
+    """True if the last Fetch answer contradicted what is known, and the one before did not."""
     has_agreed: bool = False
     """True once the leader answered that this log is a prefix of its own; it stays one within the epoch."""
     empty_answers: int = 0
@@ -112,6 +116,8 @@ class Follower:
             part_deadline_ms=self.part_deadline_ms,
             early_deadline_ms=early_deadline_ms,
             has_fetched=has_fetched,
+            is_corrected=self.is_corrected,
+            is_doubted=self.is_doubted,
             has_agreed=self.has_agreed,
             empty_answers=self.empty_answers,
             empty_answer_ms=self.empty_answer_ms,

@@ -46,6 +46,13 @@ class Claims:
     older_ids: set[int] = field(default_factory=set)
     """Nodes whose directories an older copy replaced: they have forgotten what they told others."""
 
+    is_flipped: bool = False
+    """True once a bit of a frame flipped on its way, so that a node said what it did not say."""
+    misnamed: set[tuple[int, int]] = field(default_factory=set)
+    """Epochs with leaders that only a flipped bit named."""
+    misplaced: set[int] = field(default_factory=set)
+    """Epochs in which a flipped bit changed who leads, or where that node is."""
+
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""
         self.epochs.add(epoch)
@@ -53,5 +60,5 @@ class Claims:
 
     @property
     def is_any(self) -> bool:
-        """True once a stranger has claimed anything."""
-        return bool(self.epochs)
+        """True once a stranger, or a flipped bit, has claimed anything."""
+        return bool(self.epochs) or self.is_flipped

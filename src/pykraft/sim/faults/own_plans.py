@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pykraft.sim.faults.backups import BackupFaults
 from pykraft.sim.faults.families import Family
+from pykraft.sim.faults.flipped import FlippedFaults
 from pykraft.sim.faults.forged import ForgedFaults
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.machines import MachineFaults
@@ -44,5 +45,6 @@ def own_plans(harm: Harm, membership: MembershipFaults) -> tuple[OwnPlan, ...]:
         OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
         OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
         OwnPlan(MachineFaults(harm, membership), SECOND_US // 10, SECOND_US // 2),
+        OwnPlan(FlippedFaults(harm), SECOND_US // 50, SECOND_US // 5),
         OwnPlan(UnreadableFaults(harm), SECOND_US // 2, 2 * SECOND_US),
     )

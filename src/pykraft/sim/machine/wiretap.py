@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
+from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import RequestHeader, decode_request_header
 from pykraft.protocol.messages import ApiKey
@@ -32,6 +34,10 @@ from pykraft.sim.machine.spoken import (
 from pykraft.types import Buffer
 
 ANNOUNCEMENTS: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
+
+
+class FlippedFrame(bytes):
+    """A frame in which a bit flipped on its way: what its sender said is not what arrives."""
 
 
 class Wiretap:
@@ -79,6 +85,25 @@ class Wiretap:
 
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
+        if isinstance(frame, FlippedFrame):
+            self._heard_flipped(connection, frame, log, is_damaged=is_damaged)
+        else:
+            self._heard(connection, frame, log, is_damaged=is_damaged)
+
+    def _heard_flipped(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
+        """A request is read as the process reads it, if it can be read; an answer may count for nothing."""
+        if connection in self._dialed:
+            self.broke(connection)
+            return
+        departures = len(self.departures)
+        try:
+            self._heard(connection, frame, log, is_damaged=is_damaged)
+        except (ProtocolError, LookupError):
+            self.broke(connection)  # The process closes it, or answers with an error alone.
+        # The process may refuse it, or not understand whom it names: it may act on it, and need not.
+        self.departures[departures:] = [replace(each, has_successors=True) for each in self.departures[departures:]]
+
+    def _heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         if connection in self._dialed:
             target_id = self._dialed[connection]
             self.answers[target_id] += 1

@@ -80,8 +80,9 @@ FORGED: Final = ("forged frames",)
 TWINS: Final = ("twin",)
 BACKUPS: Final = ("older directory",)
 MACHINES: Final = ("replaced machine",)
+FLIPPED: Final = ("flipped bit",)
 UNREADABLE: Final = ("unreadable snapshots",)
-OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, MACHINES, UNREADABLE)
+OF_THEIR_OWN: Final = (FORGED, TWINS, BACKUPS, MACHINES, FLIPPED, UNREADABLE)
 """Families with a plan of their own each. The weight of such a kind, up to 1, is the probability that a world has it,
 so a world without it stays what it was.
 """

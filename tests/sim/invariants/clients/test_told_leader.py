@@ -39,3 +39,10 @@ def test_a_snapshot_has_the_records_of_its_epoch() -> None:
     made = LeaderIsToldInTime(world())
     made.loaded(node(), snapshot_id(4, epoch=2))
     made.told_leader(node(), 2, 1)
+
+
+def test_a_leader_that_only_a_flipped_bit_named_may_be_another_one_later() -> None:
+    made = LeaderIsToldInTime(world())
+    made.facts.claims.misnamed.add((2, 7))
+    for leader_id in (7, 2, 7):
+        made.told_leader(node(), 2, leader_id)

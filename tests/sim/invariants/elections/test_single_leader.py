@@ -24,3 +24,10 @@ def test_a_second_leader_of_an_epoch_is_found_also_when_the_first_is_long_gone(n
         made.changed(node(), BEFORE, view(epoch=epoch, leader_id=1))
     with pytest.raises(ViolationError, match="epoch 2 has leaders 1 and 3"):
         made.changed(node(2), BEFORE, now)
+
+
+def test_a_leader_that_only_a_flipped_bit_named_is_none() -> None:
+    made = SingleLeader(world())
+    made.facts.claims.misnamed.add((2, 3))
+    for leader_id in (3, 1, 3):
+        made.changed(node(), BEFORE, view(epoch=2, leader_id=leader_id))

@@ -44,7 +44,11 @@ class LeaderIsToldInTime(Invariant):
             seen = f"node {node_id} is told that it leads epoch {epoch}"
             raise self.violated(f"{seen}, and was given records up to epoch {given} only")
         before, leader_before = self._told.get(node_id, (0, None))
-        if epoch < before or (epoch == before and leader_before not in (None, leader_id)):
+        is_same = leader_before in (None, leader_id)
+        # Whoever only heard of a leader that is none follows the real one as soon as that answers.
+        claims = self.facts.claims
+        is_same |= epoch in claims.led or bool({(epoch, leader_before), (epoch, leader_id)} & claims.misnamed)
+        if epoch < before or (epoch == before and not is_same):
             raise self.violated(
                 f"node {node_id} is told of epoch {epoch} after epoch {before} of leader {leader_before}"
             )

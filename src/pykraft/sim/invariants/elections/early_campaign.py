@@ -54,7 +54,7 @@ class EarlyCampaignsHaveReason(Invariant):
             (told.epoch, told.leader_id) == (seen.epoch, seen.leader_id) for told in process.wiretap.departures
         )
         # Where a stranger poses as the leader, the voter that it names answers, too, and at another address.
-        is_posed = seen.epoch in self.facts.claims.led
+        is_posed = seen.epoch in self.facts.claims.led | self.facts.claims.misplaced
         if is_told or is_posed or node.clock.instant.mono_ms >= seen.fetch_deadline_ms:
             return
         who = f"node {node.node_id} campaigns before its fetch timeout, and node {seen.leader_id}, which leads epoch"

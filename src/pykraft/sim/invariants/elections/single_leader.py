@@ -20,7 +20,9 @@ class SingleLeader(Invariant):
     def changed(self, _node: SimulatedNode, _was: View, now: View) -> None:
         """Compare what the node knows with what was seen before."""
         for epoch, leader_id in ((now.epoch, now.leader_id), (now.disk.epoch, now.disk.leader_id)):
-            if leader_id is None:
+            # Whoever only heard of a leader that is none follows the real one as soon as that answers.
+            claims = self.facts.claims
+            if leader_id is None or epoch in claims.led or (epoch, leader_id) in claims.misnamed:
                 continue
             known = self._leaders.setdefault(epoch, leader_id)
             if known != leader_id:
