@@ -51,6 +51,7 @@ ALONE: Mapping[str, str] = {
     "SnapshotIsDurable": "snapshot_is_not_synced",
     "SnapshotIsCommitted": "snapshot_is_taken_above_the_high_watermark",
     "SnapshotsAreMadeAgain": "a_failed_snapshot_is_the_last_one",
+    "FailedSnapshotsAreTold": "snapshots_fail_in_silence",
     "PartsAreRemoved": "parts_of_failed_snapshots_stay",
     "SnapshotsAlike": "snapshot_has_a_batch_for_each_call",
     "SnapshotNamesItsVoters": "snapshot_names_the_voters_behind_its_end",

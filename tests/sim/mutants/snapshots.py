@@ -79,6 +79,11 @@ def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:
     patch.setattr(SnapshotFailures, "is_pausing", property(lambda self: self.count > 0))
 
 
+def snapshots_fail_in_silence(patch: Patch) -> None:
+    """A snapshot that found no room is tried again, and nobody is told."""
+    patch.setattr(SnapshotFailures, "failed", lambda self, error: None)
+
+
 def parts_of_failed_snapshots_stay(patch: Patch) -> None:
     """A snapshot that failed, or was given up, keeps its room until the next start."""
     patch.setattr(RawWriter, "abandon", RawWriter.close)
@@ -229,6 +234,7 @@ MUTANTS = (
         scenario="snapshots",
     ),
     Mutant(plant=a_failed_snapshot_is_the_last_one, source="ours (ADR 134)", scenario="unsaved"),
+    Mutant(plant=snapshots_fail_in_silence, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=parts_of_failed_snapshots_stay, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=snapshot_that_cannot_be_read_ends_the_node, source="ours until ADR 134", scenario="unsaved"),
     Mutant(

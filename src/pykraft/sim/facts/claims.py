@@ -46,6 +46,9 @@ class Claims:
     older_ids: set[int] = field(default_factory=set)
     """Nodes whose directories an older copy replaced: they have forgotten what they told others."""
 
+    snapshotless_ids: set[int] = field(default_factory=set)
+    """Nodes whose present process found no room for a snapshot."""
+
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""
         self.epochs.add(epoch)

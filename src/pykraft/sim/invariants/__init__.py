@@ -94,6 +94,7 @@ from pykraft.sim.invariants.membership.removed_leader import RemovedLeaderResign
 from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
 from pykraft.sim.invariants.snapshots.asked_in_time import SaveIsAskedInTime
 from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
+from pykraft.sim.invariants.snapshots.failures_told import FailedSnapshotsAreTold
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
@@ -166,6 +167,7 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotIsCommitted,
     SnapshotsAlike,
     SnapshotsAreMadeAgain,
+    FailedSnapshotsAreTold,
     PartsAreRemoved,
     SnapshotNamesItsVoters,
     SaveIsAskedInTime,
