@@ -94,11 +94,10 @@ from pykraft.sim.invariants.membership.removed_leader import RemovedLeaderResign
 from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
 from pykraft.sim.invariants.snapshots.asked_in_time import SaveIsAskedInTime
 from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
-from pykraft.sim.invariants.snapshots.failures_told import FailedSnapshotsAreTold
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
-from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
+from pykraft.sim.invariants.snapshots.made_again import FailedSnapshotsAreTold, SnapshotsAreMadeAgain
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
 from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike

@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.sim.facts.claims import Claims
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.snapshots.failures_told import ALARM, FailedSnapshotsAreTold
+from pykraft.sim.invariants.snapshots.made_again import ALARM, FailedSnapshotsAreTold
 from tests.sim.invariants.fakes import node, world
 
 
