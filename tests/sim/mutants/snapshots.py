@@ -76,7 +76,20 @@ def disk_without_room_for_a_snapshot_ends_the_node(patch: Patch) -> None:
 
 def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:
     """After a snapshot that could not be written, the node takes none before its next start."""
-    patch.setattr(SnapshotFailures, "is_pausing", property(lambda self: self.count > 0))
+    begin = SnapshotCreation.begin
+
+    def begin_unless_failed(self: SnapshotCreation, raft: Raft, of: OffsetAndEpoch, how: Any, then: Any) -> None:
+        if self.failures.count > 0:
+            then(None)
+        else:
+            begin(self, raft, of, how, then)
+
+    patch.setattr(SnapshotCreation, "begin", begin_unless_failed)
+
+
+def snapshots_fail_in_silence(patch: Patch) -> None:
+    """A snapshot that found no room is tried again, and nobody is told."""
+    patch.setattr(SnapshotFailures, "failed", lambda self, error: None)
 
 
 def parts_of_failed_snapshots_stay(patch: Patch) -> None:
@@ -229,6 +242,7 @@ MUTANTS = (
         scenario="snapshots",
     ),
     Mutant(plant=a_failed_snapshot_is_the_last_one, source="ours (ADR 134)", scenario="unsaved"),
+    Mutant(plant=snapshots_fail_in_silence, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=parts_of_failed_snapshots_stay, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=snapshot_that_cannot_be_read_ends_the_node, source="ours until ADR 134", scenario="unsaved"),
     Mutant(

@@ -52,6 +52,8 @@ class Claims:
     """Epochs with leaders that only a flipped bit named."""
     misplaced: set[int] = field(default_factory=set)
     """Epochs in which a flipped bit changed who leads, or where that node is."""
+    snapshotless_ids: set[int] = field(default_factory=set)
+    """Nodes whose present process found no room for a snapshot."""
 
     def leads(self, epoch: int) -> None:
         """A stranger says that somebody leads this epoch."""

@@ -88,6 +88,8 @@ class DiskFaults:
 
     def _tell(self, seen: set[str], node: SimulatedNode, given: str) -> None:
         """The disk of this node gave an error: count each kind once."""
+        if given == NO_SNAPSHOT_ROOM and node.process is not None:
+            self._harm.facts.claims.snapshotless_ids.add(int(node.node_id))
         if given not in seen:
             seen.add(given)
             self._harm.happened(given, node, role=None if node.process is not None else RECOVERING)

@@ -97,7 +97,7 @@ from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
-from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
+from pykraft.sim.invariants.snapshots.made_again import FailedSnapshotsAreTold, SnapshotsAreMadeAgain
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
 from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
@@ -166,6 +166,7 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotIsCommitted,
     SnapshotsAlike,
     SnapshotsAreMadeAgain,
+    FailedSnapshotsAreTold,
     PartsAreRemoved,
     SnapshotNamesItsVoters,
     SaveIsAskedInTime,

@@ -18,7 +18,7 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import OffsetAndEpoch
 
-ATTEMPTS: Final = 5
+ATTEMPTS: Final = 4
 """An application may give one up, or write it carelessly."""
 BETWEEN_MAX: Final = 2
 """An application takes its next snapshot after so many times the scenario's number of records, at most."""
@@ -35,6 +35,9 @@ class _Failing:
     """Nothing has to be tried before this time."""
     from_offset: int | None = None
     """How far its application was when nothing stood in the way any more; None while something does."""
+
+
+ALARM: Final = "NO SNAPSHOT WRITTEN"
 
 
 class SnapshotsAreMadeAgain(Invariant):
@@ -89,3 +92,25 @@ class SnapshotsAreMadeAgain(Invariant):
         elif self._ends[node_id] - failing.from_offset > ATTEMPTS * BETWEEN_MAX * self.facts.records_between:
             seen = f"node {node_id} failed to write a snapshot, and has had room from offset {failing.from_offset} on"
             raise self.violated(f"{seen}; it is at {self._ends[node_id]}, and has written none")
+
+
+class FailedSnapshotsAreTold(Invariant):
+    """Each process that found no room for a snapshot has raised an alarm by the end of the world."""
+
+    def _begin(self) -> None:
+        self._told: set[int] = set()
+
+    def started(self, node: SimulatedNode) -> None:
+        """A new process has met no failure yet."""
+        self._told.discard(int(node.node_id))
+        self.facts.claims.snapshotless_ids.discard(int(node.node_id))
+
+    def reported(self, node: SimulatedNode, text: str) -> None:
+        """Note who raises the alarm."""
+        if text.startswith(ALARM):
+            self._told.add(int(node.node_id))
+
+    def ended(self) -> None:
+        """Check those that found no room."""
+        for node_id in sorted(self.facts.claims.snapshotless_ids - self._told):
+            raise self.violated(f"node {node_id} had no room for a snapshot, and raises no alarm")
