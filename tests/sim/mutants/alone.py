@@ -39,6 +39,7 @@ ALONE: Mapping[str, str] = {
     "LogMatching": "votes_are_given_twice",
     "LeaderCompleteness": "votes_ignore_the_log",
     "CommittedIsNeverCut": "committed_records_are_cut",
+    "CommittedStaysKnown": "what_was_committed_is_not_read_back",
     "CutsAreTold": "logs_are_cut_in_silence",
     "ForgottenIsTold": "forgotten_acknowledgements_are_served_in_silence",
     "AppendedEpochIsKnown": "batches_of_a_higher_epoch_are_appended",

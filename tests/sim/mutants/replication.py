@@ -16,6 +16,7 @@ from pykraft.core.on.requests import leader_only_error
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
+from pykraft.log.small_files import recovery_point
 from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -42,6 +43,12 @@ def committed_records_are_cut(patch: Patch) -> None:
     followers_are_sent_too_far_back(patch)
     patch.setattr(fetch_response, "contradiction_in", lambda replica, state, answer, cut_to: None)
     patch.setattr(fetch_response, "_truncate", unguarded)
+
+
+def what_was_committed_is_not_read_back(patch: Patch) -> None:
+    """A replica writes down what it knows to be committed, and never reads that: it would cut it after a restart."""
+    point_of = recovery_point._point_of
+    patch.setattr(recovery_point, "_point_of", lambda *at: replace(point_of(*at), committed_end_offset=Offset(0)))
 
 
 def fetch_counts_before_it_is_compared(patch: Patch) -> None:
@@ -111,6 +118,7 @@ MUTANTS = (
         plant=followers_are_sent_too_far_back,
         source="KIP-595 §Log reconciliation; Kafka never truncates below the high watermark",
     ),
+    Mutant(plant=what_was_committed_is_not_read_back, source="ours until ADR 128: 2,000 records, no line"),
     Mutant(plant=fetch_counts_before_it_is_compared, source="KIP-595 §Fetch (divergence is looked for first)"),
     Mutant(plant=batches_of_a_higher_epoch_are_appended, source="KAFKA-18723"),
     Mutant(

@@ -70,7 +70,7 @@ from pykraft.sim.invariants.log.append_epoch import AppendedEpochIsKnown
 from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
 from pykraft.sim.invariants.log.committed import CommittedAlike
-from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut
+from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut, CommittedStaysKnown
 from pykraft.sim.invariants.log.cuts_told import CutsAreTold
 from pykraft.sim.invariants.log.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.log.foreign_records import StrangersAddNothing
@@ -151,6 +151,7 @@ ALL: tuple[type[Invariant], ...] = (
     LogMatching,
     LeaderCompleteness,
     CommittedIsNeverCut,
+    CommittedStaysKnown,
     CutsAreTold,
     ForgottenIsTold,
     AppendedEpochIsKnown,

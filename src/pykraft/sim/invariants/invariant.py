@@ -36,6 +36,9 @@ class Invariant:
     def _begin(self) -> None:
         """Override this to create what the oracle remembers; it is called once, before anything happens."""
 
+    def starting(self, node: SimulatedNode) -> None:
+        """A process is about to read the disk of this node."""
+
     def started(self, node: SimulatedNode) -> None:
         """A process begins on this node, after its recovery."""
 

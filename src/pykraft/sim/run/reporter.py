@@ -51,6 +51,7 @@ class Reporter:
     def starting(self, node: SimulatedNode) -> None:
         """See `NodeObserver`: remembers for good that a version without pre-votes ran."""
         self.facts.members.has_pre_votes &= node.dialect is None
+        self.watch.starting(node)
 
     def configured(self, node: SimulatedNode) -> NodeConfig:
         """See `NodeObserver`."""
