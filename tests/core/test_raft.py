@@ -370,6 +370,7 @@ def test_after_the_shutdown_nothing_happens_any_more() -> None:
 def test_what_the_host_may_look_at() -> None:
     made = raft(unattached(leader_id=2))
     assert (made.log.end, made.voter_history.voters) == (END, voter_set(1, 2, 3))
+    assert made.connections.is_ready(2)
     assert not isinstance(made.state, Prospective)
 
 

@@ -58,7 +58,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.offline.verify_log": (14, "a log as a whole, in parts, and put together again"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.faults.faults": (13, "the table of all families of faults"),
-    "pykraft.sim.invariants": (100, "the table of all invariants"),
+    "pykraft.sim.invariants": (110, "the table of all invariants"),
     "pykraft.sim.machine.node": (14, "all parts of a simulated machine, put together"),
     "pykraft.sim.run.world": (26, "all parts of a world, put together"),
 }

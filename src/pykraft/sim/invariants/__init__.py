@@ -70,7 +70,8 @@ from pykraft.sim.invariants.log.append_epoch import AppendedEpochIsKnown
 from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
 from pykraft.sim.invariants.log.committed import CommittedAlike
-from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut, CommittedStaysKnown
+from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut
+from pykraft.sim.invariants.log.committed_known import CommittedStaysKnown
 from pykraft.sim.invariants.log.cuts_told import CutsAreTold
 from pykraft.sim.invariants.log.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.log.foreign_records import StrangersAddNothing
@@ -94,10 +95,11 @@ from pykraft.sim.invariants.membership.removed_leader import RemovedLeaderResign
 from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
 from pykraft.sim.invariants.snapshots.asked_in_time import SaveIsAskedInTime
 from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
+from pykraft.sim.invariants.snapshots.failed_told import FailedSnapshotsAreTold
 from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
-from pykraft.sim.invariants.snapshots.made_again import FailedSnapshotsAreTold, SnapshotsAreMadeAgain
+from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
 from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike

@@ -37,9 +37,6 @@ class _Failing:
     """How far its application was when nothing stood in the way any more; None while something does."""
 
 
-ALARM: Final = "NO SNAPSHOT WRITTEN"
-
-
 class SnapshotsAreMadeAgain(Invariant):
     """An application that takes snapshots on its own has one again after some attempts with room, and without pause."""
 
@@ -92,25 +89,3 @@ class SnapshotsAreMadeAgain(Invariant):
         elif self._ends[node_id] - failing.from_offset > ATTEMPTS * BETWEEN_MAX * self.facts.records_between:
             seen = f"node {node_id} failed to write a snapshot, and has had room from offset {failing.from_offset} on"
             raise self.violated(f"{seen}; it is at {self._ends[node_id]}, and has written none")
-
-
-class FailedSnapshotsAreTold(Invariant):
-    """Each process that found no room for a snapshot has raised an alarm by the end of the world."""
-
-    def _begin(self) -> None:
-        self._told: set[int] = set()
-
-    def started(self, node: SimulatedNode) -> None:
-        """A new process has met no failure yet."""
-        self._told.discard(int(node.node_id))
-        self.facts.claims.snapshotless_ids.discard(int(node.node_id))
-
-    def reported(self, node: SimulatedNode, text: str) -> None:
-        """Note who raises the alarm."""
-        if text.startswith(ALARM):
-            self._told.add(int(node.node_id))
-
-    def ended(self) -> None:
-        """Check those that found no room."""
-        for node_id in sorted(self.facts.claims.snapshotless_ids - self._told):
-            raise self.violated(f"node {node_id} had no room for a snapshot, and raises no alarm")

@@ -1,0 +1,37 @@
+"""A process that found no room for a snapshot says so.
+
+Its log grows until it fills the disk, and nobody would know why.
+
+Source: ours (ADR 134).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import SimulatedNode
+
+ALARM: Final = "NO SNAPSHOT WRITTEN"
+
+
+class FailedSnapshotsAreTold(Invariant):
+    """Each process that found no room for a snapshot has raised an alarm by the end of the world."""
+
+    def _begin(self) -> None:
+        self._told: set[int] = set()
+
+    def started(self, node: SimulatedNode) -> None:
+        """A new process has met no failure yet."""
+        self._told.discard(int(node.node_id))
+        self.facts.claims.snapshotless_ids.discard(int(node.node_id))
+
+    def reported(self, node: SimulatedNode, text: str) -> None:
+        """Note who raises the alarm."""
+        if text.startswith(ALARM):
+            self._told.add(int(node.node_id))
+
+    def ended(self) -> None:
+        """Check those that found no room."""
+        for node_id in sorted(self.facts.claims.snapshotless_ids - self._told):
+            raise self.violated(f"node {node_id} had no room for a snapshot, and raises no alarm")

@@ -1,0 +1,38 @@
+"""A process that found no room for a snapshot and raises no alarm is noticed at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.sim.facts.claims import Claims
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.snapshots.failed_told import ALARM, FailedSnapshotsAreTold
+from tests.sim.invariants.fakes import node, world
+
+
+def made() -> FailedSnapshotsAreTold:
+    facts: Any = world()
+    facts.claims = Claims()
+    facts.claims.snapshotless_ids.add(1)
+    return FailedSnapshotsAreTold(facts)
+
+
+def test_silence_is_noticed() -> None:
+    oracle = made()
+    oracle.reported(node(), "something else")
+    with pytest.raises(ViolationError, match="node 1 had no room for a snapshot, and raises no alarm"):
+        oracle.ended()
+
+
+def test_an_alarm_passes() -> None:
+    oracle = made()
+    oracle.reported(node(), f"{ALARM}: why")
+    oracle.ended()
+
+
+def test_a_process_that_ended_is_not_judged() -> None:
+    oracle = made()
+    oracle.started(node())
+    oracle.ended()
