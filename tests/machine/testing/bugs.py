@@ -331,7 +331,7 @@ class HalfRejecting(Counters):
 BUGS = {
     "snapshot_forgets_sessions": MachineBug(snapshot_forgets_sessions, 0, "EqualReplicas"),
     "load_keeps_old_sessions": MachineBug(load_keeps_old_sessions, 0, "EqualReplicas"),
-    "copies_are_applied": MachineBug(copies_are_applied, 14, "AppliedOnce"),
+    "copies_are_applied": MachineBug(copies_are_applied, 24, "AppliedOnce"),
     "acknowledged_copies_are_applied": MachineBug(acknowledged_copies_are_applied, 81, "AppliedOnce"),
     "answers_go_by_number_alone": MachineBug(answers_go_by_number_alone, 0, "AnswersAreTrue"),
     "all_clients_have_one_nonce": MachineBug(all_clients_have_one_nonce, 0, "AnswersAreTrue"),
@@ -348,7 +348,7 @@ BUGS = {
     "read_does_not_wait_for_apply": MachineBug(read_does_not_wait_for_apply, 0, "ReadsAreCurrent"),
     "read_joins_a_round_that_has_begun": MachineBug(read_joins_a_round_that_has_begun, 26, "ReadsAreCurrent"),
     "read_uses_an_old_confirmation": MachineBug(read_uses_an_old_confirmation, 0, "ReadsAreCurrent"),
-    "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 52, "ReadsAreCurrent"),
+    "leader_reads_without_a_majority": MachineBug(leader_reads_without_a_majority, 26, "ReadsAreCurrent"),
     "commit_is_heard_of_any_leader": MachineBug(commit_is_heard_of_any_leader, 50, "EqualReplicas"),
     "commit_is_heard_with_a_record_too_many": MachineBug(commit_is_heard_with_a_record_too_many, 2, "NobodyIsBlamed"),
     "result_depends_on_chance": MachineBug(nothing, 0, "EqualReplicas", DiceCounters),

@@ -8,8 +8,8 @@ from random import Random
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.flipped import FlippedFaults, Value, values_in
+from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.network import FrameUnderWay
-from pykraft.sim.machine.wiretap import FlippedFrame
 from pykraft.sim.run.world import World
 from pykraft.types import Buffer
 from tests.sim.faults.worlds import harm_to, told

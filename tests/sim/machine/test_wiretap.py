@@ -6,8 +6,9 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import encode_request, encode_response
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
+from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.spoken import Departure, LogEnd, Spoken
-from pykraft.sim.machine.wiretap import FlippedFrame, Wiretap
+from pykraft.sim.machine.wiretap import Wiretap
 from tests.sim.machine.test_spoken import answer, asked, fetch_request, fetched, topics, vote
 
 HERE, THERE = ConnectionId(1), ConnectionId(2)

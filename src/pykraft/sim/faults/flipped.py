@@ -24,9 +24,9 @@ from pykraft.protocol.api import RequestHeader, decode_request_body, decode_requ
 from pykraft.protocol.batch import scan
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.network import End
 from pykraft.sim.machine.spoken import EPOCH_FIELDS
-from pykraft.sim.machine.wiretap import FlippedFrame
 from pykraft.sim.scenario.fault_kinds import FLIPPED
 
 Value: TypeAlias = int | float | str | None

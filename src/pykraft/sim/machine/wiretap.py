@@ -18,6 +18,7 @@ from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import RequestHeader, decode_request_header
 from pykraft.protocol.messages import ApiKey
+from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.spoken import (
     EPOCH_FIELDS,
     Departure,
@@ -34,10 +35,6 @@ from pykraft.sim.machine.spoken import (
 from pykraft.types import Buffer
 
 ANNOUNCEMENTS: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
-
-
-class FlippedFrame(bytes):
-    """A frame in which a bit flipped on its way: what its sender said is not what arrives."""
 
 
 class Wiretap:
