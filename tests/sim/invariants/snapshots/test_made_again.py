@@ -40,9 +40,18 @@ class Failing:
 def test_no_snapshot_for_long_after_a_failure_is_found() -> None:
     made = Failing()
     made.go_on(5)
-    made.go_on(80)
-    with pytest.raises(ViolationError, match="has had room from offset 5 on; it is at 86, and has written none"):
-        made.go_on(86)
+    for end_offset in range(10, 90, 5):
+        made.go_on(end_offset)
+    with pytest.raises(ViolationError, match="has had room from offset 5 on; it is at 90, and has written none"):
+        made.go_on(90)
+
+
+def test_many_records_at_once_and_many_in_a_moment_give_it_one_attempt() -> None:
+    made = Failing()
+    made.go_on(5)
+    made.go_on(900)
+    for end_offset in range(905, 1_000, 5):
+        made.go_on(end_offset, after_ms=0)
 
 
 def test_a_new_snapshot_ends_it() -> None:

@@ -22,6 +22,8 @@ ATTEMPTS: Final = 4
 """An application may give one up, or write it carelessly."""
 BETWEEN_MAX: Final = 2
 """An application takes its next snapshot after so many times the scenario's number of records, at most."""
+WRITES_WITHIN_US: Final = 1_000_000
+"""It takes no other snapshot while it writes one."""
 US_PER_MS: Final = 1_000
 
 
@@ -35,6 +37,10 @@ class _Failing:
     """Nothing has to be tried before this time."""
     from_offset: int | None = None
     """How far its application was when nothing stood in the way any more; None while something does."""
+    from_us: int = 0
+    """When that was."""
+    skipped: int = 0
+    """Records since then that came at once: an application takes one snapshot for each delivery at most."""
 
 
 class SnapshotsAreMadeAgain(Invariant):
@@ -51,7 +57,11 @@ class SnapshotsAreMadeAgain(Invariant):
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Remember how far its application is."""
-        self._ends[int(node.node_id)] = batches[-1].end_offset
+        node_id, end_offset = int(node.node_id), batches[-1].end_offset
+        if failing := self._failing.get(node_id):
+            count = end_offset - self._ends.get(node_id, 0)
+            failing.skipped += max(0, count - BETWEEN_MAX * self.facts.records_between)
+        self._ends[node_id] = end_offset
 
     def loaded(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> None:
         """A snapshot takes the application further without a record: count from there."""
@@ -85,7 +95,10 @@ class SnapshotsAreMadeAgain(Invariant):
         if now_us < failing.quiet_us or stands or node.was_paused_since(failing.quiet_us):
             failing.from_offset = None
         elif failing.from_offset is None:
-            failing.from_offset = self._ends[node_id]
-        elif self._ends[node_id] - failing.from_offset > ATTEMPTS * BETWEEN_MAX * self.facts.records_between:
+            failing.from_offset, failing.from_us, failing.skipped = self._ends[node_id], now_us, 0
+        elif now_us - failing.from_us > WRITES_WITHIN_US and (
+            self._ends[node_id] - failing.from_offset - failing.skipped
+            > ATTEMPTS * BETWEEN_MAX * self.facts.records_between
+        ):
             seen = f"node {node_id} failed to write a snapshot, and has had room from offset {failing.from_offset} on"
             raise self.violated(f"{seen}; it is at {self._ends[node_id]}, and has written none")
