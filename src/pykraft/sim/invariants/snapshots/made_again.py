@@ -7,6 +7,7 @@ Source: ours (ADR 134).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +33,6 @@ class _Failing:
     """A node that has failed to write snapshots since it had ``snapshots``."""
 
     snapshots: tuple[OffsetAndEpoch, ...]
-    failures: int = 0
     quiet_us: int = 0
     """Nothing has to be tried before this time."""
     from_offset: int | None = None
@@ -49,11 +49,13 @@ class SnapshotsAreMadeAgain(Invariant):
     def _begin(self) -> None:
         self._failing: dict[int, _Failing] = {}
         self._ends: dict[int, int] = {}
+        self._failures: Counter[int] = Counter()
+        """By process, also those before its newest snapshot: that one may have been fetched, which ends no pause."""
 
     def started(self, node: SimulatedNode) -> None:
         """A new process has had no failure."""
         self._failing.pop(int(node.node_id), None)
-        self._ends[int(node.node_id)] = 0
+        self._ends[int(node.node_id)] = self._failures[int(node.node_id)] = 0
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """Remember how far its application is."""
@@ -76,8 +78,8 @@ class SnapshotsAreMadeAgain(Invariant):
             return
         known = node.host.raft.log.snapshots if node.host is not None and node.host.raft is not None else ()
         failing = self._failing.setdefault(node_id, _Failing(tuple(known)))
-        failing.failures += 1
-        pauses = min(2 ** (failing.failures - 1), PAUSES_MAX)
+        self._failures[node_id] += 1
+        pauses = min(2 ** (self._failures[node_id] - 1), PAUSES_MAX)
         pause_us = (pauses + 1) * node.config.raft.fetch_timeout_ms * US_PER_MS
         failing.quiet_us, failing.from_offset = self.facts.clock.now_us + pause_us, None
 
