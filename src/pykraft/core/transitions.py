@@ -85,11 +85,9 @@ def _why_illegal_within_epoch(old: State, new: State, pair: str) -> str | None:
     if is_vote and (_voted(old) is not None or _voted(new) is None):
         return f"{pair}: the vote of an epoch is cast once"
     if isinstance(old, Follower) and isinstance(new, Follower):
-        # It may have been told of a leader that is none (`following`).
-        if old.leader_id != new.leader_id and not old.has_fetched:
-            return None
         if old.leader_id != new.leader_id:
-            return f"{pair}: an epoch has one leader"
+            # It may have been told of a leader that is none (`following`).
+            return f"{pair}: an epoch has one leader" if old.has_fetched else None
         if len(new.leader_listeners) <= len(old.leader_listeners):
             return f"{pair}: nothing new is known of the leader"
     return None

@@ -8,6 +8,7 @@ from pykraft.core.effects import LeaveQuarantine
 from pykraft.core.messages import FetchResponse, VoteRequest
 from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
+from pykraft.host import open as host_open
 from pykraft.log import judge, segment_view
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
@@ -56,6 +57,11 @@ def damage_is_not_noted(patch: Patch) -> None:
     patch.setattr(QuarantineFile, "remove", lambda file: None)
 
 
+def log_starts_where_its_first_segment_begins(patch: Patch) -> None:
+    """A node whose damaged log has nothing left asks for what follows its first segment's offset, without an epoch."""
+    patch.setattr(host_open, "_start_offset", lambda log, snapshots: log.start_offset)
+
+
 def checkpoint_above_the_point_says_nothing(patch: Patch) -> None:
     """Recovery believes any epoch above the recovery point, though the epoch checkpoint has another one there."""
     patch.setattr(judge, "_may_lag", lambda evidence, entries, at, header: True)
@@ -100,6 +106,11 @@ MUTANTS = (
         plant=damage_is_not_noted,
         source="ours, almost: the epoch of the damage was first in memory only",
         scenario="silent",
+    ),
+    Mutant(
+        plant=log_starts_where_its_first_segment_begins,
+        source="ours, until a campaign found it: a sector was lost in the first batch that a snapshot had left",
+        scenario="all_before_forgers",
     ),
     Mutant(
         plant=checkpoint_above_the_point_says_nothing,

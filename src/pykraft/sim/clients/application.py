@@ -11,6 +11,7 @@ Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizabl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from random import Random
 from typing import Final
 
@@ -121,13 +122,11 @@ class Application:
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes] | SnapshotDiskError:
-    """Read all records of a snapshot, and close it if it could be read."""
-    try:
-        records = [record for batch in reader for record in batch.records]
-    except SnapshotDiskError as error:
-        return error
-    except BaseException:
-        reader.close()
-        raise
-    reader.close()
-    return records
+    """Read all records of a snapshot, and close it unless the disk reads none at the moment."""
+    with ExitStack() as stack:
+        stack.callback(reader.close)
+        try:
+            return [record for batch in reader for record in batch.records]
+        except SnapshotDiskError as error:
+            stack.pop_all()  # It is read again.
+            return error

@@ -10,7 +10,7 @@ Source: Prabhakaran et al., IRON File Systems (SOSP 2005); fsyncgate (PostgreSQL
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,7 +42,7 @@ class DiskFaults:
 
     def _fail(self, kind: str) -> bool:
         node, operations = self._harm.any_node(), self._harm.rng.randrange(self._harm.pace.operations_max)
-        node.disk.io_errors.on_error = partial(self._tell, set(), node)
+        node.disk.io_errors.on_error = self._harm.happens_once(node)
         node.disk.io_errors.plan(kind, operations)
         self._harm.later(self._harm.within(self._harm.pace.repair_us_max), node.disk.io_errors.mend)
         return True
@@ -77,7 +77,7 @@ class DiskFaults:
         nodes = [*self._harm.facts.nodes.values()] if rng.random() < 0.5 else [self._harm.any_node()]
         nodes = [node for node in nodes if not node.disk.io_errors.is_planned]
         for node in nodes:
-            node.disk.io_errors.on_error = partial(self._tell, set(), node)
+            node.disk.io_errors.on_error = partial(self._found_no_room, self._harm.happens_once(node), node)
             node.disk.io_errors.plan(NO_SNAPSHOT_ROOM, rng.randrange(3), concerns=_is_growing_snapshot)
         self._harm.later(self._harm.within(self._harm.pace.stall_us_max), lambda: self._give_room(nodes))
         return bool(nodes)
@@ -86,13 +86,11 @@ class DiskFaults:
         for node in nodes:
             node.disk.io_errors.mend_kind(NO_SNAPSHOT_ROOM)
 
-    def _tell(self, seen: set[str], node: SimulatedNode, given: str) -> None:
-        """The disk of this node gave an error: count each kind once."""
+    def _found_no_room(self, count: Callable[[str], None], node: SimulatedNode, given: str) -> None:
+        """Remember that this process has to say so (`FailedSnapshotsAreTold`)."""
         if given == NO_SNAPSHOT_ROOM and node.process is not None:
             self._harm.facts.claims.snapshotless_ids.add(int(node.node_id))
-        if given not in seen:
-            seen.add(given)
-            self._harm.happened(given, node, role=None if node.process is not None else RECOVERING)
+        count(given)
 
     def _stall(self) -> bool:
         node = self._harm.any_node()

@@ -65,6 +65,17 @@ class Harm:
         self.happened(kind, node)
         self.note(node, text)
 
+    def happens_once(self, node: SimulatedNode) -> Callable[[str], None]:
+        """To be told of each error that this node's disk gives: counts each kind once."""
+        seen: set[str] = set()
+
+        def tell(kind: str) -> None:
+            if kind not in seen:
+                seen.add(kind)
+                self.happened(kind, node, role=None if node.process is not None else RECOVERING)
+
+        return tell
+
     def note(self, node: SimulatedNode | None, text: str) -> None:
         """Add a line to the trace."""
         self.world.trace.note(node.node_id if node is not None else None, text)

@@ -43,20 +43,10 @@ class UnreadableFaults:
         nodes = nodes if rng.random() < 0.5 else [rng.choice(nodes)]
         nodes = [node for node in nodes if not node.disk.io_errors.is_planned]
         for node in nodes:
-            node.disk.io_errors.on_error = self._count_once(node)
+            node.disk.io_errors.on_error = self._harm.happens_once(node)
             node.disk.io_errors.plan(SNAPSHOT_UNREADABLE, rng.randrange(3), concerns=_whole_snapshots_of(node))
         self._harm.later(rng.randint(1, rng.choice(self._harm.pace.stall_us_max)), self.stop)
         return bool(nodes)
-
-    def _count_once(self, node: SimulatedNode) -> Callable[[str], None]:
-        seen: set[str] = set()
-
-        def tell(kind: str) -> None:
-            if kind not in seen:
-                seen.add(kind)
-                self._harm.happened(kind, node)
-
-        return tell
 
 
 def _whole_snapshots_of(node: SimulatedNode) -> Callable[[Path], bool]:

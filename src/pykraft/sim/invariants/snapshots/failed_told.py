@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.host.snapshots.failures import SnapshotAccess
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
-ALARM: Final = "NO SNAPSHOT WRITTEN"
+ALARM: Final = SnapshotAccess.WRITE.value[0]
 
 
 class FailedSnapshotsAreTold(Invariant):
