@@ -10,7 +10,8 @@ from tests.memory import taking_less_than
 
 
 def test_a_call_that_takes_more_each_time_is_refused() -> None:
-    peaks = r"\[1000\d\d, 1000\d\d, 1000\d\d\]"
+    # The interpreter adds a few bytes of its own, by its version.
+    peaks = r"\[100\d{3}, 100\d{3}, 100\d{3}\]"
     with pytest.raises(AssertionError, match=f"it takes {peaks} bytes, each time at least 90000"):
         taking_less_than(90_000, lambda: len(bytes(100_000)))
 

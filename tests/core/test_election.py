@@ -13,7 +13,7 @@ import pytest
 from pykraft.core.election import Tally, draw_election_timeout_ms, successor_backoff_ms
 from pykraft.core.quorum import majority_of
 from pykraft.types import NodeId, ReplicaKey
-from tests.core.replicas import directory, key
+from tests.core.replicas import directory, key, voter_set
 
 ANSWERS = (True, False, None)
 
@@ -22,7 +22,7 @@ ANSWERS = (True, False, None)
 @pytest.mark.parametrize("count", range(1, 6))
 def test_a_tally_is_won_or_lost_exactly_when_the_rest_cannot_change_it(count: int) -> None:
     for answers in product(ANSWERS, repeat=count - 1):
-        tally = Tally.begin(map(NodeId, range(1, count + 1)), NodeId(1))
+        tally = Tally.begin(voter_set(*range(1, count + 1)), key(1))
         for voter_id, answer in enumerate(answers, start=2):
             if answer is not None:
                 tally = tally.record(NodeId(voter_id), granted=answer)
@@ -34,7 +34,7 @@ def test_a_tally_is_won_or_lost_exactly_when_the_rest_cannot_change_it(count: in
 
 @pytest.mark.conformance(87, 89)
 def test_the_latest_answer_of_a_voter_counts() -> None:
-    tally = Tally.begin(map(NodeId, (1, 2, 3)), NodeId(1)).record(NodeId(2), granted=False)
+    tally = Tally.begin(voter_set(1, 2, 3), key(1)).record(NodeId(2), granted=False)
     assert not tally.is_won
     tally = tally.record(NodeId(2), granted=True)
     assert tally.is_won
@@ -43,7 +43,7 @@ def test_the_latest_answer_of_a_voter_counts() -> None:
 
 
 def test_a_denial_can_be_forgotten_and_a_grant_cannot() -> None:
-    tally = Tally.begin(map(NodeId, (1, 2, 3)), NodeId(1)).record(NodeId(2), granted=False)
+    tally = Tally.begin(voter_set(1, 2, 3), key(1)).record(NodeId(2), granted=False)
     assert tally.forget(NodeId(3)) == tally
     assert tally.forget(NodeId(2)).unanswered == (2, 3)
     granted = tally.record(NodeId(3), granted=True)
@@ -52,7 +52,7 @@ def test_a_denial_can_be_forgotten_and_a_grant_cannot() -> None:
 
 @pytest.mark.conformance(87)
 def test_the_same_answer_twice_is_one_answer() -> None:
-    once = Tally.begin(map(NodeId, range(1, 6)), NodeId(1)).record(NodeId(2), granted=True)
+    once = Tally.begin(voter_set(*range(1, 6)), key(1)).record(NodeId(2), granted=True)
     once = once.record(NodeId(3), granted=False)
     again = once.record(NodeId(2), granted=True).record(NodeId(3), granted=False)
     assert again == once
@@ -61,10 +61,16 @@ def test_the_same_answer_twice_is_one_answer() -> None:
 
 @pytest.mark.conformance(87, 88)
 def test_only_voters_count() -> None:
-    stranger = Tally.begin([NodeId(2)], NodeId(1))
+    stranger = Tally.begin(voter_set(2), key(1))
     assert (stranger.granted, stranger.unanswered, stranger.is_won) == (frozenset(), (NodeId(2),), False)
     with pytest.raises(AssertionError):
-        Tally.begin([NodeId(1)], NodeId(1)).record(NodeId(2), granted=True)
+        Tally.begin(voter_set(1), key(1)).record(NodeId(2), granted=True)
+
+
+def test_a_voter_with_another_directory_has_no_vote_of_the_one_with_its_id() -> None:
+    tally = Tally.begin(voter_set(1, 2), ReplicaKey(NodeId(1), directory(9)))
+    assert (tally.granted, tally.unanswered) == (frozenset(), (NodeId(2),))
+    assert not tally.record(NodeId(2), granted=True).is_won
 
 
 @pytest.mark.conformance("H81")

@@ -6,6 +6,7 @@ Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595 Â
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -18,11 +19,11 @@ from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Arrival, Inbox
 from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.api import decode_request_header, encode_response
+from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import NO_IO, Buffer, Endpoint, Io, NodeId, Offset
-from tests.host.fakes import CONTEXT, TOPIC_ID, FakePorts, at, batch, endpoint, joined
-from tests.rpc.test_connection import ALL, fetch, versions_answer, vote, vote_answer
+from pykraft.types import NO_IO, Endpoint, Io, NodeId, Offset
+from tests.host.fakes import CONTEXT, FakePorts, at, batch, endpoint, joined
+from tests.rpc.test_connection import ALL, fetch, fetch_answer, versions_answer, vote, vote_answer
 
 TIMEOUT_MS = 2_000
 
@@ -87,20 +88,6 @@ class Desk:
 
 def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2) -> SendFailed:
     return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
-
-
-def fetch_answer(records: Buffer, *, wire_id: int, diverging_offset: int = -1) -> bytes:
-    partition = {
-        "diverging_epoch": {"epoch": 1 if diverging_offset >= 0 else -1, "end_offset": diverging_offset},
-        "partition_index": 0,
-        "error_code": 0,
-        "high_watermark": 1,
-        "log_start_offset": 0,
-        "current_leader": {"leader_id": 2, "leader_epoch": 3},
-        "records": records,
-    }
-    body = {"responses": [{"topic_id": TOPIC_ID, "partitions": [partition]}]}
-    return b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, 18, wire_id, body))
 
 
 @pytest.mark.conformance(96, "H28")
@@ -371,6 +358,15 @@ def test_a_fetch_that_has_not_left_is_void_once_another_peer_is_asked(waits_for_
     connection = desk.connect()
     desk.held.persisted(Io(1))
     assert [(where, key) for where, key, _ in desk.asked] == [(connection, ApiKey.FETCH)]
+
+
+def test_a_fetch_without_an_id_and_another_fetch_leave_each_other_alone() -> None:
+    desk = Desk()
+    question = replace(fetch(), replica=None)
+    desk.send(question, peer_id=2)
+    desk.send(fetch(), peer_id=3)
+    desk.send(question, peer_id=4)
+    assert desk.events() == []
 
 
 def test_a_fetch_that_has_left_keeps_its_connection_when_another_peer_is_asked() -> None:

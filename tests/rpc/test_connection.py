@@ -17,7 +17,7 @@ from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import ANSWER_SIZE_BYTES_MAX, FIRST_ANSWER_SIZE_BYTES_MAX, DialedConnection
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from tests.host.fakes import CONTEXT
+from tests.host.fakes import CONTEXT, TOPIC_ID
 
 ALL = {ApiKey.VOTE: (0, 2), ApiKey.FETCH: (4, 18)}
 
@@ -64,6 +64,20 @@ def vote_answer(*, wire_id: int, version: int = 2) -> bytes:
     topics = [{"topic_name": CONTEXT.topic_name, "partitions": [partition]}]
     parts = encode_response(ApiKey.VOTE, version, wire_id, {"topics": topics})
     return b"".join(bytes(part) for part in parts)
+
+
+def fetch_answer(records: Buffer, *, wire_id: int, diverging_offset: int = -1) -> bytes:
+    partition = {
+        "diverging_epoch": {"epoch": 1 if diverging_offset >= 0 else -1, "end_offset": diverging_offset},
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 1,
+        "log_start_offset": 0,
+        "current_leader": {"leader_id": 2, "leader_epoch": 3},
+        "records": records,
+    }
+    body = {"responses": [{"topic_id": TOPIC_ID, "partitions": [partition]}]}
+    return b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, 18, wire_id, body))
 
 
 def negotiated(versions: dict[ApiKey, tuple[int, int]] = ALL) -> DialedConnection:

@@ -7,12 +7,11 @@ Source: Kafka ``EpochElection``; KIP-996; KIP-595 §Vote and §EndQuorumEpoch (s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
 from pykraft.core.quorum import majority_of
-from pykraft.types import NodeId, ReplicaKey
+from pykraft.types import NodeId, ReplicaKey, VoterSet
 
 NEVER_MS = 2**63 - 1
 """A deadline that never expires (mono ms)."""
@@ -29,11 +28,15 @@ class Tally:
     rejected: frozenset[NodeId] = frozenset()
 
     @classmethod
-    def begin(cls, voters: Iterable[NodeId], local_id: NodeId) -> Tally:
+    def begin(cls, voters: VoterSet, local: ReplicaKey) -> Tally:
         """Start a tally with the local vote, if this replica is a voter."""
-        everybody = frozenset(voters)
-        # A removed voter may still campaign (`Replica.may_lead`), but it has no vote of its own.
-        return cls(voters=everybody, granted=everybody & {local_id})
+        everybody = frozenset(voters.ids)
+        # A removed voter may still campaign (`Replica.may_lead`), but it has no vote of its own, and none of the voter
+        # that has its id and another directory.
+        itself = everybody & {local.id}
+        if voters.is_voter(local):
+            return cls(voters=everybody, granted=itself)
+        return cls(voters=everybody, granted=frozenset(), rejected=itself)
 
     def record(self, voter_id: NodeId, *, granted: bool) -> Tally:
         """A copy of this tally in which the voter's latest answer replaces an earlier one."""

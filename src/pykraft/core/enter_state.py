@@ -81,7 +81,7 @@ def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) ->
     ``is_early``: the fetch timeout has not expired, but the leader refuses connections (ADR 063).
     """
     state = replica.state
-    assert replica.local.id is not None
+    assert replica.local.key is not None
     fetch_deadline_ms = state.fetch_deadline_ms if is_early and isinstance(state, Follower) else None
     new = Prospective(
         epoch=replica.epoch,
@@ -92,7 +92,7 @@ def to_prospective(replica: Replica, now: Instant, *, is_early: bool = False) ->
         election_deadline_ms=now.mono_ms + early_campaign_ms(replica.config.retry_backoff_ms)
         if is_early
         else replica.draw_election_deadline_ms(now),
-        tally=Tally.begin(replica.voters.ids, replica.local.id),
+        tally=Tally.begin(replica.voters, replica.local.key),
         leader_has_left=is_early or (isinstance(state, Follower) and state.leader_has_left),
         fetch_deadline_ms=fetch_deadline_ms,
     )
@@ -109,7 +109,7 @@ def to_candidate(replica: Replica, now: Instant) -> None:
         voted=replica.local.key,
         high_watermark=replica.high_watermark,
         election_deadline_ms=replica.draw_election_deadline_ms(now),
-        tally=Tally.begin(replica.voters.ids, replica.local.key.id),
+        tally=Tally.begin(replica.voters, replica.local.key),
     )
     become(replica, new)
     if new.tally.is_won:
@@ -239,9 +239,9 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
     deadline_ms = replica.draw_election_deadline_ms(now)
     assert candidate.id != replica.local.id
     if isinstance(state, Prospective):
-        assert replica.local.id is not None
+        assert replica.local.key is not None
         # As in Kafka, the pre-vote starts over with the new timer: the others may answer differently by then.
-        tally = Tally.begin(replica.voters.ids, replica.local.id)
+        tally = Tally.begin(replica.voters, replica.local.key)
         become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms, tally=tally))
     else:
         assert isinstance(state, Unattached)

@@ -61,7 +61,7 @@ def initial_state(
             epoch=election.epoch,
             voted=local.key,
             election_deadline_ms=deadline_ms,
-            tally=Tally.begin(voters.ids, local.key.id),
+            tally=Tally.begin(voters, local.key),
         )
     if leader_id is not None and len(voters.listeners(leader_id)):
         return Follower(

@@ -6,8 +6,8 @@ and once: a response, or a failure. The rules:
 1. Dial on demand, when the core wants to send.
 2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again, so the
    core's request timeout closes a connection that hangs.
-3. A Fetch that has not left when a Fetch to another peer is wanted never leaves: the disk or the dial took longer than
-   the core waits.
+3. A Fetch that acknowledges and has not left when another one is wanted for another peer never leaves: the disk or
+   the dial took longer than the core waits.
 4. If connecting or negotiating takes longer than the request timeout, the next request dials again.
 5. A response with a wrong correlation id, an unsolicited one or an unreadable one closes the connection.
 
@@ -133,8 +133,8 @@ class Peers:
         if contact.link is not None and self._is_spent(contact.link, effect, now):
             self._note_silence(contact)
             self._hang_up(contact)
-        if isinstance(effect.message, FetchRequest):
-            # Rule 3: only one Fetch may be in flight, since its offset is an acknowledgement.
+        if _acknowledges(effect):
+            # Rule 3: only one such Fetch may be in flight.
             self._void_other_fetch(contact)
         contact.peer, contact.wanted, contact.may_leave = effect.peer, effect, False
         if contact.link is None:
@@ -258,7 +258,7 @@ class Peers:
 
     def _void_other_fetch(self, contact: _Contact) -> None:
         for other in self._contacts.values():
-            if other is contact or other.wanted is None or not isinstance(other.wanted.message, FetchRequest):
+            if other is contact or other.wanted is None or not _acknowledges(other.wanted):
                 continue
             has_left = other.may_leave and other.link is not None and other.link.wire.is_negotiated
             if not has_left:
@@ -376,6 +376,11 @@ class Peers:
                 peer_id=contact.peer.id, correlation_id=send.correlation_id, error=error, is_refused=is_refused
             )
             self._inbox.put(failed)
+
+
+def _acknowledges(effect: Send) -> bool:
+    """True for a Fetch whose offset is an acknowledgement; a question to a doubtful voter has no id, and is none."""
+    return isinstance(effect.message, FetchRequest) and effect.message.replica is not None
 
 
 def _key(contact: _Contact) -> MessageKey:

@@ -122,8 +122,10 @@ def observers_campaign(patch: Patch) -> None:
     patch.setattr(Replica, "is_voter", property(lambda self: self.local.key is not None))
     begin = Tally.begin
 
-    def with_local(cls: Any, voters: Any, local_id: Any) -> Any:
-        return begin(frozenset(voters) | {local_id}, local_id)
+    def with_local(cls: Any, voters: Any, local: Any) -> Any:
+        tally = begin(voters, local)
+        itself = frozenset({local.id})
+        return replace(tally, voters=tally.voters | itself, granted=itself, rejected=frozenset())
 
     patch.setattr(Tally, "begin", classmethod(with_local))
 

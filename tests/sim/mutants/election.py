@@ -101,7 +101,7 @@ def former_leader_campaigns_in_its_old_epoch(patch: Patch) -> None:
         key = given["local"].key
         if not isinstance(state, Resigned) or key is None:
             return state
-        tally = Tally.begin(given["voters"].ids, key.id)
+        tally = Tally.begin(given["voters"], key)
         return Candidate(epoch=state.epoch, voted=key, election_deadline_ms=state.election_deadline_ms, tally=tally)
 
     _patch_start(patch, begin)

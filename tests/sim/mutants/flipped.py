@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykraft.core.election import Tally
+from pykraft.core.leader.progress import Progress
 from pykraft.core.on import epoch_raise, fetch_response, following
 from pykraft.protocol import batch
 from pykraft.rpc import fetched
@@ -31,13 +33,25 @@ def fetched_records_are_not_checked(patch: Patch) -> None:
     patch.setattr(fetched, "scan", lambda records: batch.scan(records, verify_crc=False))
 
 
-def _bug(plant: Any, source: str) -> Mutant:
-    return Mutant(plant=plant, source=source, scenario="flipped")
+def a_report_names_the_directory_for_good(patch: Patch) -> None:
+    """An upgrade writes what was reported in a voter's name, and the voter with its id votes for itself regardless."""
+    patch.setattr(Progress, "twin_of", lambda progress, key: None)
+    begin = Tally.begin
+
+    def by_id(_: Any, voters: Any, local: Any) -> Tally:
+        return begin(voters, next((voter.key for voter in voters.voters if voter.key.id == local.id), local))
+
+    patch.setattr(Tally, "begin", classmethod(by_id))
+
+
+def _bug(plant: Any, source: str, scenario: str = "flipped") -> Mutant:
+    return Mutant(plant=plant, source=source, scenario=scenario)
 
 
 MUTANTS = (
     _bug(one_contradiction_gives_the_leader_up, "ours until ADR 148; Kafka"),
     _bug(the_first_name_of_a_leader_stays, "ours until ADR 148; Kafka's QuorumState throws an exception"),
     _bug(a_flipped_epoch_is_believed, "Kafka; ours until ADR 129"),
+    _bug(a_report_names_the_directory_for_good, "ours; Kafka writes what it was told", "all"),
     _bug(fetched_records_are_not_checked, "KAFKA-18723"),
 )

@@ -59,6 +59,14 @@ def busy() -> Replica:
     return made
 
 
+def of_another_directory() -> Replica:
+    """Static voter 2 fetches from another directory than the one that is reported in its name."""
+    made = leading()
+    assert isinstance(made.state, Leader)
+    made.state.progress.voters[NodeId(2)].directory_id = key(9).directory_id
+    return made
+
+
 def tell(made: Replica, levels: VersionRange = BOTH) -> Sequence[Effect]:
     """The voter answers the leader's question."""
     told = messages.ApiVersionsResponse(error=0, kraft_version=levels)
@@ -122,6 +130,7 @@ def test_what_cannot_be_a_voter_is_invalid_before_anything_is_committed(request_
         (replica(leader()), update_voter(versions=(1, 1)), ErrorCode.REQUEST_TIMED_OUT),
         (leading(), update_voter(versions=(1, 1), voter=key(9)), ErrorCode.INVALID_REQUEST),
         (leading(), update_voter(voter=key(9)), ErrorCode.VOTER_NOT_FOUND),
+        (of_another_directory(), update_voter(), ErrorCode.VOTER_NOT_FOUND),
         (busy(), update_voter(), ErrorCode.REQUEST_TIMED_OUT),
         (dynamic(high_watermark=None), update_voter(), ErrorCode.REQUEST_TIMED_OUT),
         (dynamic(high_watermark=5), update_voter(), ErrorCode.REQUEST_TIMED_OUT),

@@ -17,9 +17,9 @@ from pykraft.core.on.voters.voter_changes import end_change
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode, NotLeaderError, UsageError
-from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, ReplicaKey, VersionRange, Voter, VoterSet
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, NodeId, Offset, ReplicaKey, VersionRange, Voter, VoterSet
 from tests.core.on.voters.test_voter_changes import behind, dynamic
-from tests.core.replicas import NOW, ask, done, follower, key, kinds, leader, listeners, only, replica
+from tests.core.replicas import NOW, ask, directory, done, follower, key, kinds, leader, listeners, only, replica
 
 
 def voter(node_id: int, *, level_max: int = 1, is_known: bool = True) -> Voter:
@@ -47,6 +47,15 @@ def told_of(change: Update) -> Replica:
     made = told()
     assert isinstance(made.state, Leader)
     made.state.change = change
+    return made
+
+
+def told_of_another_directory() -> Replica:
+    """What was reported in the name of voter 2 is not the directory from which it fetches."""
+    made = told()
+    assert isinstance(made.state, Leader)
+    made.state.progress.of(key(2))
+    made.state.progress.voters[NodeId(2)].directory_id = directory(9)
     return made
 
 
@@ -84,6 +93,7 @@ def test_level_and_voters_are_one_batch() -> None:
         (told(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
         (told(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
         (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not reported its directory id"),
+        (told_of_another_directory(), 5, 1, UsageError, "was reported in its name"),
         (told_of(update()), 5, 1, UsageError, "a voter reports its endpoints"),
         (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
         (dynamic(), 5, 0, UsageError, "cannot go back"),

@@ -44,7 +44,7 @@ def on_update_voter_request(
 
     Effects: Send to the voter; Reply at once with an error, or when the request tells nothing new.
     Errors: the leader-only ones, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be made or the voter cannot be
-    asked, VOTER_NOT_FOUND.
+    asked, VOTER_NOT_FOUND, also for another directory than the one that fetches.
     Source: KIP-853 §UpdateRaftVoter; UpdateVoterHandler.
     """
     # 1. Check the request.
@@ -133,6 +133,9 @@ def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
         return ErrorCode.REQUEST_TIMED_OUT
     if replica.kraft_version > 0 and (error := why_in_doubt(replica, leader)[0]):
         return error
+    # At level 0 nothing in the log says which directory it is; its Fetches do.
+    if leader.progress.twin_of(voter.key) is not None:
+        return ErrorCode.VOTER_NOT_FOUND
     if not voter.kraft_version.min_version <= replica.kraft_version <= voter.kraft_version.max_version:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if _with(replica, leader, voter) is not None else ErrorCode.VOTER_NOT_FOUND
