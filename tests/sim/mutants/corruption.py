@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         plant=log_starts_where_its_first_segment_begins,
         source="ours, until a campaign found it: a sector was lost in the first batch that a snapshot had left",
-        scenario="all_before_forgers",
+        scenario="left",
     ),
     Mutant(
         plant=checkpoint_above_the_point_says_nothing,

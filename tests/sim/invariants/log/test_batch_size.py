@@ -13,10 +13,12 @@ from tests.sim.invariants.fakes import appends, encoded, node, operation, trunca
 LARGE = b"x" * 600_000
 
 
-def looked(role: str, *bases: int | None) -> None:
+def looked(role: str, *bases: int | None, gone: int | None = None) -> None:
     where = world()
     for number, base in enumerate(bases):
         where.history.operations.append(operation(number, b"v", base_offset=base))
+    if gone is not None:
+        where.history.operations[gone].is_alive = lambda: False
     where.history.operations.append(operation(9, b"v", base_offset=5, epoch=2))
     at: Any = node(1, role=role)
     made = BatchesFitAnswers(where)
@@ -27,6 +29,10 @@ def looked(role: str, *bases: int | None) -> None:
 def test_one_large_proposal_is_right_and_so_is_a_followers_append() -> None:
     looked("leader", 4, 6, None)
     looked("follower", 4, 5)
+
+
+def test_what_a_process_accepted_that_is_gone_does_not_count() -> None:
+    looked("leader", 4, 5, gone=0)
 
 
 def test_several_are_one_too_many() -> None:

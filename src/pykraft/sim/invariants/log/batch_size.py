@@ -33,6 +33,9 @@ class BatchesFitAnswers(Invariant):
                 for operation in newest
                 if operation.base_offset is not None
                 and operation.epoch == header.epoch
+                # A leader that died before it wrote down its election may be elected in the same epoch again, without
+                # what it had accepted. A producer's batch is never filled up.
+                and operation.is_alive()
                 and header.base_offset <= operation.base_offset < header.end_offset
             ]
             if len(inside) > 1:
