@@ -16,7 +16,7 @@ from pykraft.errors import ErrorCode
 from pykraft.host import execute
 from pykraft.host.snapshots import creation
 from pykraft.host.snapshots.creation import SnapshotCreation
-from pykraft.host.snapshots.failures import SnapshotFailures
+from pykraft.host.snapshots.failures import SnapshotFailures, SnapshotTroubles
 from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log
@@ -90,6 +90,11 @@ def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:
 def snapshots_fail_in_silence(patch: Patch) -> None:
     """A snapshot that found no room is tried again, and nobody is told."""
     patch.setattr(SnapshotFailures, "failed", lambda self, error: None)
+
+
+def failed_snapshots_are_not_counted(patch: Patch) -> None:
+    """A snapshot that found no room is told, and the metric that an alert would watch stays at 0."""
+    patch.setattr(SnapshotTroubles, "count", property(lambda troubles: 0))
 
 
 def parts_of_failed_snapshots_stay(patch: Patch) -> None:
@@ -243,6 +248,7 @@ MUTANTS = (
     ),
     Mutant(plant=a_failed_snapshot_is_the_last_one, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=snapshots_fail_in_silence, source="ours (ADR 134)", scenario="unsaved"),
+    Mutant(plant=failed_snapshots_are_not_counted, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=parts_of_failed_snapshots_stay, source="ours (ADR 134)", scenario="unsaved"),
     Mutant(plant=snapshot_that_cannot_be_read_ends_the_node, source="ours until ADR 134", scenario="unsaved"),
     Mutant(

@@ -8,14 +8,16 @@ import pytest
 
 from pykraft.sim.facts.claims import Claims
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.snapshots.failed_told import ALARM, FailedSnapshotsAreTold
+from pykraft.sim.invariants.snapshots.failed_told import ALARM, METRIC, FailedSnapshotsAreTold
 from tests.sim.invariants.fakes import node, world
 
 
-def made() -> FailedSnapshotsAreTold:
+def made(counted: int = 1) -> FailedSnapshotsAreTold:
     facts: Any = world()
     facts.claims = Claims()
     facts.claims.snapshotless_ids.add(1)
+    facts.nodes = {1: node(epoch=1)}
+    facts.nodes[1].host.metrics = lambda now: {METRIC: counted}
     return FailedSnapshotsAreTold(facts)
 
 
@@ -30,6 +32,13 @@ def test_an_alarm_passes() -> None:
     oracle = made()
     oracle.reported(node(), f"{ALARM}: why")
     oracle.ended()
+
+
+def test_an_alarm_that_is_not_counted_is_noticed() -> None:
+    oracle = made(counted=0)
+    oracle.reported(node(), f"{ALARM}: why")
+    with pytest.raises(ViolationError, match=f"node 1 says that snapshots failed, and its {METRIC} is 0"):
+        oracle.ended()
 
 
 def test_a_process_that_ended_is_not_judged() -> None:

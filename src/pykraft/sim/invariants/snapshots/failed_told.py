@@ -1,4 +1,4 @@
-"""A process that found no room for a snapshot says so.
+"""A process that found no room for a snapshot says so, in its log and in a metric.
 
 Its log grows until it fills the disk, and nobody would know why.
 
@@ -14,10 +14,11 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 
 ALARM: Final = SnapshotAccess.WRITE.value[0]
+METRIC: Final = "failed-snapshots-total"
 
 
 class FailedSnapshotsAreTold(Invariant):
-    """Each process that found no room for a snapshot has raised an alarm by the end of the world."""
+    """Each process that found no room for a snapshot has raised an alarm by the end of the world, and counted it."""
 
     def _begin(self) -> None:
         self._told: set[int] = set()
@@ -36,3 +37,8 @@ class FailedSnapshotsAreTold(Invariant):
         """Check those that found no room."""
         for node_id in sorted(self.facts.claims.snapshotless_ids - self._told):
             raise self.violated(f"node {node_id} had no room for a snapshot, and raises no alarm")
+        for node_id in sorted(self._told):
+            node = self.facts.nodes[node_id]
+            counted = node.host.metrics(node.clock.instant).get(METRIC) if node.host is not None else None
+            if counted == 0:
+                raise self.violated(f"node {node_id} says that snapshots failed, and its {METRIC} is 0")
