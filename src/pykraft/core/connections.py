@@ -42,8 +42,8 @@ class Connections:
         """When the back-off of each peer ends (mono ms)."""
         self.asked_at: dict[int, Endpoint] = {}
         """Where the last request to each peer went."""
-        self.votes_asked: dict[int, int] = {}
-        """How often each voter was asked for its vote since a leader was heard."""
+        self.pre_votes_asked: dict[int, int] = {}
+        """How often each voter was asked for its pre-vote since a leader was heard."""
         self._next_correlation_id = 0
 
     def reset(self) -> None:

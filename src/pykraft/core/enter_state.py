@@ -121,7 +121,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
     candidate = replica.state
     assert isinstance(candidate, Candidate)
     assert replica.local.id is not None
-    replica.connections.votes_asked.clear()
+    replica.connections.pre_votes_asked.clear()
     start = replica.log.end_offset
     leader_change = LeaderChange(
         leader_id=replica.local.id,

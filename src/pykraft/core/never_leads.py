@@ -102,7 +102,7 @@ def hear_leader(replica: Replica) -> None:
     if isinstance(state, Follower) and not state.leader_has_left:
         replica.has_denied_shorter_log = False
         replica.leaderless_timeouts = None
-        replica.connections.votes_asked.clear()
+        replica.connections.pre_votes_asked.clear()
 
 
 def appends_nothing(replica: Replica) -> bool:

@@ -302,7 +302,7 @@ def test_a_voter_that_was_asked_at_its_former_endpoint_is_no_second_one() -> Non
     for at, voters in enumerate((moved, voter_set(1, 2, 3))):
         made.voter_history.record(Offset(at), KRaftVoters(voters))
     tell(made, FAR, 2)
-    made.connections.votes_asked[NodeId(3)] = QUESTIONS_BEFORE_TURNS
+    made.connections.pre_votes_asked[NodeId(3)] = QUESTIONS_BEFORE_TURNS + 1
     made.connections.reset()
     ask_for_votes(made, candidate(), NOW)
     (asked,) = [one for one in done(made) if isinstance(one, Send) and one.peer.id == 3]

@@ -218,6 +218,16 @@ def test_a_leader_that_was_only_named_is_corrected_once_by_itself_or_by_the_lead
         settle(made, voted(leader_id=2), peer_id=3)
 
 
+@pytest.mark.parametrize("peer_id", [2, 4])
+def test_a_campaign_counts_the_votes_of_those_that_heard_of_another_leader(peer_id: int) -> None:
+    """Three voters that were told of three leaders followed what the others had heard, in turn (seed 1209)."""
+    made = replica(prospective(leader_id=2))
+    assert settle(made, voted(leader_id=3), peer_id=peer_id) == (True, False)
+    assert isinstance(made.state, Prospective)
+    assert made.leader_id == 2
+    assert done(made) == []
+
+
 def test_hearsay_does_not_replace_a_leader_that_can_be_reached() -> None:
     made = replica(follower())
     with pytest.raises(ProtocolError, match="epoch 5 has leader 2, it names 3 as well"):

@@ -23,6 +23,7 @@ from pykraft.core.on.send_requests import (
 )
 from pykraft.core.on.timer import poll
 from pykraft.core.proof import Survey
+from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Prospective
 from pykraft.core.transitions import write_election
 from pykraft.types import NO_LISTENERS, Endpoint, KRaftVoters, Listeners, NodeId, Offset, Voter, VoterSet
@@ -67,21 +68,31 @@ def test_voters_that_have_not_answered_are_asked_for_votes(state: Prospective | 
     )
 
 
-def test_after_many_questions_for_a_vote_each_third_goes_where_the_voter_was_or_to_a_bootstrap_server() -> None:
-    """Leader 2 took the endpoint of a stranger for that of voter 3, which was down, and was lost (seed 17)."""
+def endpoints_of_3(made: Replica) -> list[Endpoint]:
+    return [effect.peer.endpoint for effect in done(made) if isinstance(effect, Send) and effect.peer.id == 3]
+
+
+def test_after_many_questions_for_a_pre_vote_each_third_goes_where_the_voter_was_or_to_a_bootstrap_server() -> None:
+    """Leader 2 took the endpoint of a stranger for that of voter 3, which was down, and was lost (seed 17).
+
+    The Vote goes where the pre-vote was granted: at the present endpoint it met the stranger again (seed 1265).
+    """
     here, stranger, former = listeners(3), Listeners(((LISTENER, Endpoint("stranger", 1)),)), listeners(4)
     others = voter_set(1, 2).voters
     sets = [VoterSet.of([*others, Voter(key=key(3), listeners=told)]) for told in (former, here, stranger)]
     sets.insert(0, VoterSet.of([*others, Voter(key=replace(key(3), directory_id=key(9).directory_id), listeners=here)]))
     servers = [told.get(LISTENER) for told in (listeners(1), listeners(2), here, listeners(5))]
-    made = replica(candidate(), voters=sets[0], bootstrap=tuple(filter(None, servers)))
+    made = replica(prospective(), voters=sets[0], bootstrap=tuple(filter(None, servers)))
     for at, voters in enumerate(sets):
         made.voter_history.record(Offset(at), KRaftVoters(voters))
     asked = []
     for _ in range(QUESTIONS_BEFORE_TURNS + 12):
         made.connections.reset()
+        ask_for_votes(made, prospective(), NOW)
+        asked += endpoints_of_3(made)
+        made.connections.reset()
         ask_for_votes(made, candidate(), NOW)
-        asked += [effect.peer.endpoint for effect in done(made) if isinstance(effect, Send) and effect.peer.id == 3]
+        assert endpoints_of_3(made) == asked[-1:]
     turns = asked[QUESTIONS_BEFORE_TURNS:]
     assert {*asked[:QUESTIONS_BEFORE_TURNS], *turns[1::3], *turns[2::3]} == {stranger.get(LISTENER)}
     assert turns[0::3] == [told.get(LISTENER) for told in (here, former, listeners(5), here)]

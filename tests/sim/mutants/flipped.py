@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykraft.core import enter_state
 from pykraft.core.election import Tally
 from pykraft.core.leader.progress import Progress
 from pykraft.core.on import epoch_raise, fetch_response, following
+from pykraft.core.state import Prospective
 from pykraft.protocol import batch
 from pykraft.rpc import fetched
 from tests.sim.mutants.mutant import Mutant
@@ -21,6 +23,20 @@ def one_contradiction_gives_the_leader_up(patch: Patch) -> None:
 def the_first_name_of_a_leader_stays(patch: Patch) -> None:
     """Who was told of a leader that is none refuses the real one for the whole epoch."""
     patch.setattr(following, "_correct_leader", lambda *_: False)
+
+
+def a_campaign_ends_for_hearsay(patch: Patch) -> None:
+    """Who asks for pre-votes follows any leader that a peer has heard of."""
+
+    def correct(replica: Any, peer_id: int, epoch: Any, leader_id: Any, told: Any, now: Any) -> bool:
+        is_news = leader_id not in (None, replica.leader_id, replica.local.id) and epoch == replica.epoch
+        if not isinstance(replica.state, Prospective) or not is_news or peer_id not in (replica.leader_id, leader_id):
+            return bool(real(replica, peer_id, epoch, leader_id, told, now))
+        enter_state.to_follower(replica, epoch, leader_id, replica.listeners_of(leader_id, told), now)
+        return True
+
+    real = following._correct_leader
+    patch.setattr(following, "_correct_leader", correct)
 
 
 def a_flipped_epoch_is_believed(patch: Patch) -> None:
@@ -51,6 +67,7 @@ def _bug(plant: Any, source: str, scenario: str = "flipped") -> Mutant:
 MUTANTS = (
     _bug(one_contradiction_gives_the_leader_up, "ours until ADR 148; Kafka"),
     _bug(the_first_name_of_a_leader_stays, "ours until ADR 148; Kafka's QuorumState throws an exception"),
+    _bug(a_campaign_ends_for_hearsay, "ours in ADR 148", "all"),
     _bug(a_flipped_epoch_is_believed, "Kafka; ours until ADR 129"),
     _bug(a_report_names_the_directory_for_good, "ours; Kafka writes what it was told", "all"),
     _bug(fetched_records_are_not_checked, "KAFKA-18723"),

@@ -110,8 +110,8 @@ def _correct_leader(
     """Follow another leader of this epoch than the one that this replica was told of, but never fetched from.
 
     One flipped bit in the leader's id would otherwise keep this replica behind for the whole epoch. Those that know
-    better are the one that it fetches from, and the leader itself. A follower is corrected once, so that two who
-    contradict each other do not keep it busy.
+    better are the one that it fetches from, and the leader itself. A follower is corrected once, and a campaign ends
+    for the leader's own word only: others that were misled would name each other for ever.
 
     Effects: Report.
     Source: ours (ADR 148).
@@ -120,6 +120,8 @@ def _correct_leader(
     if epoch != replica.epoch or leader_id in (None, known, replica.local.id) or known in (None, replica.local.id):
         return False
     if isinstance(state, Follower) and (state.has_fetched or state.has_agreed or state.is_corrected):
+        return False
+    if isinstance(state, Prospective) and peer_id != leader_id:
         return False
     listeners = replica.listeners_of(leader_id, told)
     if not len(listeners) or (peer_id not in (known, leader_id) and replica.has_reachable_leader):
@@ -201,6 +203,10 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         leader_id, told = None, NO_LISTENERS
     if _correct_leader(replica, peer_id, epoch, leader_id, told, now):
         return False
+    if isinstance(before, Prospective) and epoch == own_epoch and replica.leader_id not in (None, leader_id):
+        # Nobody has answered this replica as the leader, so what its peers heard is not better than what it heard: only
+        # their votes count. Three voters that were told of three leaders would otherwise never elect one.
+        leader_id, told = None, NO_LISTENERS
     check_consistent(replica, epoch, leader_id)
     if not may_answer_raise(replica, epoch, peer_id, now):
         replica.connections.back_off(peer_id, now.mono_ms)

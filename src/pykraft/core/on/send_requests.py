@@ -26,7 +26,7 @@ from pykraft.types import NO_IO, Endpoint, Instant, NodeId, Offset, OffsetAndEpo
 PROBE_OFFSET: Final = Offset(2**60)
 """An offset beyond the end of any log."""
 QUESTIONS_BEFORE_TURNS: Final = 9
-"""Questions for a vote that go to the present endpoint only: an ordinary election takes fewer."""
+"""Questions for a pre-vote that go to the present endpoint only: an ordinary election takes fewer."""
 QUESTIONS_PER_TURN: Final = 3
 """Then the first of so many goes to another endpoint."""
 
@@ -34,11 +34,12 @@ QUESTIONS_PER_TURN: Final = 3
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
     """Send Vote or PreVote to every voter that has not answered.
 
-    When no leader is heard for long, each third question goes elsewhere: in turn to endpoints that the voter had, and
+    When no leader is heard for long, each third PreVote goes elsewhere: in turn to endpoints that the voter had, and
     to the bootstrap servers that are no voter's. Another node may have told its present one while it was down, and it
     can only tell a leader its own again (ADR 145).
     """
     assert replica.local.key is not None
+    asked = replica.connections.pre_votes_asked
     for node_id in state.tally.unanswered:
         message = VoteRequest(
             epoch=state.epoch,
@@ -47,15 +48,18 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
             last=replica.log.end,
             pre_vote=isinstance(state, Prospective),
         )
-        peer = _peer_for_vote(replica, node_id)
+        # A Vote goes where the voter was last asked for its pre-vote, since it has probably granted that one.
+        count = asked.get(node_id, 0) + message.pre_vote
+        peer = _peer_for_vote(replica, node_id, count)
         if peer is not None and replica.connections.is_ready(node_id):
-            replica.connections.votes_asked[node_id] = replica.connections.votes_asked.get(node_id, 0) + 1
+            asked[node_id] = count
             send(replica, peer, message, now, Relies.ELECTION)
 
 
-def _peer_for_vote(replica: Replica, node_id: NodeId) -> Peer | None:
-    present, count = replica.voter_peer(node_id), replica.connections.votes_asked.get(node_id, 0)
-    turn, place = divmod(count - QUESTIONS_BEFORE_TURNS, QUESTIONS_PER_TURN)
+def _peer_for_vote(replica: Replica, node_id: NodeId, count: int) -> Peer | None:
+    """Where the voter is asked, when it is asked for its pre-vote for the ``count``-th time."""
+    present = replica.voter_peer(node_id)
+    turn, place = divmod(count - 1 - QUESTIONS_BEFORE_TURNS, QUESTIONS_PER_TURN)
     if present is None or turn < 0 or place:
         return present
     listener = replica.local.default_listener

@@ -278,7 +278,7 @@ class StrangerFaults:
         return BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
 
     def _end(self, epoch: Epoch, leader_id: NodeId) -> EndQuorumEpochRequest:
-        self._harm.facts.claims.epochs.add(epoch)
+        self._harm.facts.claims.leads(epoch)
         return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS)
 
     def _fetch(
