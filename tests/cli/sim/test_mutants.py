@@ -48,6 +48,13 @@ def test_an_oracle_without_names_is_shown_its_own_bug(monkeypatch: pytest.Monkey
     ]
 
 
+def test_an_oracle_without_names_searches_for_its_own_bug_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It planted every bug, and did not end."""
+    monkeypatch.setattr(search, "search_all", lambda jobs, seeds, workers: [(*job, CATCH) for job in jobs])
+    rows = [json.loads(line) for line in called("--oracle", "OneVote", "--seeds", "0:9", "--json").output.splitlines()]
+    assert [(row["mutant"], row["alone"]) for row in rows] == [("votes_are_given_twice", "OneVote")]
+
+
 @pytest.mark.parametrize(("found", "exit_code"), [(CATCH, 0), (None, 1)])
 def test_a_search_tells_what_it_finds(monkeypatch: pytest.MonkeyPatch, found: Catch | None, exit_code: int) -> None:
     asked: list[Any] = []

@@ -74,8 +74,9 @@ def mutants(
             bug = search.MUTANTS[name]
             _tell({"mutant": name, "story": bug.story, "source": bug.source}, as_json=as_json)
         return
+    if oracle is not None and not names:
+        chosen = [search.ALONE[oracle]]
     if seeds is None:
-        chosen = [search.ALONE[oracle]] if oracle is not None and not names else chosen
         is_good = _replay(search, chosen, oracle, as_json=as_json)
     else:
         jobs = [(name, oracle) for name in chosen] + (search.alone_jobs(chosen) if rewrite else [])
