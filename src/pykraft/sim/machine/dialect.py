@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_response
 from pykraft.protocol.frame import frame as framed
@@ -82,7 +83,11 @@ class Negotiation:
             self._asked[connection] = int.from_bytes(frame[2:4], "big")
 
     def _cut_down(self, frame: bytes, version: int) -> list[Buffer]:
-        correlation_id, body = decode_response(ApiKey.API_VERSIONS, version, frame)
+        try:
+            correlation_id, body = decode_response(ApiKey.API_VERSIONS, version, frame)
+        except ProtocolError:
+            # A bit of the question flipped on its way, so the answer is one to another version.
+            return [frame]
         for one in body["api_keys"]:
             one["max_version"] = min(one["max_version"], self._dialect.highest.get(one["api_key"], one["max_version"]))
         return encode_response(ApiKey.API_VERSIONS, version, correlation_id, body)
