@@ -174,6 +174,8 @@ def test_denials_speak_of_an_epoch_and_its_leader_and_pre_votes_promise_nothing(
     assert denied == Spoken(epoch=5, leader_id=1, served_epoch=3)
     question = asked(is_pre_vote=True)
     assert spoken_in_vote(question, answer(2, granted=True)) == Spoken(epoch=5, granted=question, served_epoch=3)
+    denied = spoken_in_vote(question, answer(2, granted=False))
+    assert denied == Spoken(epoch=5, denied=question, served_epoch=3)
 
 
 def test_a_vote_that_is_refused_is_not_served() -> None:

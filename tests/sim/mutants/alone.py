@@ -13,6 +13,7 @@ ALONE: Mapping[str, str] = {
     "VotesAreForCandidates": "pre_vote_is_kept_as_a_vote",
     "SingleLeader": "answers_of_an_older_epoch_count",
     "CandidateIsUpToDate": "the_longer_log_wins",
+    "PreVotesAreGranted": "who_believes_a_goodbye_denies_pre_votes",
     "DamagedTakesNoPart": "damaged_nodes_vote",
     "LegalMoves": "candidate_without_pre_votes",
     "EpochBeginsWithCandidate": "pre_vote_raises_the_epoch",

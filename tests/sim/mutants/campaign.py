@@ -40,6 +40,18 @@ def end_of_epoch_without_successors_waits_longest(patch: Patch) -> None:
     patch.setattr(departure, "successor_backoff_ms", backoff_ms)
 
 
+def who_believes_a_goodbye_denies_pre_votes(patch: Patch) -> None:
+    """A follower whose leader has left still counts it as alive for pre-votes, as in Kafka."""
+    believe = departure._believe
+
+    def _believe(replica: Replica, successors: tuple[ReplicaKey, ...], now: Instant) -> None:
+        believe(replica, successors, now)
+        if isinstance(replica.state, Follower):
+            replica.state = replace(replica.state, has_fetched=True)
+
+    patch.setattr(departure, "_believe", _believe)
+
+
 def requests_of_the_epoch_before_are_served(patch: Patch) -> None:
     """A node answers a request of the epoch before its own instead of fencing it."""
     check = requests.voter_only_error
@@ -160,6 +172,7 @@ MUTANTS = (
         plant=end_of_epoch_without_successors_waits_longest,
         source="Kafka KafkaRaftClient.endEpochElectionBackoff; ours, until it was compared with Kafka",
     ),
+    Mutant(plant=who_believes_a_goodbye_denies_pre_votes, source="KIP-996; Kafka denies until its fetch timeout"),
     Mutant(plant=requests_of_the_epoch_before_are_served, source="KIP-595 (FENCED_LEADER_EPOCH)", scenario="elections"),
     Mutant(plant=candidate_without_pre_votes, source="Kafka before 4.0"),
     Mutant(plant=check_quorum_never_fires, source="KAFKA-15489 (two leaders for a long time)", scenario="silence"),

@@ -44,7 +44,7 @@ from pykraft.sim.invariants.elections.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.elections.named_leader import LeaderIsDurableFirst
 from pykraft.sim.invariants.elections.new_epoch import EpochBeginsWithCandidate
 from pykraft.sim.invariants.elections.old_epochs import OldEpochsAreFenced
-from pykraft.sim.invariants.elections.prospective import NoLastingProspective
+from pykraft.sim.invariants.elections.pre_vote import PreVotesAreGranted
 from pykraft.sim.invariants.elections.reached_leader import ReachedLeaderStays
 from pykraft.sim.invariants.elections.single_leader import SingleLeader
 from pykraft.sim.invariants.elections.spoken_epoch import EpochIsDurableFirst
@@ -62,6 +62,7 @@ from pykraft.sim.invariants.liveness.foreign_rate import StrangersAreAskedSeldom
 from pykraft.sim.invariants.liveness.forgers import QuorumOutlastsForgers
 from pykraft.sim.invariants.liveness.healing import Healing
 from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
+from pykraft.sim.invariants.liveness.prospective import NoLastingProspective
 from pykraft.sim.invariants.liveness.repeats import NobodyRepeatsItself
 from pykraft.sim.invariants.liveness.stays_up import NodesStayUp
 from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
@@ -118,6 +119,7 @@ ALL: tuple[type[Invariant], ...] = (
     VotesAreForCandidates,
     SingleLeader,
     CandidateIsUpToDate,
+    PreVotesAreGranted,
     DamagedTakesNoPart,
     LegalMoves,
     EpochBeginsWithCandidate,

@@ -58,7 +58,7 @@ class Process:
         """True after the process was asked to shut down."""
         self.resumed_us = -1
         """When the process had caught up after its last pause; -1 without one."""
-        self.wiretap = Wiretap(lambda: node.disk.is_rotten)
+        self.wiretap = Wiretap(lambda: node.disk.is_rotten, lambda: self.host.raft)
         self.ordered = SimulatedOrderedLane(self, node.rng)
         self.bulk = BulkLane(self, node.surroundings)
         config = node.observer.configured(node)

@@ -51,6 +51,8 @@ class VoteAsked:
     candidate_log: LogEnd
     voter_log: LogEnd | None = None
     is_voter_damaged: bool = False
+    may_be_denied: bool = False
+    """True if the voter had a reason, other than its log, to deny a pre-vote when the request arrived."""
     voter_directory_id: bytes | None = None
     """Directory id of the voter that is asked; None for any."""
 
@@ -72,6 +74,8 @@ class Spoken:
     """Whom the sender votes for in this epoch; a pre-vote is not a vote."""
     granted: VoteAsked | None = None
     """The Vote request, or pre-vote, that this answer grants."""
+    denied: VoteAsked | None = None
+    """The pre-vote that this answer denies, without an error."""
     fetched: LogEnd | None = None
     """What the sender of a Fetch claims to hold durably."""
     sliced: SliceAsked | None = None
@@ -114,9 +118,14 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
 
 
 def vote_asked(
-    header: RequestHeader, frame: bytes, voter_log: LogEnd | None = None, *, is_voter_damaged: bool = False
+    header: RequestHeader,
+    frame: bytes,
+    voter_log: LogEnd | None = None,
+    *,
+    is_voter_damaged: bool = False,
+    may_be_denied: bool = False,
 ) -> VoteAsked:
-    """The Vote request in this frame, with the log end of the voter and whether the voter knows that it is damaged."""
+    """The Vote request in this frame, with the log end of the voter and what else its answer depends on."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
     directory_id = bytes(partition.get("voter_directory_id", ZERO_UUID))
     return VoteAsked(
@@ -127,6 +136,7 @@ def vote_asked(
         candidate_log=LogEnd(epoch=partition["last_offset_epoch"], offset=partition["last_offset"]),
         voter_log=voter_log,
         is_voter_damaged=is_voter_damaged,
+        may_be_denied=may_be_denied,
         voter_directory_id=directory_id if directory_id != ZERO_UUID else None,
     )
 
@@ -139,7 +149,8 @@ def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
     served_epoch = None if partition["error_code"] else asked.epoch
     if not partition["vote_granted"]:
         leader_id = partition["leader_id"] if partition["leader_id"] >= 0 else None
-        return Spoken(epoch=partition["leader_epoch"], leader_id=leader_id, served_epoch=served_epoch)
+        denied = asked if asked.is_pre_vote and served_epoch is not None else None
+        return Spoken(epoch=partition["leader_epoch"], leader_id=leader_id, served_epoch=served_epoch, denied=denied)
     if asked.is_pre_vote:
         return Spoken(epoch=partition["leader_epoch"], granted=asked, served_epoch=served_epoch)
     return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id, granted=asked)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pykraft.core.raft import Raft
+from pykraft.core.state import Follower, Leader
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import RequestHeader, decode_request_header
@@ -40,9 +42,13 @@ ANNOUNCEMENTS: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
 class Wiretap:
     """All connections of one process."""
 
-    def __init__(self, is_rotten: Callable[[], bool]) -> None:
-        """``is_rotten`` says whether the disk of this process holds other bytes than were written."""
+    def __init__(self, is_rotten: Callable[[], bool], core: Callable[[], Raft | None]) -> None:
+        """``is_rotten`` says whether the disk of this process holds other bytes than were written.
+
+        ``core`` returns the consensus core of this process, once it has one.
+        """
         self._is_rotten = is_rotten
+        self._core = core
         self.open_fetches: dict[ConnectionId, int] = {}
         """When each unanswered Fetch left (virtual microseconds); includes Fetches that this process gave up."""
         self.fetch_answers: Counter[int] = Counter()
@@ -112,7 +118,8 @@ class Wiretap:
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
-            asked = self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
+            asked = vote_asked(header, frame, log, is_voter_damaged=is_damaged, may_be_denied=_may_deny(self._core()))
+            self._asked[connection] = asked
             self.asked_by_shorter += not asked.candidate_log.is_at_least(log)
         elif header.api_key in EPOCH_FIELDS:
             self._asked[connection] = header
@@ -143,3 +150,10 @@ class Wiretap:
 
     def _may_serve_damage(self, asked: RequestHeader) -> bool:
         return asked.api_key == ApiKey.FETCH and self._is_rotten()
+
+
+def _may_deny(raft: Raft | None) -> bool:
+    """KIP-996: a leader, and a follower that hears its leader, deny any pre-vote; ADR 022: so does who is unproven."""
+    if raft is None or not raft.status.is_proven or isinstance(raft.state, Leader):
+        return True
+    return isinstance(raft.state, Follower) and raft.state.has_fetched and not raft.state.leader_has_left

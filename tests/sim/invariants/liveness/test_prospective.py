@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.elections.prospective import NoLastingProspective
+from pykraft.sim.invariants.liveness.prospective import NoLastingProspective
 from tests.sim.invariants.fakes import BEFORE, node, view, world
 
 ASKING = view("prospective")
