@@ -59,7 +59,7 @@ def asked(*, version: int = 2, is_pre_vote: bool = False) -> VoteAsked:
     )
 
 
-def fetch_request(replica_id: int = 3) -> list[Buffer]:
+def fetch_request(replica_id: int = 3, **fields: Any) -> list[Buffer]:
     partition = {
         "partition": 0,
         "current_leader_epoch": 5,
@@ -73,6 +73,7 @@ def fetch_request(replica_id: int = 3) -> list[Buffer]:
         "min_bytes": 0,
         "topics": [{"topic_id": bytes(16), "partitions": [partition]}],
         "forgotten_topics_data": [],
+        **fields,
     }
     return frame(encode_request(ApiKey.FETCH, 17, 1, "c", body))
 
@@ -149,6 +150,7 @@ def test_a_leader_that_leaves_may_name_who_follows_it() -> None:
 def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads_and_what_is_handed_on() -> None:
     assert spoken_in_request(fetch_request(), 2) == Spoken(epoch=5, fetched=LogEnd(epoch=4, offset=9), target_id=2)
     assert spoken_in_request(fetch_request(-1), 2) == Spoken(epoch=5, target_id=2)
+    assert spoken_in_request(fetch_request(-1, max_bytes=0), 2) == Spoken(epoch=5, target_id=2, is_question=True)
     header = decode_request_header(b"".join(fetch_request())[4:])
     assert spoken_in_answer(header, fetched(6, None)) == Spoken(epoch=6)
     assert spoken_in_answer(header, fetched(6, b"records")) == Spoken(epoch=6, served=b"records")

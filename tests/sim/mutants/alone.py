@@ -89,6 +89,7 @@ ALONE: Mapping[str, str] = {
     "NoLastingProspective": "pre_vote_is_never_given_up",
     "NobodyWaitsForATrickle": "every_byte_is_a_sign_of_life",
     "StrangersAreAskedSeldom": "answers_without_news_need_no_rest",
+    "QuestionsArePaced": "voters_are_asked_about_each_forged_request",
     "QuorumOutlastsForgers": "a_heard_leader_is_left_for_any_epoch",
     "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
     "Healing": "prepared_appends_fill_the_buffer_for_good",

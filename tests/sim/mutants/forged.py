@@ -20,6 +20,11 @@ def a_heard_leader_is_left_for_any_epoch(patch: Patch) -> None:
     patch.setattr(EpochBudget, "must_wait", lambda budget, sender, now_ms: False)
 
 
+def voters_are_asked_about_each_forged_request(patch: Patch) -> None:
+    """A stranger that sends requests in a voter's name makes other voters ask it as often, without a pause."""
+    patch.setattr(EpochBudget, "may_ask", lambda budget, voter, now_ms, pause_ms: True)
+
+
 def one_answer_is_enough_for_any_epoch(patch: Patch) -> None:
     """Any answer raises the epoch by any amount, and a voter that fetches may be moved: each covers for the other."""
     patch.everywhere(epoch_raise.may_answer_raise, lambda *_: True)
@@ -53,6 +58,7 @@ def _bug(plant: Any, source: str, scenario: str = "forged") -> Mutant:
 
 MUTANTS = (
     _bug(a_heard_leader_is_left_for_any_epoch, "Raft dissertation §4.2.3; ours until ADR 129"),
+    _bug(voters_are_asked_about_each_forged_request, "ours, almost: a forged name would cost a question each"),
     _bug(one_answer_is_enough_for_any_epoch, "ours until ADR 129: three frames ended a dynamic quorum for good"),
     _bug(a_voter_is_asked_for_its_vote_at_its_newest_endpoint_only, "ours until ADR 145", "all,forged"),
     _bug(a_vote_goes_to_the_newest_endpoint, "ours in ADR 145", "all"),

@@ -63,6 +63,7 @@ from pykraft.sim.invariants.liveness.forgers import QuorumOutlastsForgers
 from pykraft.sim.invariants.liveness.healing import Healing
 from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.liveness.prospective import NoLastingProspective
+from pykraft.sim.invariants.liveness.questions import QuestionsArePaced
 from pykraft.sim.invariants.liveness.repeats import NobodyRepeatsItself
 from pykraft.sim.invariants.liveness.stays_up import NodesStayUp
 from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
@@ -215,6 +216,7 @@ ALL: tuple[type[Invariant], ...] = (
     NoLastingProspective,
     NobodyWaitsForATrickle,
     StrangersAreAskedSeldom,
+    QuestionsArePaced,
     QuorumOutlastsForgers,
     CalmQuorumCommits,
     Healing,

@@ -82,6 +82,8 @@ class Spoken:
     """Which part of a snapshot is asked for."""
     target_id: int | None = None
     """The node that is asked; None for an answer."""
+    is_question: bool = False
+    """True in a Fetch that wants nothing but the epoch of its target."""
     leader_id: int | None = None
     """The leader of the epoch according to the answer to a Vote."""
     confirms_leader: bool = False
@@ -105,7 +107,8 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
     epoch = partition[field]
     if api_key is ApiKey.FETCH:
         if max(body["replica_id"], body["replica_state"]["replica_id"]) < 0:
-            return Spoken(epoch=epoch, target_id=target_id)  # A Fetch without a replica id promises nothing.
+            # A Fetch without a replica id promises nothing.
+            return Spoken(epoch=epoch, target_id=target_id, is_question=not (body["max_wait_ms"] or body["max_bytes"]))
         log = LogEnd(epoch=partition["last_fetched_epoch"], offset=partition["fetch_offset"])
         return Spoken(epoch=epoch, fetched=log, target_id=target_id)
     if api_key is ApiKey.FETCH_SNAPSHOT:
