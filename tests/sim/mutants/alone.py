@@ -25,6 +25,7 @@ ALONE: Mapping[str, str] = {
     "LeaderWithoutMajorityResigns": "check_quorum_never_fires",
     "LeaderHasItsVotes": "half_is_a_majority",
     "VotesAreOfTheDisk": "votes_ignore_directory_ids",
+    "ProofsAreReadBack": "a_proof_allows_every_vote",
     "TransferLeavesNothing": "transfer_does_not_wait_for_the_log",
     "VotersAreOfTheLog": "cut_voters_stay_in_force",
     "OneChangeInDoubt": "two_changes_at_once",
