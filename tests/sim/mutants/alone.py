@@ -66,6 +66,7 @@ ALONE: Mapping[str, str] = {
     "DamageIsReal": "recovery_point_is_not_lowered",
     "DamagedReturnsWhole": "damaged_node_comes_back_at_once",
     "EmptiedReturnsWhole": "any_fetched_record_proves_the_directory",
+    "OfflineReadersSeeTheNewest": "the_older_slot_counts_offline",
     "ServedIsSound": "damage_is_served",
     "MonotonicHighWatermark": "old_epochs_commit_by_counting",
     "MajorityHoldsHighWatermark": "leader_counts_what_it_has_not_flushed",

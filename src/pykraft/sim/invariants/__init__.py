@@ -28,6 +28,7 @@ from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
 from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
 from pykraft.sim.invariants.disks.proof_read import ProofsAreReadBack
 from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
+from pykraft.sim.invariants.disks.read_offline import OfflineReadersSeeTheNewest
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.disks.served import ServedIsSound
@@ -187,6 +188,7 @@ ALL: tuple[type[Invariant], ...] = (
     DamagedReturnsWhole,
     EmptiedReturnsWhole,
     ServedIsSound,
+    OfflineReadersSeeTheNewest,
     MonotonicHighWatermark,
     MajorityHoldsHighWatermark,
     # the application
