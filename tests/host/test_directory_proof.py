@@ -29,6 +29,8 @@ def test_a_new_quorum_proves_itself_and_the_first_leader_is_of_a_later_epoch() -
     cluster.run_until_committed(1)
     assert leader.running.status.epoch == 1
     assert [note(machine) for machine in cluster.up] == [Proof(is_complete=True, votes_above=Epoch(0))] * 3
+    assert leader.running.raft is not None
+    assert leader.running.raft.votes_above == 0
     assert all(machine.running.metrics(cluster.now)["unproven"] == 0 for machine in cluster.up)
 
 

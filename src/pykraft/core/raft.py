@@ -37,7 +37,7 @@ from pykraft.core.state import Leader, State
 from pykraft.core.status import Status, status_of
 from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import ProtocolError
-from pykraft.types import Election, Endpoint, Instant
+from pykraft.types import Election, Endpoint, Epoch, Instant
 
 
 class Raft:
@@ -147,6 +147,11 @@ class Raft:
     def state(self) -> State:
         """The current state, for inspection."""
         return self._replica.state
+
+    @property
+    def votes_above(self) -> Epoch:
+        """It grants votes above this epoch only, for inspection."""
+        return self._replica.votes_above
 
     @property
     def refused_epochs(self) -> int:

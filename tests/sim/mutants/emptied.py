@@ -9,7 +9,7 @@ from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
 from pykraft.core.on import fetch_response, following, proof, send_requests
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request
 from pykraft.core.on.dispatch import REQUEST_HANDLERS
-from pykraft.core.proof import PROVEN
+from pykraft.core.proof import NO_EPOCH, PROVEN
 from pykraft.core.replica import Replica
 from pykraft.host import directory_proof
 from pykraft.log.fs import Fs, make_directory
@@ -65,6 +65,17 @@ def first_voter_of_a_fetched_log_is_proven(patch: Patch) -> None:
     patch.everywhere(settle, settle_alone)
 
 
+def a_proof_allows_every_vote(patch: Patch) -> None:
+    """A voter forgets at a restart that it may have voted before its directory was emptied: it may vote again."""
+    begin = Replica.__init__
+
+    def begin_anew(replica: Replica, *args: Any, **options: Any) -> None:
+        begin(replica, *args, **options)
+        replica.votes_above = NO_EPOCH
+
+    patch.setattr(Replica, "__init__", begin_anew)
+
+
 def unproven_directory_is_not_noted(patch: Patch) -> None:
     """No file says that a directory is unproven: after a restart its meta.properties makes it look proven."""
     patch.setattr(ProofFile, "write", lambda file, found: None)
@@ -109,6 +120,7 @@ MUTANTS = (
         source="ours, until a campaign found it: a former only voter that was emptied counted with four batches",
         scenario="all_before_forgers",
     ),
+    Mutant(plant=a_proof_allows_every_vote, source="ADR 022", scenario=SCENARIO),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
     Mutant(plant=emptied_leader_closes_its_voters_connections, source="ours, until a test found it", scenario=SCENARIO),
     Mutant(plant=leader_is_asked_at_its_old_endpoint, source="ours, until a world of all noticed it", scenario="moved"),

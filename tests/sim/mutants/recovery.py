@@ -15,7 +15,9 @@ from pykraft.log.judge import Chain, Evidence
 from pykraft.log.log import Log
 from pykraft.log.log_scan import scan_log
 from pykraft.log.scan import scan_headers, scan_runs
-from pykraft.log.small_files import epoch_checkpoint
+from pykraft.log.small_files import epoch_checkpoint, recovery_point
+from pykraft.log.small_files.recovery_point import Point, parse_recovery_point
+from pykraft.log.small_files.slots import parse_slots
 from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
 from tests.sim.mutants.mutant import Mutant
@@ -25,6 +27,16 @@ from tests.sim.mutants.patch import Patch
 def recovery_does_not_sync(patch: Patch) -> None:
     """After a kill, a node takes what it reads from the page cache for durable."""
     patch.setattr(recovery, "_make_durable", without_sync(recovery._make_durable))
+
+
+def the_older_slot_counts_offline(patch: Patch) -> None:
+    """Who only reads a directory takes the older recovery point, so damage looks like a torn tail."""
+
+    def parse_older(path: Path, content: bytes) -> Point:
+        slots = parse_slots(content)
+        return recovery_point._point_of(path, slots[0].payload) if slots else parse_recovery_point(path, content)
+
+    patch.everywhere(parse_recovery_point, parse_older)
 
 
 def lost_recovery_point_makes_the_directory_kafkas(patch: Patch) -> None:
@@ -112,6 +124,7 @@ def list_of_epochs_is_a_small_file(patch: Patch) -> None:
 
 
 MUTANTS = (
+    Mutant(plant=the_older_slot_counts_offline, source="LMDB's two meta pages: the newer one counts"),
     Mutant(
         plant=list_of_epochs_is_a_small_file,
         source="ours, as found by a review (61,000 epochs)",

@@ -26,7 +26,9 @@ from pykraft.sim.invariants.disks.durable_stays import AcknowledgedSurvivesResta
 from pykraft.sim.invariants.disks.emptied import EmptiedReturnsWhole
 from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
 from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
+from pykraft.sim.invariants.disks.proof_read import ProofsAreReadBack
 from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
+from pykraft.sim.invariants.disks.read_offline import OfflineReadersSeeTheNewest
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.disks.served import ServedIsSound
@@ -136,6 +138,7 @@ ALL: tuple[type[Invariant], ...] = (
     SilentVotersAreTold,
     LeaderHasItsVotes,
     VotesAreOfTheDisk,
+    ProofsAreReadBack,
     TransferLeavesNothing,
     TransferPausesAreShort,
     GoodbyesAreHeeded,
@@ -188,6 +191,7 @@ ALL: tuple[type[Invariant], ...] = (
     DamagedReturnsWhole,
     EmptiedReturnsWhole,
     ServedIsSound,
+    OfflineReadersSeeTheNewest,
     MonotonicHighWatermark,
     MajorityHoldsHighWatermark,
     # the application

@@ -1,0 +1,51 @@
+"""Who only reads a directory takes the same recovery point as the node that opens it.
+
+The older of the file's two slots may be below what was synced since, so that damage would look like a torn tail, or
+above what was truncated since.
+
+Source: ours (ADR 059); Kafka has no such file.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.errors import CorruptionError
+from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint, parse_recovery_point
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.disk import ROOT, VirtualDisk
+from pykraft.sim.machine.node import SimulatedNode
+
+
+class OfflineReadersSeeTheNewest(Invariant):
+    """Before each start, reading ``recovery-point`` offline gives the offsets that the node gets when it opens it."""
+
+    def starting(self, node: SimulatedNode) -> None:
+        """Read the file, and open a copy."""
+        directory = node.disk.directory(node.config.partition_directory)
+        inode = directory.cached.get(FILE_NAME) if directory is not None else None
+        if inode is None:
+            return
+        content = bytes(inode.cached)
+        read, opened = _read(content), _open(content)
+        if read != opened:
+            raise self.violated(f"node {node.node_id} opens its recovery point as {opened}, offline it reads as {read}")
+
+
+def _read(content: bytes) -> Point | None:
+    """None when it is damaged."""
+    try:
+        return parse_recovery_point(ROOT / FILE_NAME, content)
+    except CorruptionError:
+        return None
+
+
+def _open(content: bytes) -> Point | None:
+    copy = VirtualDisk(Random(0))  # Opening writes.
+    copy.put_back({ROOT / FILE_NAME: content})
+    try:
+        point = RecoveryPoint.open(copy, ROOT)
+    except CorruptionError:
+        return None
+    assert point is not None
+    return Point(point.offset, point.committed_end_offset)
