@@ -199,6 +199,8 @@ class SnapshotSettings:
     given_up_probability: float = 0.05
     careless_probability: float = 0.0
     """Probability that an application adds records that cannot be written, and freezes the snapshot all the same."""
+    within_batch_probability: float = 0.0
+    """Probability that the applications of a world ask for snapshots that end within a batch, too."""
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
     """Largest number of bytes of one FetchSnapshot."""
     retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
