@@ -88,6 +88,10 @@ class Visitor:
         self._witness.watch.visited(node, visit)
 
         def told(parts: Sequence[Buffer]) -> None:
+            if not parts:
+                visit.is_refused = True
+                self._witness.watch.visited(node, visit)
+                return
             frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
             _, visit.answer = decode_response(question.api_key, question.version, frame)
             self._witness.watch.visited(node, visit)

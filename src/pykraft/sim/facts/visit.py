@@ -32,8 +32,10 @@ class Visit:
     process: Process
     asked_us: int
     answer: Body | None = None
+    is_refused: bool = False
+    """True when the process closed the connection instead of an answer."""
 
     @property
     def is_open(self) -> bool:
         """True while an answer may still come."""
-        return self.answer is None and self.process.is_running
+        return self.answer is None and not self.is_refused and self.process.is_running

@@ -58,6 +58,7 @@ class Case:
         made.process.wiretap.fetch_answers = Counter()
         made.process.is_running = True
         made.config.client_listeners = ()
+        made.config.operator_listeners = None
         made.disk.io_errors = SimpleNamespace(stalled_until_us=0)
         return made
 
@@ -181,6 +182,20 @@ def test_brokers_are_named_only_where_clients_are_served() -> None:
     case.answers(question, brokers)
     with pytest.raises(ViolationError, match=r"answers MISMATCHED_ENDPOINT_TYPE .* it serves clients"):
         case.answers(question, refusal)
+
+
+def test_operators_are_refused_where_no_listener_serves_them() -> None:
+    case = Case()
+    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused.is_refused = True
+    with pytest.raises(ViolationError, match="closes the connection of ADD_IMPOSSIBLE_VOTER"):
+        case.made.visited(case.nodes[1], refused)
+    case.nodes[1].config.operator_listeners = ()
+    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused.is_refused = True
+    case.made.visited(case.nodes[1], refused)
+    with pytest.raises(ViolationError, match="answers an operator, whom none of its listeners serves"):
+        case.answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.INVALID_REQUEST})
 
 
 def fetched(*offsets: int) -> dict[str, Any]:

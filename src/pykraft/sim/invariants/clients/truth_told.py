@@ -77,9 +77,17 @@ class ClientsAreToldTheTruth(Invariant):
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
+        is_unserved = visit.question is VisitQuestion.ADD_IMPOSSIBLE_VOTER and node.config.operator_listeners == ()
+        if visit.is_refused:
+            del self._asked[visit]
+            if not is_unserved:
+                raise self.violated(f"node {node.node_id} closes the connection of {visit.question.name}")
+            return
         if visit.answer is None:
             self._asked[visit] = self._known(node)
             return
+        if is_unserved:
+            raise self.violated(f"node {node.node_id} answers an operator, whom none of its listeners serves")
         moments = (self._asked.pop(visit), self._known(node))
         if node.is_damaged:
             return  # A snapshot may name voters in place of the lost records.
