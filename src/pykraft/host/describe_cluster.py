@@ -16,8 +16,9 @@ from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, Listeners, NodeId
 
-_CONTROLLERS: Final = 2
-_ENDPOINT_TYPES: Final = {1: "BROKER", _CONTROLLERS: "CONTROLLER"}
+CONTROLLERS: Final = 2
+"""The endpoint type by which a client asks for controllers."""
+_ENDPOINT_TYPES: Final = {1: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 def describe_cluster(
@@ -37,7 +38,7 @@ def describe_cluster(
     leader.
     """
     wanted: int = request.get("endpoint_type", 1)
-    if wanted != _CONTROLLERS:
+    if wanted != CONTROLLERS:
         known = _ENDPOINT_TYPES.get(wanted)
         text = f"this is a CONTROLLER endpoint, the request asks for {known}" if known else f"unknown type {wanted}"
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -62,7 +63,7 @@ def describe_cluster(
     return {
         "error_code": ErrorCode.NONE,
         "error_message": own_problem,
-        "endpoint_type": _CONTROLLERS,
+        "endpoint_type": CONTROLLERS,
         "cluster_id": cluster_id,
         "controller_id": leader_id,
         "brokers": _rows(reached),

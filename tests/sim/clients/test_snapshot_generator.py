@@ -43,3 +43,12 @@ def test_a_record_that_cannot_be_written_leaves_nothing_whatever_its_application
     world = lived(SnapshotSettings(records_between=(20,), given_up_probability=0, careless_probability=1))
     assert not world.faults.counts["snapshot taken"]
     assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())
+
+
+def test_a_snapshot_that_ends_within_a_batch_is_refused() -> None:
+    world = lived(SnapshotSettings(records_between=(20,), within_batch_probability=1))
+    refused = [line for line in world.trace.lines if "takes no snapshot within a batch: no batch ends at" in line]
+    assert len(refused) > 2
+    ends = {entry.end_offset for entry in world.facts.committed.entries}
+    for node in world.nodes.values():
+        assert ends.issuperset(each.offset for each in world.facts.platters.snapshots(node))

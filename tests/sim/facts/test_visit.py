@@ -12,6 +12,8 @@ def test_a_visit_is_open_while_an_answer_may_come() -> None:
     assert answered.is_open
     answered.answer = {"error_code": 0}
     assert not answered.is_open
+    refused = Visit(question=VisitQuestion.DESCRIBE_QUORUM, process=leader, asked_us=0, is_refused=True)
+    assert not refused.is_open
     assert broken.is_open
     world.nodes[leader.node_id].kill()
     assert not broken.is_open

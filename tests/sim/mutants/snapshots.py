@@ -21,6 +21,7 @@ from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log
 from pykraft.log.segment import Segment
+from pykraft.protocol.batch import BatchHeader
 from pykraft.snapshot import raw_writer
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.raw_writer import RawWriter
@@ -125,6 +126,17 @@ def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
         begin(self, all_is_committed, log.end, serializer, then)
 
     patch.setattr(SnapshotCreation, "begin", ahead)
+
+
+def a_snapshot_ends_within_a_batch(patch: Patch) -> None:
+    """A snapshot is refused if it ends behind its last batch, but not if it ends within it."""
+    recent_header = SnapshotCreation._recent_header
+
+    def cut(self: SnapshotCreation, offset: Offset) -> BatchHeader | None:
+        header = recent_header(self, offset)
+        return header and replace(header, last_offset_delta=offset - header.base_offset)
+
+    patch.setattr(SnapshotCreation, "_recent_header", cut)
 
 
 def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
@@ -260,6 +272,11 @@ MUTANTS = (
         plant=snapshot_is_taken_above_the_high_watermark,
         source="KIP-630 (committed records only); KafkaRaftLog.createNewSnapshot",
         scenario="snapshots",
+    ),
+    Mutant(
+        plant=a_snapshot_ends_within_a_batch,
+        source="KafkaRaftLog.createNewSnapshot (the id must be at the end of a batch)",
+        scenario="unsaved",
     ),
     Mutant(
         plant=snapshot_has_the_epoch_of_the_node,

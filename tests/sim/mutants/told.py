@@ -13,10 +13,13 @@ from pykraft.core.on import proof, propose, send_requests, timer, transfer
 from pykraft.core.on.voters import add_voter
 from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
+from pykraft.host import inbound
+from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.rpc.served_apis import ServedApis
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -34,6 +37,17 @@ def committed_means_written(patch: Patch) -> None:
         "served_end_offset",
         lambda replica, leader, request: served(replica, leader, replace(request, is_committed_only=False)),
     )
+
+
+def brokers_are_for_who_asks_for_controllers(patch: Patch) -> None:
+    """A listener of clients names brokers to a tool that asks for controllers, and refuses a client."""
+    patch.setattr(inbound, "BROKERS", CONTROLLERS)
+
+
+def operators_are_served_everywhere(patch: Patch) -> None:
+    """The setting that names the listeners for operators has no effect."""
+    init = ServedApis.__init__
+    patch.setattr(ServedApis, "__init__", lambda self, **given: init(self, **{**given, "operator_listeners": None}))
 
 
 def additions_count_as_answered(patch: Patch) -> None:
@@ -114,6 +128,12 @@ def silent_targets_are_waited_for(patch: Patch) -> None:
 MUTANTS = (
     Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
     Mutant(plant=committed_means_written, source="ADR 118", scenario="visited"),
+    Mutant(
+        plant=brokers_are_for_who_asks_for_controllers,
+        source="KIP-919 (endpoint types)",
+        scenario="producers,visited",
+    ),
+    Mutant(plant=operators_are_served_everywhere, source="ours (ADR 035)", scenario="producers"),
     Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
     Mutant(plant=waiting_is_reported_each_round, source="ours (ADR 022)", scenario="emptied"),
     Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),

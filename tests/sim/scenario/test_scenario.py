@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import DEFAULT, ClusterSettings, Course, Scenario
+from pykraft.sim.scenario.scenario import DEFAULT, ClusterSettings, Course, QuorumSettings, Scenario
 
 
 def test_a_world_without_a_scenario_has_the_default_one() -> None:
@@ -16,3 +16,10 @@ def test_a_scenario_decides_the_size_and_the_harm() -> None:
     )
     outcome = World(1, scenario=scenario).run()
     assert (outcome.voters, outcome.observers, outcome.faults) == (5, 2, {})
+
+
+def test_a_world_without_operators_has_nodes_that_serve_none() -> None:
+    quorum = QuorumSettings(without_operators_probability=1)
+    for faults, served in (({}, ()), ({"promotion": 0}, ()), ({"promotion": 1}, None)):
+        world = World(1, scenario=Scenario(quorum=quorum, faults=faults))
+        assert {node.config.operator_listeners for node in world.nodes.values()} == {served}

@@ -13,6 +13,7 @@ from pykraft.sim.scenario.settings import (
     node_configs,
     size_limits,
     with_small_segments,
+    without_operators,
 )
 from pykraft.types import Endpoint
 
@@ -40,6 +41,11 @@ def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
 def test_segments_may_be_small() -> None:
     configs = with_small_segments(node_configs(3, 0, QuorumSettings(), Random(1)))
     assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
+
+
+def test_a_world_may_serve_no_operators() -> None:
+    configs = without_operators(node_configs(3, 0, QuorumSettings(), Random(1)))
+    assert {config.operator_listeners for config in configs} == {()}
 
 
 def test_a_node_reads_long_answers_where_it_reads_no_long_requests() -> None:

@@ -75,8 +75,10 @@ class Application:
                 if operation is not None:
                     operation.read, operation.read_us = found, self._facts.clock.now_us
         self._witness.given(self._node, batches[-1].end_offset)
-        if self._generator is not None and self._saver is None:
-            self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
+        if self._generator is not None:
+            self._generator.ask_within(batches[-1], self._state)
+            if self._saver is None:
+                self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """Report a new epoch or leader to the witness."""

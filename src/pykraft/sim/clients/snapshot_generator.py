@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
+from typing import Final
 
+from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.sim.clients.snapshot_pieces import PieceWriter, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
@@ -19,6 +21,9 @@ from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset, OffsetAndEpoch
+
+WITHIN_PROBABILITY: Final = 0.1
+"""In worlds with such applications, the share of larger batches within which one asks for a snapshot."""
 
 
 class SnapshotGenerator(PieceWriter):
@@ -28,6 +33,10 @@ class SnapshotGenerator(PieceWriter):
         super().__init__(facts, witness, node, rng)
         self._is_busy = False
         self._due_offset = self._next_due(Offset(0))
+        # Generators of their own, so that worlds without such applications stay what they were.
+        probability = facts.scenario.snapshots.within_batch_probability
+        self._asks_within = Random(f"{facts.seed} within").random() < probability
+        self._within_dice = Random(f"{facts.seed} within {node.node_id}")
 
     def loaded(self, offset: Offset) -> None:
         """A snapshot that ends at this offset replaced the state."""
@@ -41,6 +50,23 @@ class SnapshotGenerator(PieceWriter):
         self._is_busy = True
         self._due_offset = self._next_due(end.offset)
         host.create_snapshot(end, Plain(), partial(self._begun, end, state.records()))
+
+    def ask_within(self, batch: CommittedBatch, state: ApplicationState) -> None:
+        """Now and then, ask for a snapshot that ends within this newest batch; it is written if it is not refused."""
+        host, dice = self._node.host, self._within_dice
+        is_large = batch.end_offset - batch.base_offset > 1
+        if not self._asks_within or not is_large or host is None or dice.random() >= WITHIN_PROBABILITY:
+            return
+        snapshot_id = OffsetAndEpoch(Offset(dice.randrange(batch.base_offset + 1, batch.end_offset)), batch.epoch)
+
+        def begun(answer: NewSnapshot | int | Exception | None) -> None:
+            if isinstance(answer, NewSnapshot):
+                # `SnapshotIsCommitted` then compares its id with its content.
+                write_pieces(answer, iter([state.records()]), begun)
+            else:
+                self._tell(answer, done="has taken it", failed="takes no snapshot within a batch")
+
+        host.create_snapshot(snapshot_id, Plain(), begun)
 
     def _next_due(self, offset: Offset) -> Offset:
         between = self._facts.records_between

@@ -2,8 +2,8 @@
 
 It calls the host of a running process directly. Without a network between them nothing is lost, and no other random
 draw in the world changes. It describes the quorum and the cluster, fetches committed records as a node without an id
-does, and tries to add impossible voters: one without a directory id, and one that nobody can dial. Oracles check the
-answers.
+does, and tries to add impossible voters: one without a directory id, and one that nobody can dial. It asks for brokers,
+too, which only a listener of clients knows. Oracles check the answers.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``;
 ADR 118.
@@ -11,11 +11,13 @@ ADR 118.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest, FetchRequest, Request
+from pykraft.host.describe_cluster import CONTROLLERS
+from pykraft.host.inbound import BROKERS
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
 from pykraft.protocol.api import decode_response
@@ -34,6 +36,8 @@ NOBODY_ID: Final = NodeId(77)
 TIMEOUT_MS: Final = 500
 FETCH_PROBABILITY: Final = 0.4
 """In so many worlds the visitor fetches, too."""
+BROKERS_PROBABILITY: Final = 0.2
+"""So many turns have a question for brokers, too."""
 FETCH_SIZE_BYTES_MAX: Final = 64 * 1024
 QUESTIONS: Final = (
     VisitQuestion.DESCRIBE_QUORUM,
@@ -41,15 +45,6 @@ QUESTIONS: Final = (
     VisitQuestion.ADD_IMPOSSIBLE_VOTER,
 )
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
-_CONTROLLERS: Final = 2
-
-
-_VERSIONS: Final[Mapping[VisitQuestion, int]] = {
-    VisitQuestion.DESCRIBE_QUORUM: 2,
-    VisitQuestion.DESCRIBE_CLUSTER: 1,
-    VisitQuestion.ADD_IMPOSSIBLE_VOTER: 1,
-    VisitQuestion.FETCH_COMMITTED: 18,
-}
 
 
 class Visitor:
@@ -60,7 +55,8 @@ class Visitor:
         self._witness = witness
         self._rng = rng
         self._is_there = rng.random() < facts.scenario.work.visitor_probability
-        # A generator of its own, so that worlds without this question stay what they were.
+        # Generators of their own, so that worlds without these questions stay what they were.
+        self._brokers_dice = Random(f"{facts.seed} brokers")
         self._dice = Random(f"{facts.seed} fetch")
         self._fetches = self._dice.random() < FETCH_PROBABILITY
         self._asked = 0
@@ -82,6 +78,8 @@ class Visitor:
             self._ask(node, question, self._rng)
             if self._fetches and node.process is not None:
                 self._ask(node, VisitQuestion.FETCH_COMMITTED, self._dice)
+            if node.process is not None and self._brokers_dice.random() < BROKERS_PROBABILITY:
+                self._ask(node, VisitQuestion.DESCRIBE_BROKERS, self._brokers_dice)
 
     def _ask(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> None:
         assert node.process is not None
@@ -90,16 +88,21 @@ class Visitor:
         self._witness.watch.visited(node, visit)
 
         def told(parts: Sequence[Buffer]) -> None:
+            if not parts:
+                visit.is_refused = True
+                self._witness.watch.visited(node, visit)
+                return
             frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
-            _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
+            _, visit.answer = decode_response(question.api_key, question.version, frame)
             self._witness.watch.visited(node, visit)
 
         node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), told)
 
     def _request(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> bytes:
-        version = _VERSIONS[question]
-        if question is VisitQuestion.DESCRIBE_CLUSTER:
-            body = {"include_cluster_authorized_operations": False, "endpoint_type": _CONTROLLERS}
+        version = question.version
+        if question.api_key == ApiKey.DESCRIBE_CLUSTER:
+            endpoint_type = BROKERS if question is VisitQuestion.DESCRIBE_BROKERS else CONTROLLERS
+            body = {"include_cluster_authorized_operations": False, "endpoint_type": endpoint_type}
             return b"".join(api.encode_request(ApiKey.DESCRIBE_CLUSTER, version, 1, "visitor", body))
         message: Request
         match question:

@@ -11,12 +11,17 @@ from pykraft.sim.machine.node import Process
 
 
 class VisitQuestion(Enum):
-    """The request that the client sends."""
+    """The request that the client sends: its API, and its version."""
 
-    DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
-    DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
-    ADD_IMPOSSIBLE_VOTER = ApiKey.ADD_RAFT_VOTER
-    FETCH_COMMITTED = ApiKey.FETCH
+    DESCRIBE_QUORUM = (ApiKey.DESCRIBE_QUORUM, 2)
+    DESCRIBE_CLUSTER = (ApiKey.DESCRIBE_CLUSTER, 1)
+    DESCRIBE_BROKERS = (ApiKey.DESCRIBE_CLUSTER, 1, "brokers")
+    ADD_IMPOSSIBLE_VOTER = (ApiKey.ADD_RAFT_VOTER, 1)
+    FETCH_COMMITTED = (ApiKey.FETCH, 18)
+
+    def __init__(self, api_key: ApiKey, version: int, _what: str = "") -> None:
+        self.api_key = api_key
+        self.version = version
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -27,8 +32,10 @@ class Visit:
     process: Process
     asked_us: int
     answer: Body | None = None
+    is_refused: bool = False
+    """True when the process closed the connection instead of an answer."""
 
     @property
     def is_open(self) -> bool:
         """True while an answer may still come."""
-        return self.answer is None and self.process.is_running
+        return self.answer is None and not self.is_refused and self.process.is_running

@@ -147,7 +147,7 @@ class Process:
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def visit(self, connection: ConnectionId, request: bytes, told: Callable[[Sequence[Buffer]], None]) -> None:
-        """Pass a client's request to the host directly, on a connection id that the network does not have."""
+        """Pass a client's request to the host directly. ``told`` gets the answer, or nothing if it is refused."""
         self.touch()
         self._visits[connection] = told
         now = self._node.clock.instant
@@ -163,9 +163,8 @@ class Process:
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         """See `Ports`; oracles see what the quorum says before it leaves."""
-        told = self._visits.pop(connection, None)
-        if told is not None:
-            told(parts)
+        if connection in self._visits:
+            self._visits.pop(connection)(parts)
             return
         is_epoch_durable = self.host.status.epoch <= self._observer.durable_epoch(self._node)
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
@@ -189,6 +188,8 @@ class Process:
     def close(self, connection: ConnectionId) -> None:
         """See `Ports`."""
         self._surroundings.network.close(connection)
+        if connection in self._visits:
+            self._visits.pop(connection)(())
 
     def submit(self, job: Job) -> None:
         """See `Ports`."""

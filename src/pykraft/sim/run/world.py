@@ -46,6 +46,7 @@ from pykraft.sim.scenario.settings import (
     with_producers,
     with_small_segments,
     with_snapshots,
+    without_operators,
 )
 
 
@@ -174,6 +175,9 @@ class World:
             configs = with_small_buffers(configs, preparing)
         if self._dice(seed, "segments").random() < scenario.quorum.small_segment_probability:
             configs = with_small_segments(configs)
+        probability = scenario.quorum.without_operators_probability
+        if not scenario.has_operator and self._dice(seed, "operators").random() < probability:
+            configs = without_operators(configs)
         if self._producer_count:
             configs = with_producers(configs, scenario.producers, self._producer_dice)
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))

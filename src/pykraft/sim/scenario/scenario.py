@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
+from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
 
 DEFAULT_FAULTS: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -94,6 +95,8 @@ class QuorumSettings:
     leader_send_flushed_only_probability: float = 0.1
     never_leads_probability: float = 0.0
     """Probability that one voter of several never leads, and all others follow Kafka's rules."""
+    without_operators_probability: float = 0.0
+    """Probability that no listener of a world serves operators, if no fault of its scenario needs one."""
     segment_size_bytes: int = 16_384
     small_segment_probability: float = 0.0
     """Probability that the segments of a world hold only a few batches."""
@@ -199,6 +202,8 @@ class SnapshotSettings:
     given_up_probability: float = 0.05
     careless_probability: float = 0.0
     """Probability that an application adds records that cannot be written, and freezes the snapshot all the same."""
+    within_batch_probability: float = 0.0
+    """Probability that the applications of a world ask for snapshots that end within a batch, too."""
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
     """Largest number of bytes of one FetchSnapshot."""
     retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
@@ -264,6 +269,11 @@ class Scenario:
     producers: ProducerSettings = ProducerSettings()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
+
+    @property
+    def has_operator(self) -> bool:
+        """True when some fault is a request of an operator."""
+        return any(self.faults.get(kind) for kind in MEMBERSHIP)
 
 
 DEFAULT = Scenario()

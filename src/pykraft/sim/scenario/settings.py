@@ -88,6 +88,11 @@ def with_memory(configs: Sequence[NodeConfig], recent_size_bytes_max: int) -> li
     return [replace(config, log=replace(config.log, recent_size_bytes_max=recent_size_bytes_max)) for config in configs]
 
 
+def without_operators(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
+    """These configurations with no listener for operators."""
+    return [replace(config, operator_listeners=()) for config in configs]
+
+
 def with_small_segments(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
     """These configurations with segments of a few batches."""
     return [replace(config, log=replace(config.log, segment_size_bytes=SMALL_SEGMENT_BYTES)) for config in configs]

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from pykraft.errors import ErrorCode
+from pykraft.host.describe_cluster import CONTROLLERS
+from pykraft.host.inbound import BROKERS
 from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
@@ -34,7 +36,7 @@ def quorum(**changed: Any) -> dict[str, Any]:
 
 def cluster(**changed: Any) -> dict[str, Any]:
     brokers = [{"broker_id": node_id} for node_id in (1, 2, 3)]
-    return {"error_code": 0, "controller_id": 1, "brokers": brokers, **changed}
+    return {"error_code": 0, "endpoint_type": CONTROLLERS, "controller_id": 1, "brokers": brokers, **changed}
 
 
 class Case:
@@ -55,6 +57,8 @@ class Case:
         made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9)
         made.process.wiretap.fetch_answers = Counter()
         made.process.is_running = True
+        made.config.client_listeners = ()
+        made.config.operator_listeners = None
         made.disk.io_errors = SimpleNamespace(stalled_until_us=0)
         return made
 
@@ -158,6 +162,40 @@ def test_what_the_leader_answered_before_it_was_followed_does_not_count() -> Non
 def test_what_is_not_so_of_the_cluster_is_found(changed: dict[str, Any]) -> None:
     with pytest.raises(ViolationError, match="leads the nodes"):
         Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(**changed))
+
+
+def test_controllers_are_named_to_who_asks_for_them() -> None:
+    with pytest.raises(ViolationError, match="names brokers to who asks for controllers"):
+        Case().answers(VisitQuestion.DESCRIBE_CLUSTER, cluster(endpoint_type=BROKERS))
+
+
+def test_brokers_are_named_only_where_clients_are_served() -> None:
+    case, question = Case(), VisitQuestion.DESCRIBE_BROKERS
+    brokers, refusal = (
+        {"error_code": error, "endpoint_type": BROKERS}
+        for error in (ErrorCode.NONE, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    )
+    case.answers(question, refusal)
+    with pytest.raises(ViolationError, match="answers NONE to who asks for brokers; it serves none"):
+        case.answers(question, brokers)
+    case.nodes[1].config.client_listeners = ("CONTROLLER",)
+    case.answers(question, brokers)
+    with pytest.raises(ViolationError, match=r"answers MISMATCHED_ENDPOINT_TYPE .* it serves clients"):
+        case.answers(question, refusal)
+
+
+def test_operators_are_refused_where_no_listener_serves_them() -> None:
+    case = Case()
+    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused.is_refused = True
+    with pytest.raises(ViolationError, match="closes the connection of ADD_IMPOSSIBLE_VOTER"):
+        case.made.visited(case.nodes[1], refused)
+    case.nodes[1].config.operator_listeners = ()
+    refused = case.asked(VisitQuestion.ADD_IMPOSSIBLE_VOTER)
+    refused.is_refused = True
+    case.made.visited(case.nodes[1], refused)
+    with pytest.raises(ViolationError, match="answers an operator, whom none of its listeners serves"):
+        case.answers(VisitQuestion.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.INVALID_REQUEST})
 
 
 def fetched(*offsets: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def test_blame_is_noticed(text: str) -> None:
 
 
 def test_other_words_are_none() -> None:
+    of(node(1)).reported(node(1), "closing connection -3 on CONTROLLER: it asks for API 80")
     of(node(1)).reported(node(1), "out of quarantine: the log is whole again up to 10")
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykraft.errors import ErrorCode
+from pykraft.host.describe_cluster import CONTROLLERS
+from pykraft.host.inbound import BROKERS
 from pykraft.protocol.batch import scan
 from pykraft.protocol.schema import Body
 from pykraft.sim.facts.view import View
@@ -75,9 +77,17 @@ class ClientsAreToldTheTruth(Invariant):
 
     def visited(self, node: SimulatedNode, visit: Visit) -> None:
         """Compare an answer with the facts when the question was asked, and with those of now."""
+        is_unserved = visit.question is VisitQuestion.ADD_IMPOSSIBLE_VOTER and node.config.operator_listeners == ()
+        if visit.is_refused:
+            del self._asked[visit]
+            if not is_unserved:
+                raise self.violated(f"node {node.node_id} closes the connection of {visit.question.name}")
+            return
         if visit.answer is None:
             self._asked[visit] = self._known(node)
             return
+        if is_unserved:
+            raise self.violated(f"node {node.node_id} answers an operator, whom none of its listeners serves")
         moments = (self._asked.pop(visit), self._known(node))
         if node.is_damaged:
             return  # A snapshot may name voters in place of the lost records.
@@ -88,6 +98,8 @@ class ClientsAreToldTheTruth(Invariant):
                 self._look_at_quorum(node, visit.answer, moments)
             case VisitQuestion.DESCRIBE_CLUSTER:
                 self._look_at_cluster(node, visit.answer, moments)
+            case VisitQuestion.DESCRIBE_BROKERS:
+                self._look_at_brokers(node, visit.answer)
             case VisitQuestion.ADD_IMPOSSIBLE_VOTER:
                 error = ErrorCode(visit.answer["error_code"])
                 if error not in REFUSALS:
@@ -163,6 +175,8 @@ class ClientsAreToldTheTruth(Invariant):
                 raise self.violated(f"{seen}; all below {committed} is committed")
 
     def _look_at_cluster(self, node: SimulatedNode, answer: Body, moments: tuple[_Known, _Known]) -> None:
+        if answer["endpoint_type"] != CONTROLLERS:
+            raise self.violated(f"node {node.node_id} names brokers to who asks for controllers")
         if answer["error_code"]:
             return
         told = {broker["broker_id"] for broker in answer["brokers"]}
@@ -171,3 +185,12 @@ class ClientsAreToldTheTruth(Invariant):
         if answer["controller_id"] not in leaders or told not in expected:
             seen = f"node {node.node_id} says that {answer['controller_id']} leads the nodes {sorted(told)}"
             raise self.violated(f"{seen}; it follows {leaders[-1]}, and its log names {[*moments[-1].voters]}")
+
+    def _look_at_brokers(self, node: SimulatedNode, answer: Body) -> None:
+        """Who asks for brokers gets them where clients are served, and elsewhere the error for it."""
+        serves_clients = bool(node.config.client_listeners)
+        error = ErrorCode(answer["error_code"])
+        expected = ErrorCode.NONE if serves_clients else ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        if (error, answer["endpoint_type"]) != (expected, BROKERS):
+            seen = f"node {node.node_id} answers {error.name} to who asks for brokers"
+            raise self.violated(f"{seen}; it serves {'clients' if serves_clients else 'none'}")
