@@ -59,6 +59,8 @@ class LeaderWithoutMajorityResigns(Invariant):
             return
         self._next_us[node_id] = now_us + LOOK_US
         if node.was_paused_since(now_us - PAUSE_US):
+            # It gives its voters the whole time again, since their Fetches may lie in its own buffers.
+            self._began_ms[node_id] = node.clock.instant.mono_ms
             return
         assert node.host is not None
         assert node.host.raft is not None
