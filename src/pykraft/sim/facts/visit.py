@@ -19,9 +19,15 @@ class VisitQuestion(Enum):
     ADD_IMPOSSIBLE_VOTER = (ApiKey.ADD_RAFT_VOTER, 1)
     FETCH_COMMITTED = (ApiKey.FETCH, 18)
 
-    def __init__(self, api_key: ApiKey, version: int, _what: str = "") -> None:
-        self.api_key = api_key
-        self.version = version
+    @property
+    def api_key(self) -> ApiKey:
+        """Of the request."""
+        return ApiKey(self.value[0])
+
+    @property
+    def version(self) -> int:
+        """Of the request."""
+        return int(self.value[1])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
