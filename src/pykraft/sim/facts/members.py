@@ -21,7 +21,6 @@ from pykraft.sim.facts.platters import Platters
 from pykraft.sim.machine.format import format_directory, format_voters
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
 from pykraft.types import KRAFT_VERSIONS, NodeId, ReplicaKey, Voter, VoterSet
@@ -57,7 +56,7 @@ class Members:
         """Called with the former and the new voter set when another one is committed."""
         self.is_dynamic = rng.random() < scenario.membership.dynamic_probability
         """True when the world began at kraft.version 1."""
-        self.may_change = self.is_dynamic or any(scenario.faults.get(kind, 0) for kind in MEMBERSHIP)
+        self.may_change = self.is_dynamic or scenario.has_operator
         """False where the configured voters never change."""
         if self.may_change:
             for node in nodes.values():

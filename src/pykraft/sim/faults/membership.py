@@ -76,9 +76,11 @@ class MembershipFaults:
         facts, members = self._harm.facts, self._harm.facts.members
         for node in facts.nodes.values():
             process = node.process
+            if process is None:
+                continue
             # Without its newest sectors an observer may wait for the leader of long ago, on a machine that is gone.
-            leader_id = None if process is None else process.host.status.leader_id
-            if process is None or not (leader_id is None or int(leader_id) in facts.absent):
+            leader_id = process.host.status.leader_id
+            if leader_id is not None and int(leader_id) not in facts.absent:
                 continue
             if not members.knows_a_voter(node):
                 members.first_list_only.discard(int(node.node_id))

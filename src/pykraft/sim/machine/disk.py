@@ -290,6 +290,12 @@ class VirtualDisk:
         """A directory as it is, for oracles; None when it does not exist."""
         return self._directories.get(path)
 
+    def content(self, path: Path) -> bytearray | None:
+        """A file as its node would read it, for oracles; None when it does not exist."""
+        directory = self._directories.get(path.parent)
+        inode = directory.cached.get(path.name) if directory is not None else None
+        return None if inode is None else inode.cached
+
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> VirtualFile:
         """See `pykraft.log.fs.Fs`."""
         directory = self._directory(path.parent)

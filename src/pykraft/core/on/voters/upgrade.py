@@ -17,7 +17,7 @@ from pykraft.core.on.voters.voter_changes import NEVER_LEADS, why_behind, why_in
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode, NotLeaderError, PykraftError, UsageError
-from pykraft.types import ZERO_UUID, Instant, KRaftVersion, KRaftVoters, Offset, uuid_text
+from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, uuid_text
 
 
 def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
@@ -92,7 +92,8 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
             )
         # What it told would be its name in the log for good, and nobody signs a report.
         if (known := leader.progress.twin_of(voter.key)) is not None:
-            fetches, reports = uuid_text(known.directory_id or ZERO_UUID), uuid_text(voter.key.directory_id)
+            assert known.directory_id is not None, "who has a twin has told its directory id"
+            fetches, reports = uuid_text(known.directory_id), uuid_text(voter.key.directory_id)
             return UsageError(
                 f"voter {voter.key.id} fetches with directory id {fetches}, and {reports} was reported in its name: "
                 "see that one process has this node id, let another voter lead, and try again"

@@ -25,15 +25,15 @@ class ProofsAreReadBack(Invariant):
 
     def starting(self, node: SimulatedNode) -> None:
         """Read the file."""
-        directory = node.disk.directory(node.config.log_dir)
-        inode = directory.cached.get(FILE_NAME) if directory is not None else None
-        if inode is not None and not node.disk.is_rotten:
-            proof = parse_proof(node.config.log_dir / FILE_NAME, bytes(inode.cached))
-            self._above[int(node.node_id)] = proof.votes_above
+        path = node.config.log_dir / FILE_NAME
+        content = node.disk.content(path)
+        if content is not None and not node.disk.is_rotten:
+            self._above[int(node.node_id)] = parse_proof(path, bytes(content)).votes_above
 
     def after_event(self, node: SimulatedNode, _now: View) -> None:
         """Compare with what the node knows once it has started."""
-        above, raft = self._above.pop(int(node.node_id), None), node.host.raft if node.host is not None else None
+        above = self._above.pop(int(node.node_id), None)
+        raft = node.host.raft if above is not None and node.host is not None else None
         if above is None or raft is None or not raft.status.is_proven:
             return
         if raft.votes_above < above:

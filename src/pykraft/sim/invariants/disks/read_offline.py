@@ -22,12 +22,10 @@ class OfflineReadersSeeTheNewest(Invariant):
 
     def starting(self, node: SimulatedNode) -> None:
         """Read the file, and open a copy."""
-        directory = node.disk.directory(node.config.partition_directory)
-        inode = directory.cached.get(FILE_NAME) if directory is not None else None
-        if inode is None:
+        content = node.disk.content(node.config.partition_directory / FILE_NAME)
+        if content is None:
             return
-        content = bytes(inode.cached)
-        read, opened = _read(content), _open(content)
+        read, opened = _read(bytes(content)), _open(bytes(content))
         if read != opened:
             raise self.violated(f"node {node.node_id} opens its recovery point as {opened}, offline it reads as {read}")
 

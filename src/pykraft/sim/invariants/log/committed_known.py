@@ -26,9 +26,8 @@ class CommittedStaysKnown(Invariant):
 
     def starting(self, node: SimulatedNode) -> None:
         """Read the file."""
-        directory = node.disk.directory(node.config.partition_directory)
-        inode = directory.cached.get(FILE_NAME) if directory is not None else None
-        slots = parse_slots(bytes(inode.cached)) if inode is not None else ()
+        content = node.disk.content(node.config.partition_directory / FILE_NAME)
+        slots = parse_slots(bytes(content)) if content is not None else ()
         _, _, committed = slots[-1].payload.partition(b" ") if slots else (b"", b"", b"")
         self._known[int(node.node_id)] = int(committed or b"0")
 

@@ -24,9 +24,8 @@ class NextSliceFollows(Invariant):
         if asked is None or status is None or (spoken.epoch, spoken.target_id) != (status.epoch, status.leader_id):
             return
         path = part_path(node.config.partition_directory, asked.snapshot_id, leader_epoch=Epoch(spoken.epoch))
-        directory = node.disk.directory(path.parent)
-        part = directory.cached.get(path.name) if directory is not None else None
-        size_bytes = len(part.cached) if part is not None else None
+        part = node.disk.content(path)
+        size_bytes = len(part) if part is not None else None
         if size_bytes != asked.position:
             seen = f"node {node.node_id} asks for byte {asked.position} of the snapshot {asked.snapshot_id}"
             raise self.violated(f"{seen}, and has {'none' if size_bytes is None else size_bytes} of them")
