@@ -21,8 +21,8 @@ from pykraft.config import (
     Number,
     RaftConfig,
 )
+from pykraft.config.properties import node_config
 from pykraft.errors import ConfigError
-from pykraft.properties import node_config
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9_093)), ("CLIENT", Endpoint("localhost", 9_092))))

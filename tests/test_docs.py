@@ -11,10 +11,10 @@ import click
 import pytest
 
 from pykraft.cli.main import pykraft
+from pykraft.config.properties import node_config
+from pykraft.config.properties_format import parse_properties
 from pykraft.core.state import State
 from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
-from pykraft.properties import node_config
-from pykraft.properties_format import parse_properties
 from tests.tidy.repository import ROOT
 
 WORDS = {SAME: "same", HIGHER: "higher", EITHER: "either", None: ""}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.tidy.file_rules import FILE_RULES, FileRule
 from tests.tidy.repository import ROOT, SourceFile, files
-from tests.tidy.tree_rules import TREE_RULES, TreeRule
+from tests.tidy.tree_rules import BUDGETS_PATH, TREE_RULES, TreeRule
 
 HERE = str(Path(__file__).relative_to(ROOT))
 JUDGED = [file for file in files() if file.path != HERE]
@@ -28,7 +28,7 @@ HOST = f"pypi{DOT}org"
 
 # rule: (path, guilty text, innocent text)
 PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
-    "short_files": [(CODE, "a = 1\n" * 401, "a = 1\n" * 400)],
+    "short_files": [(CODE, "a = 1\n" * 601, "a = 1\n" * 600)],
     "short_functions": [
         (CODE, "def f():\n" + "    a = 1\n" * 70, "def f():\n" + "    a = 1\n" * 69),
         (CODE, "class C:\n    async def f(self):\n" + "        a = 1\n" * 70, "a = 1\n" * 71),
@@ -116,23 +116,35 @@ HASHED = "a==1 ; sys_platform == 'win32' \\\n    --hash=sha256:00\n"
 
 # rule: (guilty files, innocent files)
 PLANTED_TREES: dict[str, Sequence[tuple[dict[str, str], dict[str, str]]]] = {
-    "narrow_modules": [
+    "joined_modules": [
         (
-            {f"src/pykraft/m{n}.py": "" for n in range(13)}
-            | {CODE: "".join(f"from pykraft.m{n} import a\n" for n in range(13))},
-            {f"src/pykraft/m{n}.py": "" for n in range(12)}
-            | {"src/pykraft/types.py": "", CODE: "".join(f"from pykraft import m{n}, types\n" for n in range(12))},
+            {"src/pykraft/a/code.py": "from pykraft.a.part import b", "src/pykraft/a/part.py": "b = 1"},
+            {"src/pykraft/a/code.py": "from pykraft.a.part import b", "src/pykraft/a/part.py": "b = 1\n" * 600},
+        ),
+        (
+            {"src/pykraft/a/code.py": "from pykraft.a import part", "src/pykraft/a/part.py": "b = 1"},
+            {"src/pykraft/a/code.py": "from pykraft.b import part", "src/pykraft/b/part.py": "b = 1"},
+        ),
+        (
+            {"src/pykraft/a/code.py": "import pykraft.a.part", "src/pykraft/a/part.py": "b = 1"},
+            {
+                "src/pykraft/a/code.py": "import pykraft.a.part",
+                "src/pykraft/a/part.py": "b = 1",
+                "src/pykraft/a/more.py": "import pykraft.a.part",
+            },
         ),
     ],
-    "small_packages": [
+    "package_budgets": [
         (
-            {f"src/pykraft/a/m{n}.py": "" for n in range(26)},
-            {f"src/pykraft/a/m{n}.py": "" for n in range(25)} | {"src/pykraft/a/__init__.py": ""},
+            {BUDGETS_PATH: "a = 1", "src/pykraft/a/code.py": "b = 1\n" * 2},
+            {BUDGETS_PATH: "a = 1", "src/pykraft/a/code.py": "b = 1\n"},
         ),
         (
-            {f"src/pykraft/m{n}.py": "" for n in range(26)},
-            {f"src/pykraft/m{n}.py": "" for n in range(13)} | {f"src/pykraft/a/m{n}.py": "" for n in range(13)},
+            {BUDGETS_PATH: "a = 52", "src/pykraft/a/code.py": "b = 1\n" * 50},
+            {BUDGETS_PATH: "a = 51", "src/pykraft/a/code.py": "b = 1\n" * 50},
         ),
+        ({"src/pykraft/a/b/code.py": "b = 1\n"}, {BUDGETS_PATH: "tests = 1", TEST: "b = 1\n"}),
+        ({BUDGETS_PATH: "gone = 1"}, {}),
     ],
     "one_meaning": [
         (
@@ -211,15 +223,16 @@ def test_what_is_planted_in_the_tree_is_found(name: str) -> None:
 
 def test_exceptions_that_nothing_needs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = next(each for each in TREE_RULES if each.__name__ == "no_idle_exceptions")
-    for table in ("JOINERS", "SAME_NAMES", "ENTRY_POINTS", "TESTED_ELSEWHERE"):
+    for table in ("TABLES", "APART", "SAME_NAMES", "ENTRY_POINTS", "TESTED_ELSEWHERE"):
         monkeypatch.setattr(f"tests.tidy.tree_rules.{table}", {})
     code, test = SourceFile(CODE, BODY), SourceFile(TEST, "")
     assert not list(rule([code, test]))
-    monkeypatch.setattr("tests.tidy.tree_rules.JOINERS", {"pykraft.code": (20, "joins")})
+    monkeypatch.setattr("tests.tidy.tree_rules.TABLES", {"pykraft.gone": "many"})
+    monkeypatch.setattr("tests.tidy.tree_rules.APART", {"pykraft.code": "apart once"})
     monkeypatch.setattr("tests.tidy.tree_rules.SAME_NAMES", {"State": "was two things once"})
     monkeypatch.setattr("tests.tidy.tree_rules.ENTRY_POINTS", {"pykraft.gone": "was started once"})
     monkeypatch.setattr("tests.tidy.tree_rules.TESTED_ELSEWHERE", {"pykraft.code": "elsewhere"})
-    assert len(list(rule([code, test]))) == 4
+    assert len(list(rule([code, test]))) == 5
 
 
 def test_every_rule_was_tried_and_says_what_it_is_for() -> None:

@@ -14,7 +14,6 @@ from typing import Final
 
 from benchmarks.spark_source.cases import Data
 from benchmarks.spark_source.logs import write_log
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
@@ -22,6 +21,7 @@ from pykraft.local.kafka.jars import COPY_GOAL
 from pykraft.local.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties
+from pykraft.process.cache_folder import cache_folder
 from pykraft.types import Uuid, uuid_text
 
 CONNECTOR_VERSION: Final = "4.2.0"

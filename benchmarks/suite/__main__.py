@@ -20,7 +20,7 @@ from benchmarks.suite.tables import fill_document, text_tables
 from pykraft.bench.options import RUNS_MAX, SECONDS_MAX, require, require_folder
 from pykraft.bench.usage import require_proc
 from pykraft.cli.bench.raft import ProgressLines
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.text.table import table_lines, terminal_width
 
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - each run makes a folder of its own below it
 DOCUMENT = ROOT / "docs" / "performance.md"

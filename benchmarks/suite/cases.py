@@ -14,8 +14,7 @@ from benchmarks.suite.measures import Measure
 from benchmarks.suite.peers import PROPOSERS
 from benchmarks.suite.producer import KAFKAS, WARM_UP_RECORDS
 from pykraft.errors import UsageError
-from pykraft.plural import counted
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import counted, did_you_mean
 
 SIZES = (10, 100, 256, 1_024, 65_536)
 KAFKA_PACED_MAX = 50_000

@@ -20,12 +20,12 @@ from typing import Any, Final, Literal
 
 from pykraft.bench.contender import Usage
 from pykraft.bench.usage import usage_of
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.keeper import temporary_folder
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
+from pykraft.process.cache_folder import cache_folder
 
 SOURCES: Final = Path(__file__).resolve().parents[1] / "peers"
 NODES: Final = 3

@@ -14,8 +14,8 @@ from typing import Final
 from benchmarks.suite.results import Results, SuiteRun
 from benchmarks.suite.summary import OURS, CaseSummary, left_out
 from pykraft.bench.comparison import Spread
-from pykraft.plural import counted
-from pykraft.text_table import table_lines
+from pykraft.text.table import table_lines
+from pykraft.text.words import counted
 
 UNKNOWN: Final = "-"
 MARKED: Final = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

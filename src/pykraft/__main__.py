@@ -4,12 +4,12 @@
 Ctrl-C comes while it starts.
 """
 
-from pykraft.early_signals import tell_early_signals
+from pykraft.process.signals import end_on_early_signals
 
 
 def main() -> None:
     """Run the command line, and end the process."""
-    tell_early_signals("pykraft")
+    end_on_early_signals("pykraft")
     from pykraft.cli.interrupt import CommandInterrupted
     from pykraft.cli.main import main as run
 

@@ -11,8 +11,8 @@ import pytest
 from pykraft.chaos import ground
 from pykraft.chaos.ground import ChaosOptions, laid_out
 from pykraft.chaos.plan import FaultKind
+from pykraft.config.properties_format import parse_properties
 from pykraft.errors import UsageError
-from pykraft.properties_format import parse_properties
 
 
 @pytest.mark.parametrize(

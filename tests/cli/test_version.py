@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pykraft import __version__
 from pykraft.cli.version import version
-from pykraft.extras import OPTIONAL
+from pykraft.process.extras import OPTIONAL
 
 
 def test_it_is_printed() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from pykraft.client.journal_check import JournalVerdict
+from pykraft.config.properties_format import parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, Site
 from pykraft.local.logs import read_stream
 from pykraft.local.ports import free_ports
-from pykraft.properties_format import parse_properties
 
 pytestmark = pytest.mark.processes
 

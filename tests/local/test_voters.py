@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pykraft.config.properties import node_config
+from pykraft.config.properties_format import parse_properties
 from pykraft.local.voters import joiner_properties, voter_properties, write_properties
-from pykraft.properties import node_config
-from pykraft.properties_format import parse_properties
 from pykraft.types import Endpoint
 
 

@@ -28,9 +28,9 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, Cluster
 from pykraft.local.voters import LISTENER
 from pykraft.local.waiting import wait_until
-from pykraft.plural import counted
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.live import LiveQuorum
+from pykraft.text.words import counted
 from pykraft.types import Endpoint, Offset
 from tests.spark.descendants import Process, descendants
 from tests.spark.kill_rounds import CALM

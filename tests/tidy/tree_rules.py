@@ -11,61 +11,155 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tests.tidy.file_rules import LINES_MAX
 from tests.tidy.repository import SourceFile
 
 TreeRule = Callable[[Sequence[SourceFile]], Iterator[str]]
 
-FAN_OUT_MAX = 12
-"""Modules of ours that one module may import: what one can keep in mind while reading it, and a third of what Kafka's
-own check allows the class that it then exempts. `SHARED_WORDS` do not count: they are vocabulary, not neighbors."""
-SHARED_WORDS = frozenset(
-    {
-        "pykraft.types",
-        "pykraft.errors",
-        "pykraft.config",
-        "pykraft.plural",
-        "pykraft.suggest",
-        "pykraft.text_table",
-        "pykraft.cli.parsing.choice",
-        "pykraft.cli.parsing.group",
-        "pykraft.cli.parsing.value",
-        "pykraft.cli.json_option",
-        "pykraft.cli.tables",
-        "pykraft.core.status",
-    }
-)
-JOINERS: dict[str, tuple[int, str]] = {
-    "pykraft.audit.part": (14, "all that a task learns from the batches that it reads"),
-    "pykraft.cli.main": (19, "the table of all commands"),
-    "pykraft.client": (13, "the names that a program with a node imports"),
-    "pykraft.client.node": (14, "the one face of an embedded node"),
-    "pykraft.client.subscription": (13, "one listener and all that it may be given"),
-    "pykraft.core.on.timer": (16, "all that a replica does without being asked"),
-    "pykraft.core.on.fetch_request": (15, "all that a Fetch tells a leader of its sender"),
-    "pykraft.core.on.dispatch": (18, "the table of all messages"),
-    "pykraft.host.clients.assemble": (14, "all parts that serve clients, put together"),
-    "pykraft.host.clients.client_requests": (14, "the table of all APIs of clients"),
-    "pykraft.host.host": (17, "the one face of all parts"),
-    "pykraft.host.open": (18, "all that a start reads, in its order"),
-    "pykraft.host.components": (25, "all parts of a node, put together"),
-    "pykraft.machine.replicated": (16, "the one face of a replicated state machine"),
-    "pykraft.machine.testing.simulate": (17, "a scenario, oracles, a world, its shrinking and its page, put together"),
-    "pykraft.machine.testing.users": (16, "a program's parts and those of a simulated process, put together"),
-    "pykraft.protocol.messages": (25, "the registry of all RPCs"),
-    "pykraft.rpc.codec": (17, "the table of all RPCs"),
-    "pykraft.log.offline.dump": (13, "the table of all files of a node"),
-    "pykraft.log.offline.verify": (14, "all that a data directory may hold"),
-    "pykraft.log.offline.verify_log": (14, "a log as a whole, in parts, and put together again"),
-    "pykraft.server.driver": (13, "one host and all that it runs on"),
-    "pykraft.sim.faults.faults": (13, "the table of all families of faults"),
-    "pykraft.sim.invariants": (110, "the table of all invariants"),
-    "pykraft.sim.machine.node": (14, "all parts of a simulated machine, put together"),
-    "pykraft.sim.run.world": (26, "all parts of a world, put together"),
+TABLES: dict[str, str] = {
+    "pykraft.cli.main": "one command a file",
+    "pykraft.core.on.dispatch": "one message a file",
+    "pykraft.core.on.local_events": "one event a file",
+    "pykraft.host.components": "one part of a node a file",
+    "pykraft.host.host": "one part of a node a file",
+    "pykraft.rpc.codec": "one RPC a file",
+    "pykraft.sim.faults.families": "one kind of fault a file",
+    "pykraft.sim.faults.faults": "one kind of fault a file",
+    "pykraft.sim.faults.own_plans": "one plan of faults a file",
 }
-"""Modules whose one idea is to join many: how many, and why."""
+"""Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
+APART: dict[str, str] = {
+    "pykraft.audit.compare": "not merged yet",
+    "pykraft.audit.directories": "not merged yet",
+    "pykraft.audit.earlier_files": "not merged yet",
+    "pykraft.audit.joined": "not merged yet",
+    "pykraft.audit.replica_checks": "not merged yet",
+    "pykraft.bench.append_loop": "not merged yet",
+    "pykraft.bench.ladder": "not merged yet",
+    "pykraft.bench.probe": "not merged yet",
+    "pykraft.chaos.caught_up": "not merged yet",
+    "pykraft.chaos.crowd": "not merged yet",
+    "pykraft.chaos.disks": "not merged yet",
+    "pykraft.chaos.faults": "not merged yet",
+    "pykraft.chaos.loop_holder": "not merged yet",
+    "pykraft.chaos.snapshot_room": "not merged yet",
+    "pykraft.cli.append.lines": "not merged yet",
+    "pykraft.cli.bench.join": "not merged yet",
+    "pykraft.cli.bench.raft": "not merged yet",
+    "pykraft.cli.bench.transfer": "not merged yet",
+    "pykraft.cli.initial_voters": "not merged yet",
+    "pykraft.cli.kv.lock": "not merged yet",
+    "pykraft.cli.kv.serve": "not merged yet",
+    "pykraft.cli.kv.watch": "not merged yet",
+    "pykraft.cli.parsing.narrow_help": "not merged yet",
+    "pykraft.cli.pipeline.metadata": "not merged yet",
+    "pykraft.cli.pipeline.metrics": "not merged yet",
+    "pykraft.cli.pipeline.report": "not merged yet",
+    "pykraft.cli.pipeline.upkeep": "not merged yet",
+    "pykraft.cli.quorum.leadership": "not merged yet",
+    "pykraft.cli.quorum.overview": "not merged yet",
+    "pykraft.cli.quorum.upgrade": "not merged yet",
+    "pykraft.cli.quorum.voters": "not merged yet",
+    "pykraft.cli.sim.kept_rows": "not merged yet",
+    "pykraft.cli.sim.mutants": "not merged yet",
+    "pykraft.cli.sim.replay": "not merged yet",
+    "pykraft.cli.sim.report": "not merged yet",
+    "pykraft.cli.sim.run": "not merged yet",
+    "pykraft.client.engine": "not merged yet",
+    "pykraft.client.node_reads": "not merged yet",
+    "pykraft.client.remote.answer_stream": "not merged yet",
+    "pykraft.client.remote.log_start": "not merged yet",
+    "pykraft.client.remote.snapshot_fetch": "not merged yet",
+    "pykraft.client.remote.window": "not merged yet",
+    "pykraft.client.state_saving": "not merged yet",
+    "pykraft.client.subscription": "not merged yet",
+    "pykraft.client.subscriptions": "not merged yet",
+    "pykraft.core.leader.turns": "not merged yet",
+    "pykraft.core.on.describe": "not merged yet",
+    "pykraft.core.start": "not merged yet",
+    "pykraft.host.clients.append_order": "not merged yet",
+    "pykraft.host.clients.metadata_answers": "not merged yet",
+    "pykraft.host.directory_proof": "not merged yet",
+    "pykraft.host.snapshots.download": "not merged yet",
+    "pykraft.host.voter_records": "not merged yet",
+    "pykraft.kv.api": "not merged yet",
+    "pykraft.kv.http_server": "not merged yet",
+    "pykraft.kv.json_requests": "not merged yet",
+    "pykraft.kv.lease_locks": "not merged yet",
+    "pykraft.kv.watch_streams": "not merged yet",
+    "pykraft.local.background_node": "not merged yet",
+    "pykraft.local.journal_keeper": "not merged yet",
+    "pykraft.log.log_scan": "not merged yet",
+    "pykraft.log.offline.verify_advice": "not merged yet",
+    "pykraft.log.offline.verify_segment": "not merged yet",
+    "pykraft.log.os_lock": "not merged yet",
+    "pykraft.log.page_cache": "not merged yet",
+    "pykraft.log.presence": "not merged yet",
+    "pykraft.machine.forward_server": "not merged yet",
+    "pykraft.machine.leader_clock": "not merged yet",
+    "pykraft.machine.log_ticks": "not merged yet",
+    "pykraft.machine.reads": "not merged yet",
+    "pykraft.machine.state_check_writer": "not merged yet",
+    "pykraft.machine.submission": "not merged yet",
+    "pykraft.machine.testing.callers": "not merged yet",
+    "pykraft.machine.testing.engine": "not merged yet",
+    "pykraft.machine.testing.link": "not merged yet",
+    "pykraft.machine.testing.users": "not merged yet",
+    "pykraft.machine.testing.virtual_loop": "not merged yet",
+    "pykraft.protocol.metadata.tables": "not merged yet",
+    "pykraft.recipes.key_value_formats": "not merged yet",
+    "pykraft.recipes.key_view": "not merged yet",
+    "pykraft.rpc.not_controller": "not merged yet",
+    "pykraft.server.ack_pipe": "not merged yet",
+    "pykraft.server.link_limits": "not merged yet",
+    "pykraft.server.link_protocol": "not merged yet",
+    "pykraft.server.load_snapshots": "not merged yet",
+    "pykraft.server.reports": "not merged yet",
+    "pykraft.server.socket_queue": "not merged yet",
+    "pykraft.server.stats": "not merged yet",
+    "pykraft.server.sync_place": "not merged yet",
+    "pykraft.sim.clients.application": "not merged yet",
+    "pykraft.sim.clients.producer": "not merged yet",
+    "pykraft.sim.clients.producer_batch": "not merged yet",
+    "pykraft.sim.clients.snapshot_generator": "not merged yet",
+    "pykraft.sim.clients.snapshot_saver": "not merged yet",
+    "pykraft.sim.clients.visitor": "not merged yet",
+    "pykraft.sim.faults.false_leader": "not merged yet",
+    "pykraft.sim.machine.guests": "not merged yet",
+    "pykraft.sim.machine.lanes": "not merged yet",
+    "pykraft.sim.machine.wiretap": "not merged yet",
+    "pykraft.sim.page.explain": "not merged yet",
+    "pykraft.sim.page.words": "not merged yet",
+    "pykraft.sim.run.reporter": "not merged yet",
+    "pykraft.sim.run.workers": "not merged yet",
+    "pykraft.sim.run.world": "not merged yet",
+    "pykraft.spark.data_source.blocks": "not merged yet",
+    "pykraft.spark.data_source.bulk": "not merged yet",
+    "pykraft.spark.data_source.kafka_options": "not merged yet",
+    "pykraft.spark.data_source.metadata_columns": "not merged yet",
+    "pykraft.spark.data_source.strides": "not merged yet",
+    "pykraft.spark.demo.ask": "not merged yet",
+    "pykraft.spark.demo.load": "not merged yet",
+    "pykraft.spark.demo.report.page": "not merged yet",
+    "pykraft.spark.demo.report.plots": "not merged yet",
+    "pykraft.spark.demo.report.words": "not merged yet",
+    "pykraft.spark.metadata.snapshots": "not merged yet",
+    "pykraft.spark.pipeline.gold": "not merged yet",
+    "pykraft.spark.pipeline.micro_batch": "not merged yet",
+    "pykraft.spark.pipeline.silver": "not merged yet",
+    "pykraft.spark.session.daemon": "not merged yet",
+    "pykraft.spark.session.home": "not merged yet",
+    "pykraft.spark.session.java": "not merged yet",
+    "pykraft.spark.session.quiet": "not merged yet",
+    "pykraft.spark.sink.commit_rows": "not merged yet",
+    "pykraft.spark.sink.rows": "not merged yet",
+    "pykraft.spark.tables.compaction": "not merged yet",
+}
+"""Other modules that only one module imports, and why they stay apart from it."""
 
-MODULES_MAX = 25
-"""Modules of one package, its ``__init__.py`` apart: a list that one can still read for what it says of the package."""
+BUDGETS_PATH = "tests/tidy/budgets.toml"
+BUDGET_SLACK_PERCENT = 2
+"""How far a package may be below its budget, so that not every small change writes it."""
 
 SAME_NAMES: dict[str, str] = {}
 """Public classes and aliases that two modules may define, and why."""
@@ -93,26 +187,26 @@ MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
 
-def narrow_modules(files: Sequence[SourceFile]) -> Iterator[str]:
-    """A module imports few others."""
-    known = _modules(files)
+def joined_modules(files: Sequence[SourceFile]) -> Iterator[str]:
+    """A module that one other module of its package alone imports is a part of it, if both fit into one file."""
+    for module, user in single_uses(files).items():
+        if module not in APART:
+            yield f"{module} is imported by {user} alone and fits into its file: merge them"
+
+
+def package_budgets(files: Sequence[SourceFile]) -> Iterator[str]:
+    """A package has a budget of lines. What it no longer needs is taken away; the commit that adds to it says why."""
+    lines = package_lines(files)
+    budgets: dict[str, int] = {}
     for file in files:
-        if not file.is_product:
-            continue
-        count = len(_neighbors(file, known) - SHARED_WORDS)
-        limit, _ = JOINERS.get(file.module, (FAN_OUT_MAX, ""))
-        if count > limit:
-            yield f"{file.path}: imports {count} modules of ours, more than {limit}"
-
-
-def small_packages(files: Sequence[SourceFile]) -> Iterator[str]:
-    """A package is a short list of modules; a longer one has rooms in it that nobody has named yet."""
-    counts = Counter(
-        file.path.rpartition("/")[0] for file in files if file.is_product and not file.path.endswith("/__init__.py")
-    )
-    for folder, count in sorted(counts.items()):
-        if count > MODULES_MAX:
-            yield f"{folder}: {count} modules, more than {MODULES_MAX}"
+        if file.path == BUDGETS_PATH:
+            budgets = tomllib.loads(file.text)
+    for package in sorted(lines.keys() | budgets.keys()):
+        count, budget = lines.get(package, 0), budgets.get(package, 0)
+        if count > budget:
+            yield f"{package}: {count} lines, more than {budget} of {BUDGETS_PATH}: what can go in return?"
+        elif count * 100 < budget * (100 - BUDGET_SLACK_PERCENT) or not count:
+            yield f"{package}: {count} lines, so its budget of {budget} falls: python -m tests.tidy.budgets"
 
 
 def one_meaning(files: Sequence[SourceFile]) -> Iterator[str]:
@@ -153,12 +247,11 @@ def no_idle_exceptions(files: Sequence[SourceFile]) -> Iterator[str]:
     """An exception ends with its module, or when the module no longer needs it."""
     known = _modules(files)
     paths = {file.path for file in files}
-    for module in (*JOINERS, *ENTRY_POINTS, *TESTED_ELSEWHERE):
+    for module in (*TABLES, *ENTRY_POINTS, *TESTED_ELSEWHERE):
         if module not in known:
             yield f"{module} has an exception and does not exist"
-    for file in files:
-        if file.is_product and file.module in JOINERS and len(_neighbors(file, known) - SHARED_WORDS) <= FAN_OUT_MAX:
-            yield f"{file.module} no longer needs its exception as a joiner"
+    for module in APART.keys() - single_uses(files).keys():
+        yield f"{module} no longer needs its exception as a module of a single use"
     names = _public_names(files)
     for name in SAME_NAMES:
         if len(names.get(name, ())) < 2:
@@ -189,8 +282,8 @@ def locked_requirements(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 TREE_RULES: tuple[TreeRule, ...] = (
-    narrow_modules,
-    small_packages,
+    joined_modules,
+    package_budgets,
     one_meaning,
     no_dead_modules,
     mirrored_tests,
@@ -226,6 +319,36 @@ def _neighbors(file: SourceFile, known: frozenset[str]) -> frozenset[str]:
     """Imported modules; a package counts only when no module in it was meant."""
     named = file.imports(known)
     return frozenset(one for one in named if not any(other.startswith(f"{one}.") for other in named)) - {file.module}
+
+
+def single_uses(files: Sequence[SourceFile]) -> Mapping[str, str]:
+    """The modules that one other of their package alone imports, and that one; `TABLES` and what is too long apart."""
+    known = _modules(files)
+    by_name = {file.module: file for file in files if file.is_product}
+    users: dict[str, list[str]] = {module: [] for module in known}
+    for file in by_name.values():
+        for module in _neighbors(file, known):
+            users[module].append(file.module)
+    single = {module: names[0] for module, names in users.items() if len(names) == 1}
+    return {
+        module: user
+        for module, user in sorted(single.items())
+        if module.rpartition(".")[0] == user.rpartition(".")[0]
+        and user not in TABLES
+        and not any(by_name[each].path.endswith("/__init__.py") for each in (module, user))
+        and sum(len(by_name[each].text.splitlines()) for each in (module, user)) <= LINES_MAX
+    }
+
+
+def package_lines(files: Sequence[SourceFile]) -> Mapping[str, int]:
+    """The lines of Python in each package below ``src/pykraft``, and of the tests."""
+    counts: Counter[str] = Counter()
+    for file in files:
+        if file.is_product and file.path.count("/") > 2:
+            counts[file.path.split("/")[2]] += len(file.text.splitlines())
+        elif file.is_test:
+            counts["tests"] += len(file.text.splitlines())
+    return counts
 
 
 def _parents(module: str, known: frozenset[str]) -> Iterator[str]:

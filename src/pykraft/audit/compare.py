@@ -23,7 +23,7 @@ from pykraft.audit.findings import AuditKind, AuditReport
 from pykraft.audit.judged import JudgedLog
 from pykraft.audit.narrow import ByteDifference, NarrowTask
 from pykraft.core.epochs import epoch_at
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import Offset
 
 NARROWED_MAX: Final = 64

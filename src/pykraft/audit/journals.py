@@ -21,7 +21,7 @@ from pykraft.client.journal_check import RecordSpan
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.log.scan import REPAIR
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import Offset
 
 

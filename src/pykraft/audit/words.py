@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pykraft.audit.findings import AuditedLog, AuditReport
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 
 def lines(report: AuditReport) -> Iterator[str]:

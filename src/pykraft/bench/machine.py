@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pykraft import __version__
-from pykraft.hot_modules import kind_of_modules
+from pykraft.process.hot_modules import kind_of_modules
 
 CPUINFO = Path("/proc/cpuinfo")
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykraft.durations import about
 from pykraft.errors import UsageError
-from pykraft.plural import counted
 from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN, Load
+from pykraft.text.words import about, counted
 
 START_S: Final = 5.0
 """What it takes to start and stop the nodes of a run, roughly."""

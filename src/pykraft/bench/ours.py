@@ -13,8 +13,8 @@ from pykraft.bench.running import Running
 from pykraft.client.journal import Acknowledged
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
-from pykraft.percentiles import percentiles
 from pykraft.server.workload import UNLIMITED
+from pykraft.text.words import percentiles
 
 SHARES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p99": 0.99, "p999": 0.999}
 LINGER = "controller.quorum.append.linger.ms"

@@ -13,8 +13,8 @@ from pykraft.bench.comparison import Comparison, Figures
 from pykraft.bench.machine import machine
 from pykraft.bench.options import BenchOptions
 from pykraft.bench.race import Lap
-from pykraft.plural import counted
-from pykraft.text_table import table_lines
+from pykraft.text.table import table_lines
+from pykraft.text.words import counted
 
 UNKNOWN = "-"
 LATENCIES = {"p50": "p50 ms", "p75": "p75 ms", "p99": "p99 ms", "p999": "p99.9 ms"}

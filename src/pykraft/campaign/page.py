@@ -27,8 +27,8 @@ from pykraft.campaign.words import (
     version_row,
 )
 from pykraft.page import render_page
-from pykraft.plural import counted
 from pykraft.sim.run.totals import Totals
+from pykraft.text.words import counted
 
 HERE: Final = Path(__file__).parent
 FAILURES_SHOWN_MAX: Final = 200

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pykraft.campaign.replays import Replays
 from pykraft.campaign.summary import CampaignSummary, rule_and_story
-from pykraft.plural import counted
 from pykraft.sim.run.campaign import Row
 from pykraft.sim.run.totals import Totals
+from pykraft.text.words import counted
 
 ROLES: Final = (
     *("leader", "follower", "observer", "candidate", "prospective", "prospective-voted", "unattached"),

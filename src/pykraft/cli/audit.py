@@ -22,9 +22,9 @@ from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
 from pykraft.object_storage.files import Files
-from pykraft.plural import counted
+from pykraft.process.extras import imported_for
+from pykraft.text.words import counted
 
 MIB = 1024 * 1024
 

@@ -22,9 +22,8 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.choice import OneOf, several_of
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.plural import counted
-from pykraft.suggest import did_you_mean
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.text.table import table_lines, terminal_width
+from pykraft.text.words import counted, did_you_mean
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.chaos.ground import ChaosOptions

@@ -22,8 +22,8 @@ from pykraft.cli.parsing.value import DECIMAL
 from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.client.remote.leader_fetch import Patience
 from pykraft.client.remote.leader_search import OnWaiting
+from pykraft.config.properties_format import Properties, with_origins
 from pykraft.errors import ConfigError, UsageError
-from pykraft.properties_format import Properties, with_origins
 from pykraft.types import Endpoint
 
 TIMEOUT_S: Final = 15.0

@@ -1,7 +1,7 @@
 """Finds and reads a node's properties file for a command, and logs its warnings.
 
-Every error and warning says where the value comes from: file and line, or the option. `pykraft.properties` knows the
-properties.
+Every error and warning says where the value comes from: file and line, or the option. `pykraft.config.properties` knows
+the properties.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.config import NodeConfig
+from pykraft.config.properties import node_config
+from pykraft.config.properties_format import Properties, parse_properties
 from pykraft.errors import UsageError
-from pykraft.properties import node_config
-from pykraft.properties_format import Properties, parse_properties
 
 CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
 NEIGHBORS_TOLD_MAX: Final = 3

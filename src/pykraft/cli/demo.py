@@ -23,10 +23,10 @@ from rich.status import Status
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
 from pykraft.cli.tables import print_table
-from pykraft.durations import in_ms, ms_number
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
 from pykraft.local.keeper import temporary_folder
+from pykraft.process.extras import imported_for
+from pykraft.text.words import in_ms, ms_number
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.demo.result import Result

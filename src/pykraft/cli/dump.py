@@ -24,7 +24,7 @@ from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.dump_batches import Fact
 from pykraft.object_storage.files import Files
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 _BATCH: Final = (
     "baseOffset: {baseOffset} lastOffset: {lastOffset} count: {count} baseSequence: {baseSequence} "

@@ -32,8 +32,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn, TypeVar
 
-from pykraft.ending_signals import ending_signals
-from pykraft.signal_handlers import handlers_restored
+from pykraft.process.signals import ending_signals, handlers_restored
 
 EXIT_SIGNAL: Final = 128
 """Added to a signal's number, as a shell does."""

@@ -20,9 +20,9 @@ from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
 from pykraft.cli.printable import print_lines
 from pykraft.errors import UsageError
-from pykraft.plural import counted
-from pykraft.text_table import table_lines as aligned_lines
-from pykraft.text_table import terminal_width
+from pykraft.text.table import table_lines as aligned_lines
+from pykraft.text.table import terminal_width
+from pykraft.text.words import counted
 
 if TYPE_CHECKING:  # imported when a verb runs, so that --help is quick
     from pykraft.local.background_quorum import LocalNode, LocalQuorum

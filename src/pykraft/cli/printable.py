@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from pykraft.text_table import folded, terminal_width
+from pykraft.text.table import folded, terminal_width
 from pykraft.types import Buffer
 
 _REMEMBERED_MAX: Final = 4_096

@@ -25,8 +25,8 @@ from pykraft.cli.identity import parse_directory_id, with_cluster_id
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType
 from pykraft.config import NodeConfig
+from pykraft.config.properties_format import with_origins
 from pykraft.errors import UsageError
-from pykraft.properties_format import with_origins
 
 if TYPE_CHECKING:  # imported when the node runs, so that --help is quick
     from pykraft.server.workload import Load

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pykraft.early_signals import tell_early_signals
+from pykraft.process.signals import end_on_early_signals
 
 EXIT_FAILED = 1
 
@@ -53,7 +53,7 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 def main() -> None:
     """Run the script that the first word names, and end the process."""
-    tell_early_signals(sys.argv[1])
+    end_on_early_signals(sys.argv[1])
     from pykraft.cli.interrupt import CommandInterrupted
 
     try:

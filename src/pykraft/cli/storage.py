@@ -26,14 +26,14 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
 from pykraft.client.remote.voter_epochs import epochs_of
 from pykraft.config import NodeConfig
+from pykraft.config.known_properties import NODE_ID
+from pykraft.config.properties import node_config
+from pykraft.config.properties_format import origin_of, with_origins
 from pykraft.errors import ConfigError, UnreachableError, UsageError
-from pykraft.known_properties import NODE_ID
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
-from pykraft.properties import node_config
-from pykraft.properties_format import origin_of, with_origins
 from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Uuid, uuid_text
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from pykraft.text_table import block_lines, is_numeric
+from pykraft.text.table import block_lines, is_numeric
 
 _UNLIMITED: Final = 1_000_000
 

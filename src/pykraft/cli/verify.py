@@ -24,7 +24,7 @@ from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size
 from pykraft.log.offline.verify import verify as look_at
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.uris import restored
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
 """Below this size the check is done before anyone could read a bar."""

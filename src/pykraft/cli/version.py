@@ -14,9 +14,9 @@ import click
 
 from pykraft import __version__
 from pykraft.cli.json_option import json_option
-from pykraft.extras import OPTIONAL
-from pykraft.hot_modules import kind_of_modules
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.process.extras import OPTIONAL
+from pykraft.process.hot_modules import kind_of_modules
+from pykraft.text.table import table_lines, terminal_width
 
 
 @click.command(short_help="Print the version.")

@@ -1,7 +1,7 @@
 """Configures a node from Python, also when ports and voters become known only later.
 
 This module owns addresses as text: ``host:port``, an IPv6 host in brackets, port 0 for any free port. Invariant: the
-result is complete, and whatever is not given is Kafka's default. `pykraft.properties` reads property files.
+result is complete, and whatever is not given is Kafka's default. `pykraft.config.properties` reads property files.
 
 Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
+from pykraft.config.static_voters import VOTERS_KEY, refuse_shared_addresses
 from pykraft.errors import ConfigError, UsageError
-from pykraft.static_voters import VOTERS_KEY, refuse_shared_addresses
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER: Final = "PLAINTEXT"

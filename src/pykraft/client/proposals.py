@@ -24,9 +24,9 @@ from pykraft.client.life import Life, OnAnswer
 from pykraft.errors import NotRunningError, OutcomeUnknownError
 from pykraft.host.host import Host
 from pykraft.host.producers import Committed, OutcomeUnknown, ProposalOutcome, Rejected
-from pykraft.plural import counted
 from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.server.clock import now
+from pykraft.text.words import counted
 from pykraft.types import Epoch, Offset
 
 CALLS_MAX: Final = 256

@@ -13,9 +13,8 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
-from pykraft.ending_signals import ending_signals
 from pykraft.errors import UsageError
-from pykraft.signal_handlers import handlers_restored
+from pykraft.process.signals import ending_signals, handlers_restored
 
 
 @asynccontextmanager

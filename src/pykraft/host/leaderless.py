@@ -19,7 +19,7 @@ from pykraft.core.status import Status
 from pykraft.host.peer_problems import PeerProblem
 from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import Instant, ReplicaKey
 
 FIRST_MS: Final = 3_000

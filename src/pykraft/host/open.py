@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
+from pykraft.config.static_voters import VOTERS_KEY
 from pykraft.core.log_view import LogView
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
@@ -46,7 +47,6 @@ from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
-from pykraft.static_voters import VOTERS_KEY
 from pykraft.types import (
     EPOCH_MAX,
     EPOCH_ZERO,

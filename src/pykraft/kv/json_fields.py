@@ -10,7 +10,7 @@ from typing import Any
 
 from pykraft.client.arguments import INT64_MAX, whole_number
 from pykraft.errors import UsageError
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 
 def parse_object(data: bytes) -> JsonFields:

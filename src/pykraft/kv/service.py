@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from pykraft.client.until_signal import until_signal
 from pykraft.config import NodeConfig
-from pykraft.extras import imported_for
 from pykraft.kv.api import KeyValueApi
 from pykraft.machine import Replicated
+from pykraft.process.extras import imported_for
 from pykraft.recipes import KeyValues
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.descriptors import accepted_max

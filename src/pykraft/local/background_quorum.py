@@ -21,8 +21,8 @@ from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.background_node import BackgroundNode
 from pykraft.local.quorum_folder import FILE_NAME, NODES_MAX, QuorumFolder, delete_new, locked, make_folder
-from pykraft.plural import counted
-from pykraft.signal_handlers import signals_later
+from pykraft.process.signals import signals_later
+from pykraft.text.words import counted
 from pykraft.types import Endpoint
 
 NODES_COUNT: Final = 3

@@ -18,7 +18,7 @@ from typing import Self
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.keeper import Keeper
-from pykraft.signal_handlers import signals_later
+from pykraft.process.signals import signals_later
 
 ERROR_FD = 2
 LOG_TAIL_LINES = 60

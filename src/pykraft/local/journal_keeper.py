@@ -18,7 +18,7 @@ from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, par
 from pykraft.errors import LocalQuorumError, ProtocolError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child
 from pykraft.local.waiting import wait_until
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 T = TypeVar("T")
 

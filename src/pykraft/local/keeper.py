@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pykraft.signal_handlers import signals_later
+from pykraft.process.signals import signals_later
 
 SCRIPT: Final = """
 while IFS= read -r line; do

@@ -30,7 +30,7 @@ from zlib import crc32
 from pykraft.errors import ReplicasPartedError
 from pykraft.machine.records import COMMAND_DIGEST_SIZE_BYTES, CheckRecord, CommandRecord, DigestRecord
 from pykraft.machine.replica import CommandAnswer, MachineReplica
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 COMMANDS_KEPT: Final = 8_192
 """Commands since the last CHECK that can be named; a DIGEST of so many fits into a forwarded request."""

@@ -23,8 +23,8 @@ from threading import Lock
 from typing import Any, Final
 
 from pykraft.errors import StorageError
-from pykraft.extras import imported_for
 from pykraft.object_storage.uris import SCHEMES, UriPath
+from pykraft.process.extras import imported_for
 
 ATTEMPTS_MAX: Final = 5
 """Of a request to S3 that is refused for a passing reason, such as 503 or a broken connection."""

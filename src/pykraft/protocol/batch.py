@@ -36,8 +36,8 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.plural import counted
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression, decompress
+from pykraft.text.words import counted
 from pykraft.types import Buffer, Epoch, Offset
 from pykraft.value import value
 

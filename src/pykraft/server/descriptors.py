@@ -15,7 +15,7 @@ import resource
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 ACCEPTED_MAX: Final = 1_000
 """Most client connections at a time."""

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
-from pykraft.extras import imported_for
 from pykraft.host.metrics import STATES, Metric, MetricKind, Metrics
+from pykraft.process.extras import imported_for
 from pykraft.server.binding import serve
 from pykraft.server.metrics import METRICS
 

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import ReportKind
 
 BURST_MAX: Final = 50

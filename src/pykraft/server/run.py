@@ -19,15 +19,14 @@ from importlib.util import find_spec
 from typing import Final
 
 from pykraft.config import NodeConfig
-from pykraft.ending_signals import ending_signals
-from pykraft.extras import imported_for
+from pykraft.process.extras import imported_for
+from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.load_snapshots import LoadSnapshots
 from pykraft.server.service_manager import notify_ready
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
-from pykraft.signal_handlers import handlers_restored
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""

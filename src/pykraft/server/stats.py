@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.percentiles import percentiles
+from pykraft.text.words import percentiles
 
 PRINT_PERIOD_S: Final = 5.0
 LATENCY_MS_MAX: Final = 60_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from tests.kafka.tables import DOCS, PAGE, markdown, page_with, runs_in, write_runs
 
 DOCUMENT: Final = DOCS / "clients.json"

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from tests.kafka.never_leads.course import BOTH, FOLLOWER, LEADER
 from tests.kafka.tables import DOCS, PAGE, markdown, page_with, runs_in, write_runs
 

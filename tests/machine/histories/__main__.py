@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.errors import UsageError
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from tests.machine.histories.events import edn, in_order, merged
 from tests.machine.histories.independent import checked, program
 from tests.machine.histories.judge import judge

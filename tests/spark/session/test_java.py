@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
+from pykraft.process.cache_folder import cache_folder
 from pykraft.spark.session.java import java_home, machine_home, wrapped_home
 
 

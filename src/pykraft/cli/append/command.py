@@ -39,7 +39,7 @@ from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.producers import Committed
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 RECORD_SIZE_BYTES_MAX: Final = BATCH_SIZE_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX
 LINE_FORMS: Final = ("text", "json")

@@ -14,7 +14,7 @@ import click
 from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, WHOLE
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.join import Joined

@@ -20,7 +20,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.value import DECIMAL, WHOLE
 from pykraft.errors import UsageError
-from pykraft.text_table import terminal_width
+from pykraft.text.table import terminal_width
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.bench.contender import Contender

@@ -17,7 +17,7 @@ from pykraft.cli.kv.options import client_of, prefix_option, timeout_option, url
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.printable import printable
 from pykraft.errors import PykraftError, UsageError
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 STDIN: Final = "-"
 VALUE_SIZE_BYTES_READ_MAX: Final = 1 << 17

@@ -19,8 +19,8 @@ from pykraft.cli.parsing.listen_address import listen_address
 from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.server import LEVELS
 from pykraft.config import INT64_MAX, NodeConfig
+from pykraft.config.properties_format import with_origins
 from pykraft.errors import UsageError
-from pykraft.properties_format import with_origins
 from pykraft.types import PORT_MAX, Endpoint
 
 if TYPE_CHECKING:  # imported when the nodes run, so that --help is quick

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pykraft.cli.parsing.value import WrongValueError
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from pykraft.cli.parsing.narrow_help import CommandContext
-from pykraft.suggest import closest
+from pykraft.text.words import closest
 
 OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "add-voter": ("quorum add-controller",),

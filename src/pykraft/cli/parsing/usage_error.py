@@ -9,7 +9,7 @@ import click
 
 from pykraft.cli.parsing.value import WrongValueError
 from pykraft.cli.printable import printable
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 
 def usage_line(error: click.ClickException) -> str:

@@ -22,9 +22,9 @@ from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType
 from pykraft.cli.pipeline.metrics import metrics_option, served_metrics
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
-from pykraft.plural import counted
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.process.extras import imported_for
+from pykraft.text.table import table_lines, terminal_width
+from pykraft.text.words import counted
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick

@@ -21,8 +21,7 @@ from pykraft.cli.tables import print_table
 from pykraft.cli.tail import in_utc
 from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.errors import UsageError
-from pykraft.plural import counted
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import counted, did_you_mean
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.metadata.image import MetadataImage

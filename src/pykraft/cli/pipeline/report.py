@@ -17,9 +17,9 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import ExistingPath, NewFile
 from pykraft.cli.pipeline.command import COMMAND, tables_option
 from pykraft.cli.tables import print_table
-from pykraft.durations import ms_number
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
+from pykraft.process.extras import imported_for
+from pykraft.text.words import ms_number
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.figures import PipelineRun

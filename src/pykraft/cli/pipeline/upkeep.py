@@ -16,7 +16,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import ExistingPath, NumberType
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
+from pykraft.process.extras import imported_for
 from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick

@@ -19,8 +19,8 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
-from pykraft.durations import in_ms
 from pykraft.errors import ErrorCode, RefusedError, UsageError
+from pykraft.text.words import in_ms
 
 CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
 

@@ -28,7 +28,7 @@ from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
 from pykraft.errors import QuorumUnavailableError
-from pykraft.text_table import block_lines, folded
+from pykraft.text.table import block_lines, folded
 from pykraft.types import uuid_text
 
 PATIENCE_MS_MIN: Final = 1_000

@@ -25,10 +25,10 @@ from pykraft.cli.parsing.value import NumberType
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.registration import unregister_controller
+from pykraft.config.properties import node_config
 from pykraft.errors import PykraftError, QuorumUnavailableError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
-from pykraft.properties import node_config
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.choice import any_of
 from pykraft.cli.sim.options import parse_seeds, workers_option
 from pykraft.errors import UsageError
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 MODULE = "tests.sim.mutants.search"
 

@@ -15,9 +15,9 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import NewFile
 from pykraft.cli.sim.failure import draw, shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import Choice, parse_seed, scenario_options, told_row
-from pykraft.plural import counted
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.text.words import counted
 
 
 @click.command(short_help="Run one seed again and show its trace or page.")

@@ -21,7 +21,7 @@ from pykraft.cli.parsing.value import ExistingPath, NewFile
 from pykraft.cli.printable import print_lines, printable
 from pykraft.cli.sim.options import Choice, scenario_options
 from pykraft.cli.sim.table import coverage_option, summary_lines
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.text.table import table_lines, terminal_width
 
 FAILURES_SHOWN = 20
 

@@ -33,7 +33,7 @@ from pykraft.cli.sim.options import (
 )
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
-from pykraft.extras import imported_for
+from pykraft.process.extras import imported_for
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate, simulate_all

@@ -13,9 +13,9 @@ from textwrap import wrap
 import click
 
 from pykraft.campaign.summary import CampaignSummary
-from pykraft.plural import counted
 from pykraft.sim.run.totals import Totals
-from pykraft.text_table import table_lines, terminal_width
+from pykraft.text.table import table_lines, terminal_width
+from pykraft.text.words import counted
 
 WIDTH = 100
 """Longest line of names before it is wrapped."""

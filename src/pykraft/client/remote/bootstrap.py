@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import PORT_MAX, Endpoint
 
 ENDPOINTS_MAX: Final = 100

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from pykraft.client.remote.answer_stream import AnswerStream
 from pykraft.core.messages import Request
-from pykraft.durations import in_seconds
 from pykraft.errors import ProtocolError, UnreachableError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -28,6 +27,7 @@ from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names, in_words
 from pykraft.server.write import write_parts
+from pykraft.text.words import in_seconds
 from pykraft.types import Buffer, Endpoint
 
 T = TypeVar("T")

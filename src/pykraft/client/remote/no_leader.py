@@ -17,11 +17,10 @@ from typing import Final
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.connection import Connection
 from pykraft.core.quorum import majority_of
-from pykraft.durations import in_seconds
 from pykraft.errors import ErrorCode, QuorumUnavailableError
-from pykraft.plural import counted
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
+from pykraft.text.words import counted, in_seconds
 from pykraft.types import Endpoint, NodeId
 
 CONTROLLERS: Final = 2

@@ -16,7 +16,7 @@ from typing import Final
 
 from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
 from pykraft.core.quorum import majority_of
-from pykraft.plural import counted
+from pykraft.text.words import counted
 
 SILENT_MS_MAX: Final = 1_500
 """A voter that fetched longer ago than this does not follow. A follower fetches at least every half second.

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
+from pykraft.process.cache_folder import cache_folder
 
 KAFKA_VERSION = "4.3.1"
 HERE = Path(__file__).resolve().parent

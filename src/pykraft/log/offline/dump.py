@@ -43,8 +43,8 @@ from pykraft.log.small_files import (
     recovery_point,
 )
 from pykraft.log.small_files.slots import parse_slots
-from pykraft.plural import counted
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.text.words import counted
 from pykraft.types import Offset, uuid_text
 
 INDEX_CHUNK_ENTRIES: Final = 8_192

@@ -46,7 +46,7 @@ from pykraft.log.small_files import (
     quorum_state,
     recovery_point,
 )
-from pykraft.plural import counted
+from pykraft.text.words import counted
 from pykraft.types import Offset
 
 LOOKS_MAX: Final = 3

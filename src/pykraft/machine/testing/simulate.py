@@ -18,7 +18,6 @@ from pykraft.errors import UsageError
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.testing.users import MachineUsers
 from pykraft.machine.testing.workload import DrawnCommands, MachineProgram, MachineWorkload, RepeatedProgram
-from pykraft.plural import counted
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants import ALL
@@ -35,6 +34,7 @@ from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.simulation import simulate as run_world
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import Scenario
+from pykraft.text.words import counted
 
 C = TypeVar("C")
 FAULTS_US: Final = 3_000_000

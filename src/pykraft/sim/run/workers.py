@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from typing import Final, TypeVar
 
-from pykraft.ending_signals import ENDING
-from pykraft.signal_handlers import signals_later
+from pykraft.process.signals import ENDING, signals_later
 
 A = TypeVar("A")
 R = TypeVar("R")

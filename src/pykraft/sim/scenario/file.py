@@ -20,7 +20,7 @@ from typing import Any, Final, get_type_hints
 from pykraft.errors import UsageError
 from pykraft.sim.scenario.fault_kinds import KINDS
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 FILE_SIZE_BYTES_MAX: Final = 64 * 1024
 VOTERS_MAX: Final = 9

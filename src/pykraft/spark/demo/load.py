@@ -14,11 +14,11 @@ from pathlib import Path
 from pykraft.client.journal import Acknowledged
 from pykraft.local.cluster import Cluster
 from pykraft.local.progress import ReportProgress
-from pykraft.plural import counted
 from pykraft.spark.demo.live_tables import LiveTables
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.start import look_after
 from pykraft.spark.demo.story import Kill
+from pykraft.text.words import counted
 
 POLL_S = 0.25
 LATE_S_MAX = 60.0

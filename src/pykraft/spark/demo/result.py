@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
-from pykraft.percentiles import percentiles
-from pykraft.plural import counted
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.replicas import ReplicaComparison
+from pykraft.text.words import counted, percentiles
 
 SHARES = {"p50": 0.5, "p99": 0.99}
 

@@ -22,7 +22,6 @@ from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.progress import ReportProgress
 from pykraft.local.sampler import Sampler
-from pykraft.plural import counted
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError, failed
 from pykraft.spark.demo.live_tables import LiveTables
@@ -32,6 +31,7 @@ from pykraft.spark.demo.replicas import compare
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.spark.demo.start import start_cluster
 from pykraft.spark.demo.story import Story
+from pykraft.text.words import counted
 
 
 def run_demo(options: DemoOptions, folder: Path, tell: ReportProgress) -> Story:

@@ -16,7 +16,7 @@ from pykraft.protocol.metadata.record import metadata_tables
 from pykraft.protocol.schema import Array, Kind, Struct
 from pykraft.spark.metadata.image import MetadataImage
 from pykraft.spark.metadata.tables import COLUMNS, columns_of_table, ddl_of, rows_of
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 
 _SPARK: dict[Kind, str] = {
     Kind.BOOL: "boolean",

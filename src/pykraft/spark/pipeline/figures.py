@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import SparkSession
 
-from pykraft.extras import imported_for
+from pykraft.process.extras import imported_for
 from pykraft.spark.pipeline.report import PipelineReport, make_report
 from pykraft.spark.pipeline.run import FORMATS
 from pykraft.spark.pipeline.status import TableStatus, pipeline_status

@@ -14,9 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import UsageError
-from pykraft.extras import install
+from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import install
 
 JAVA_VERSION_MIN = 17
 ADVICE = (

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
-from pykraft.signal_handlers import handlers_restored
+from pykraft.process.signals import handlers_restored
 from pykraft.spark.session.local import open_session, prepare_environment
 
 if TYPE_CHECKING:  # an extra, and slow to import

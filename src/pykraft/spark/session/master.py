@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pykraft.cache_folder import cache_folder
 from pykraft.errors import PykraftError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.keeper import temporary_folder
+from pykraft.process.cache_folder import cache_folder
 from pykraft.spark.session.jvm import Jvm
 from pykraft.spark.session.local import DAEMON, TASK_TRIES, session_settings
 from pykraft.spark.session.package import cached_package

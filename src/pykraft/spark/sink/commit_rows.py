@@ -21,12 +21,12 @@ from typing import Final
 from pykraft.client.remote.leader_fetch import Patience
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.errors import ErrorCode, OutcomeUnknownError, QuorumUnavailableError, RefusedError, UsageError
-from pykraft.plural import counted
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.records import iterate_records
 from pykraft.spark.sink.manifest import Appended, Manifest, QueryFolder, next_generation
 from pykraft.spark.sink.sink_options import BATCH_SIZE_BYTES_MAX, SinkOptions
 from pykraft.spark.sink.staged import StagedBatch, StagedFile, staged_batches
+from pykraft.text.words import counted
 from pykraft.types import Offset
 
 CLIENT_ID: Final = "pykraft-spark-sink"

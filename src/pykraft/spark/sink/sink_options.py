@@ -26,7 +26,7 @@ from urllib.parse import unquote, urlsplit
 
 from pykraft.errors import UsageError
 from pykraft.spark.data_source.options import CONTROLLERS, UNITS_MS, parse_controllers, wrong_option
-from pykraft.suggest import did_you_mean
+from pykraft.text.words import did_you_mean
 from pykraft.types import Endpoint
 
 STAGING, CHECKPOINT, JOB = "stagingLocation", "checkpointLocation", "jobId"

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.os_fs import OsFs
-from pykraft.plural import counted
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, unpack_header
+from pykraft.text.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

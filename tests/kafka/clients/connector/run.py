@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pykraft.cache_folder import cache_folder
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
@@ -25,6 +24,7 @@ from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.kafka.jars import COPY_GOAL
 from pykraft.local.logs import read_stream, require_identical
 from pykraft.local.ports import HOST
+from pykraft.process.cache_folder import cache_folder
 from tests.kafka.clients.catalog import Program
 from tests.kafka.clients.kills import SECONDS_A_KILL, Outcome, Output, Watch, kill_leader, tail
 from tests.kafka.clients.program import COMPRESSIONS

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.durations import in_ms
 from pykraft.errors import StorageError
 from pykraft.spark.demo.report.series import slices
 from pykraft.spark.demo.report.write import write_report
 from pykraft.spark.demo.story import Story
+from pykraft.text.words import in_ms
 from tests.browser import OpenPage
 from tests.look import WIDTHS, Scheme, faults_of, in_all_windows
 from tests.spark.demo.stories import BEGIN_MS, story

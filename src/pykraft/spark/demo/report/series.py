@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
-from pykraft.percentiles import percentiles
 from pykraft.spark.demo.story import Kill, Story
+from pykraft.text.words import percentiles
 
 SLICES_MAX = 120
 WIDTHS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3_600)

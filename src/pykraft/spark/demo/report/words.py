@@ -10,10 +10,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pykraft.durations import ms_number
-from pykraft.plural import counted
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.story import Kill, Story
+from pykraft.text.words import counted, ms_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.config.properties import node_config
+from pykraft.config.properties_format import Properties, is_bare, origin_of, parse_properties, with_origins
 from pykraft.errors import AddressInUseError, ConfigError
-from pykraft.properties import node_config
-from pykraft.properties_format import Properties, is_bare, origin_of, parse_properties, with_origins
 
 
 @pytest.mark.parametrize(

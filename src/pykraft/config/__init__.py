@@ -1,7 +1,8 @@
 """The configuration of a node as values, with Kafka's defaults and bounds.
 
 It has the table of whole numbers: which property sets which field, and its bounds. Invariant: every configuration
-object is within its bounds, whether it comes from a file or from a program. `pykraft.properties` parses the text.
+object is within its bounds, whether it comes from a file or from a program. `pykraft.config.properties` parses the
+text.
 
 Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``; KIP-595 §Configurations.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cache_folder import cache_folder
+from pykraft.process.cache_folder import cache_folder
 
 
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

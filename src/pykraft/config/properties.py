@@ -1,12 +1,12 @@
 """The properties of a node: names and values in, `NodeConfig` out.
 
 Unknown keys are ignored, as in Kafka, with a warning. An error or warning says where the value comes from: a line of a
-file, or an option (`pykraft.properties_format`).
+file, or an option (`pykraft.config.properties_format`).
 
 Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
-`pykraft.config` has the bounds of numbers, `pykraft.known_properties` the documentation of the names.
+`pykraft.config` has the bounds of numbers, `pykraft.config.known_properties` the documentation of the names.
 
-Source: Kafka's ``QuorumConfig``, ``KRaftConfigs`` and ``KafkaConfig``.
+Source: Kafka's ``QuorumConfig``, ``KRaftConfigs``, ``KafkaConfig`` and ``Topic.validate``; ours (ADR 065).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pykraft.client_properties import client_settings
 from pykraft.config import (
+    ANY_RECORDS,
+    AUTO_RECORDS,
     INT32_MAX,
     KAFKAS_RAFT,
+    KRAFT_RECORDS,
     LOG_NUMBERS,
     NEVER_LEADS_KEY,
     NODE_NUMBERS,
@@ -32,8 +34,7 @@ from pykraft.config import (
     Number,
     RaftConfig,
 )
-from pykraft.errors import ConfigError
-from pykraft.known_properties import (
+from pykraft.config.known_properties import (
     ALIASES,
     IDLE,
     NODE_ID,
@@ -42,9 +43,19 @@ from pykraft.known_properties import (
     or_similar,
     suggestion,
 )
-from pykraft.properties_format import is_bare, origin_of
-from pykraft.static_voters import ADVERTISED_KEY, VOTERS_KEY, WILDCARDS, own_entry_warning, refuse_shared_addresses
+from pykraft.config.properties_format import is_bare, origin_of
+from pykraft.config.static_voters import (
+    ADVERTISED_KEY,
+    VOTERS_KEY,
+    WILDCARDS,
+    own_entry_warning,
+    refuse_shared_addresses,
+)
+from pykraft.errors import ConfigError
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
@@ -121,8 +132,23 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
-    config = replace(config, **client_settings(reader, listeners), **reader.numbers(NODE_NUMBERS, config))
+    config = replace(config, **_client_settings(reader, listeners), **reader.numbers(NODE_NUMBERS, config))
     return ParsedConfig(config=config, warnings=tuple(reader.finish()))
+
+
+def _client_settings(reader: _Reader, listeners: Listeners) -> dict[str, Any]:
+    """What is about Kafka's own clients: where they are served, the topic's name, the records."""
+    key = "pykraft.client.topic"
+    name = reader.text(key)
+    if name and (not _TOPIC.fullmatch(name) or name in (".", "..")):
+        raise ConfigError(key, name, "a topic's name has at most 249 of the characters a-z A-Z 0-9 . _ -")
+    return {
+        "client_listeners": reader.listener_names("pykraft.client.listeners", listeners) or (),
+        "client_topic": name,
+        "client_records": reader.one_of(
+            "pykraft.client.records", (AUTO_RECORDS, ANY_RECORDS, KRAFT_RECORDS), AUTO_RECORDS
+        ),
+    }
 
 
 class _Reader:

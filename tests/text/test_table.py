@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from pykraft.text_table import block_lines, folded, is_numeric, table_lines, terminal_width
+from pykraft.text.table import block_lines, folded, is_numeric, table_lines, terminal_width
 
 HEADS = ("fault", "times", "ms")
 ROWS = (("kill", "1,234", "5"), ("power loss", "7", "-"))

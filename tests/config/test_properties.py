@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pykraft.config import KAFKAS_RAFT, LogSettings, NodeConfig, RaftConfig
+from pykraft.config.known_properties import ALIASES
+from pykraft.config.properties import ParsedConfig, node_config
+from pykraft.config.properties_format import parse_properties
 from pykraft.errors import ConfigError
-from pykraft.known_properties import ALIASES
-from pykraft.properties import ParsedConfig, node_config
-from pykraft.properties_format import parse_properties
 from pykraft.types import LISTENERS_MAX, Endpoint, NodeId
 
 QUORUM = "1@localhost:9092,2@localhost:9093,3@localhost:9094"
@@ -36,7 +36,7 @@ controller.quorum.voters=1@localhost:9092,2@localhost:9093,3@localhost:9094
 log.dirs=raft-logs-1
 """
 STOCK_MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def read(**changes: str | None) -> ParsedConfig:
@@ -398,3 +398,21 @@ def test_warnings_and_errors_name_the_line() -> None:
     assert parsed.warnings == (f"line {last}: property listners is unknown and has no effect; did you mean listeners?",)
     with pytest.raises(ConfigError, match=f"^line {last}: property node.id = 'x'"):
         node_config(parse_properties(f"{text}\nnode.id=x\n"))
+
+
+def test_kafkas_clients_are_served_where_and_as_the_properties_say() -> None:
+    assert (read().config.client_listeners, read().config.client_topic, read().config.client_records) == (
+        (),
+        "",
+        "auto",
+    )
+    listeners = "CONTROLLER://:9093,CLIENTS://:9094"
+    config = read(
+        listeners=listeners,
+        controller__listener__names="CONTROLLER",
+        pykraft__client__listeners="clients",
+        pykraft__client__topic="orders.v1",
+        pykraft__client__records="kraft",
+    ).config
+    assert (config.client_listeners, config.client_topic, config.client_records) == (("CLIENTS",), "orders.v1", "kraft")
+    assert refused(pykraft__client__topic="..").value == ".."

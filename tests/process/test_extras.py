@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.extras import INSTALLED_WITH, OPTIONAL, imported_for, install
+from pykraft.process.extras import INSTALLED_WITH, OPTIONAL, imported_for, install
 from tests.tidy.repository import ROOT
 
 

@@ -1,7 +1,7 @@
 """What cannot be true of ``controller.quorum.voters``, or contradicts what a node says of itself.
 
 Invariant: no two static voters have one address. Each would be asked for the other's vote, and no epoch would ever have
-a leader. `pykraft.properties` parses the list.
+a leader. `pykraft.config.properties` parses the list.
 
 Source: KIP-595 §Configurations; the checks are ours.
 """

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykraft.config.known_properties import ALIASES, IDLE, KNOWN, PASSED_OVER, Known, suggestion
+from pykraft.config.properties import ParsedConfig, node_config
 from pykraft.errors import ConfigError
-from pykraft.known_properties import ALIASES, IDLE, KNOWN, PASSED_OVER, Known, suggestion
-from pykraft.properties import ParsedConfig, node_config
 from tests.tidy.repository import ROOT
 
 MINIMAL = {
@@ -112,7 +112,7 @@ def test_what_is_known_may_be_given_without_a_warning(known: Known) -> None:
 
 
 def test_every_property_that_is_read_has_a_row() -> None:
-    source = (ROOT / "src" / "pykraft" / "properties.py").read_text()
+    source = (ROOT / "src" / "pykraft" / "config/properties.py").read_text()
     read = set(re.findall(r'"((?:[a-z]+\.)+[a-z]+)"', source))
     only_refused = {"security.inter.broker.protocol"}
     assert read - only_refused <= {known.key for known in KNOWN}

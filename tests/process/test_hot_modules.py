@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft import hot_modules
-from pykraft.hot_modules import is_compiled, kind_of_modules
+from pykraft.process import hot_modules
+from pykraft.process.hot_modules import is_compiled, kind_of_modules
 
 
 def test_a_clone_is_plain_python() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.config.properties import node_config
+from pykraft.config.static_voters import own_entry_warning, refuse_shared_addresses
 from pykraft.errors import ConfigError
-from pykraft.properties import node_config
-from pykraft.static_voters import own_entry_warning, refuse_shared_addresses
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 NAME = "CONTROLLER"

@@ -1,0 +1,1 @@
+"""Text for people: counts, durations, suggestions, tables."""
