@@ -22,7 +22,7 @@ def test_json_has_packages_and_apis() -> None:
     assert document["version"] == __version__
     assert list(document["packages"]) == [package for package, _ in OPTIONAL.values()]
     assert {"key": 52, "name": "VOTE", "min": 0, "max": 2, "listeners": "all"} in document["apis"]
-    assert [api["key"] for api in document["apis"] if api["listeners"] == "pykraft.append.listeners"] == [0]
+    assert 0 in [api["key"] for api in document["apis"] if api["listeners"] == "pykraft.client.listeners"]
 
 
 def test_verbose_is_the_same_for_a_person() -> None:

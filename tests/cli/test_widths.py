@@ -84,7 +84,7 @@ def test_version(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = printed(monkeypatch, version, "--verbose")
     monkeypatch.setenv("COLUMNS", "2000")
     check(text, printed(monkeypatch, version, "--verbose"), width)
-    assert "pykraft.append.listeners" in text
+    assert "pykraft.client.listeners" in text
 
 
 def test_sim_run(width: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,6 @@ TEXTS = {
     "metadata.log.dir": ("logs", "\0"),
     "pykraft.leader.send": ("written", "all"),
     "pykraft.operator.listeners": ("none", "nobody"),
-    "pykraft.append.listeners": ("none", "nobody"),
     "pykraft.client.listeners": ("none", "nobody"),
     "pykraft.client.topic": ("orders", "a/b"),
     "pykraft.client.records": ("kraft", "all"),

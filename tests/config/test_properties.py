@@ -241,11 +241,11 @@ def test_operators_have_listeners_of_their_own_if_they_are_named() -> None:
         ).config
         assert config.operator_listeners == (("ADMIN", "CONTROLLER") if found is ... else found)
         config = read(
-            listeners=listeners, controller__listener__names="CONTROLLER", pykraft__append__listeners=text
+            listeners=listeners, controller__listener__names="CONTROLLER", pykraft__client__listeners=text
         ).config
-        assert config.append_listeners == (("ADMIN", "CONTROLLER") if found is ... else found or ())
+        assert config.client_listeners == (("ADMIN", "CONTROLLER") if found is ... else found or ())
     assert refused(pykraft__operator__listeners="OTHER").value == "OTHER"
-    assert refused(pykraft__append__listeners="OTHER").value == "OTHER"
+    assert refused(pykraft__client__listeners="OTHER").value == "OTHER"
 
 
 def test_a_node_has_a_bounded_number_of_listeners() -> None:

@@ -49,7 +49,6 @@ class Desk:
             context=CONTEXT,
             node_id=1,
             describe_cluster=lambda *_: {"cluster_id": "described"},
-            append=lambda *_: None,
             kraft_versions=kraft_versions,
             kraft_version=lambda: self.kraft_version,
             clients=clients,

@@ -32,7 +32,6 @@ def test_a_listener_serves_operators_if_it_is_meant_for_them(listener: str, name
         HeldMessages(),
         context=context,
         describe_cluster=lambda *_: {},
-        append=lambda *_: None,
         kraft_versions=KRAFT_VERSIONS,
         kraft_version=lambda: 1,
         operator_listeners=names,

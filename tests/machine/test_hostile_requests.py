@@ -40,7 +40,7 @@ from pykraft.types import Endpoint, Epoch, Listeners, Offset
 from tests.client.nodes import TIMEOUT_S, Recorder, alone, run
 from tests.processes.rpc_edges import edges, places, plain, put
 
-CLIENTS: Final = ("CLIENTS", "APPENDS")
+CLIENTS: Final = ("CLIENTS",)
 INT64: Final = (-(2**63), -1, 0, 1, 2**31, 2**62, 2**63 - 1)
 OWN_SESSION: Final = 1
 """Of the node itself: its first record. A stranger can execute commands in it (docs/trust.md)."""
@@ -210,7 +210,6 @@ def config_of(folder: Path) -> NodeConfig:
         listeners=Listeners((*config.listeners.entries, *added)),
         advertised_listeners=Listeners((*config.advertised_listeners.entries, *added)),
         client_listeners=("CLIENTS",),
-        append_listeners=("APPENDS",),
         topic_name=TEST_TOPIC_NAME,
         topic_id=TEST_TOPIC_ID,
     )

@@ -278,7 +278,7 @@ def scene(folder: Path) -> Iterator[Scene]:
 
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     live = voter_properties(
-        folder / "live", node_id=1, ports={1: ports[1]}, extra={"pykraft.append.listeners": LISTENER}
+        folder / "live", node_id=1, ports={1: ports[1]}, extra={"pykraft.client.listeners": LISTENER}
     )
     lonely = voter_properties(folder / "lonely", node_id=2, ports={2: ports[2], 3: ports[3]})
     with socket.create_server((HOST, 0)) as silent, Children() as children:

@@ -58,7 +58,6 @@ def test_a_node_with_a_state_machine_serves_the_forwarding_of_others() -> None:
         kraft_versions=None,
         kraft_version=lambda: 0,
         operator_listeners=None,
-        append_listeners=(),
         client_listeners=(),
         refuses_controller_requests=False,
     )
@@ -71,17 +70,15 @@ def test_a_node_with_a_state_machine_takes_records_of_other_nodes_alone() -> Non
         kraft_versions=None,
         kraft_version=lambda: 0,
         operator_listeners=None,
-        append_listeners=("APPENDS",),
         client_listeners=("CLIENTS",),
         refuses_controller_requests=False,
         forward_listeners=("CONTROLLER",),
         serves_produce=False,
     )
-    found = {name: {*served.on(name, forwards=True)} for name in ("controller", "appends", "clients")}
+    found = {name: {*served.on(name, forwards=True)} for name in ("controller", "clients")}
     appending = {ApiKey.PRODUCE, ApiKey.FORWARD}
     assert {name: keys & appending for name, keys in found.items()} == {
         "controller": {ApiKey.FORWARD},
-        "appends": set(),
         "clients": set(),
     }
     assert ApiKey.METADATA in found["clients"]

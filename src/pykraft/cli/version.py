@@ -39,7 +39,7 @@ def _facts() -> dict[str, Any]:
     from importlib import metadata
     from importlib.util import find_spec
 
-    from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
+    from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS
 
     def installed(package: str, module: str) -> str | None:
         if find_spec(module) is None:
@@ -58,11 +58,8 @@ def _facts() -> dict[str, Any]:
         "packages": {package: installed(package, module) for module, (package, _) in OPTIONAL.items()},
         "apis": [
             {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max, "listeners": listeners}
-            for key, versions, listeners in (
-                # Not every connection is offered Produce, so it is no member of the table.
-                (ApiKey.PRODUCE, PRODUCE_VERSIONS, "pykraft.append.listeners"),
-                *((key, versions, "all") for key, versions in sorted(API_VERSIONS.items())),
-            )
+            for served, listeners in ((API_VERSIONS, "all"), (CLIENT_VERSIONS, "pykraft.client.listeners"))
+            for key, versions in sorted(served.items())
         ],
     }
 

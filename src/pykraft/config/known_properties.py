@@ -45,6 +45,7 @@ ALIASES: Mapping[str, str] = {
     "quorum.append.linger.ms": "controller.quorum.append.linger.ms",
     "quorum.request.timeout.ms": "controller.quorum.request.timeout.ms",
     "quorum.retry.backoff.ms": "controller.quorum.retry.backoff.ms",
+    "pykraft.append.listeners": "pykraft.client.listeners",
 }
 """Older names and their current ones; if both are given, the current name is used."""
 
@@ -211,12 +212,11 @@ def _rows() -> tuple[Known, ...]:
             "listeners that accept changes of voters and features, and leadership transfers",
         ),
         _text(
-            "pykraft.append.listeners",
+            "pykraft.client.listeners",
             "none",
             "names of listeners, or none",
-            "where clients may append records (pykraft append, Kafka's Produce)",
+            "where Kafka's clients and pykraft append are served",
         ),
-        _text("pykraft.client.listeners", "none", "names of listeners, or none", "where Kafka's clients are served"),
         _text("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
         _text(
             "pykraft.client.records",

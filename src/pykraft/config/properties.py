@@ -128,7 +128,6 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
         topic_id=TOPICS[topic_name],
         prometheus_listener=reader.prometheus_listener(),
         operator_listeners=reader.listener_names("pykraft.operator.listeners", listeners),
-        append_listeners=reader.listener_names("pykraft.append.listeners", listeners) or (),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )

@@ -15,7 +15,6 @@ from typing import Protocol
 from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
-from pykraft.host.clients.append_requests import AppendRequests
 from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.clients.pending_reads import PendingReads
@@ -129,11 +128,9 @@ def assemble(
             describe_cluster=lambda request, listener: describe_cluster(
                 request, cluster_id=config.cluster_id, listener=listener, status=status(), own_problem=own_problem()
             ),
-            append=AppendRequests(producers, inbox, topic_name=config.topic_name, status=status).handle,
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
             kraft_version=lambda: status().kraft_version,
             operator_listeners=config.operator_listeners,
-            append_listeners=config.append_listeners,
             clients=clients,
             refuses_controller_requests=config.may_vote and config.is_kafkas_log,
             forward_listeners=[name.upper() for name in config.controller_listener_names],

@@ -95,10 +95,6 @@ class Clients(Protocol):
         """A replica fetches from this node; ``software`` is its name in ApiVersions, None if it did not say."""
 
 
-AppendRecords: TypeAlias = Callable[[Body, str, Callable[[Body], None]], None]
-"""Appends the records of a Produce request that arrived on a listener; the callback gets the answer later."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
     """One request; ``answer`` waits here until earlier ones are sent."""
@@ -138,11 +134,9 @@ class Inbound:
         context: RpcContext,
         node_id: int = -1,
         describe_cluster: Describe,
-        append: AppendRecords,
         kraft_versions: VersionRange | None,
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None = None,
-        append_listeners: Collection[str] = (),
         clients: Clients | None = None,
         refuses_controller_requests: bool = False,
         forward_listeners: Collection[str] | None = None,
@@ -152,10 +146,10 @@ class Inbound:
 
         ``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
-        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. ``append_listeners`` serve Produce, and
-        the listeners of ``clients`` all that it answers. ``refuses_controller_requests``: a voter among Kafka's
-        controllers answers what is for the active one with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None:
-        all do. Without ``serves_produce`` none serves Produce.
+        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do. The listeners of ``clients`` serve all that it
+        answers. ``refuses_controller_requests``: a voter among Kafka's controllers answers what is for the active one
+        with NOT_CONTROLLER. ``forward_listeners`` serve Forward; None: all do. Without ``serves_produce`` none serves
+        Produce.
         """
         self.violations = 0
         """Number of connections that were closed because of invalid requests."""
@@ -164,7 +158,6 @@ class Inbound:
         self._held = held
         self._context = context
         self._describe_cluster = describe_cluster
-        self._append = append
         self.serve_forward: ServeForward | None = None
         """Serves Forward; None while no program has a state machine on this node."""
         self._clients = clients
@@ -173,7 +166,6 @@ class Inbound:
             kraft_versions=kraft_versions,
             kraft_version=kraft_version,
             operator_listeners=operator_listeners,
-            append_listeners=append_listeners,
             client_listeners=self._client_listeners,
             cluster_id=context.cluster_id,
             node_id=node_id,
@@ -272,10 +264,6 @@ class Inbound:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
-        elif header.api_key == ApiKey.PRODUCE and ApiKey.PRODUCE in self._served(requester.listener):
-            wanted = decode_request_body(header, data)
-            request = self._note(requester, header)
-            self._append(wanted, requester.listener, lambda body: self._answer_client(request, body))
         elif self.serve_forward is not None and header.api_key == ApiKey.FORWARD in self._served(requester.listener):
             wanted = decode_request_body(header, data)
             request = self._note(requester, header)

@@ -38,7 +38,7 @@ PID_NAME: Final = "pid"
 DATA_NAME: Final = "data"
 _OWN_FILES: Final = (CONFIG_NAME, LOG_NAME, PID_NAME)
 _OF_DATA: Final = ("meta.properties", "replica-proof", ".lock")
-_EXTRA: Final = {"pykraft.append.listeners": LISTENER}
+_EXTRA: Final = {"pykraft.client.listeners": LISTENER}
 """On the loopback interface only this machine can append."""
 _LOG_DIRS: Final = re.compile(r"(?m)^log\.dirs=.*$")
 _START_ANEW: Final = "use another folder (--dir), or remove this one to start anew"

@@ -1,7 +1,7 @@
 """Which APIs each listener serves, in which versions, and what ApiVersions says of them.
 
-Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listeners only, Produce and the APIs of
-Kafka's clients for those that the configuration names, and Forward for those that voters dial. A voter among Kafka's
+Every listener serves the RPCs of replicas. `OPERATOR_KEYS` are for some listeners only, the APIs of Kafka's clients for
+those that the configuration names, and Forward for those that voters dial. A voter among Kafka's
 controllers also names what brokers ask the active controller, and refuses it (`pykraft.rpc.not_controller`).
 
 Source: KIP-511, KIP-919, KIP-1242; Kafka 4.4's ``KafkaApis.handleApiVersionsRequest``.
@@ -14,7 +14,7 @@ from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import RequestHeader, decode_request_body, encode_response, encode_unsupported_version
-from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, FORWARD_VERSIONS, PRODUCE_VERSIONS, ApiKey
+from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, FORWARD_VERSIONS, ApiKey
 from pykraft.protocol.schema import Versions
 from pykraft.rpc import api_versions, not_controller
 from pykraft.types import Buffer, VersionRange
@@ -39,7 +39,6 @@ class ServedApis:
         kraft_versions: VersionRange | None,
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None,
-        append_listeners: Collection[str],
         client_listeners: Collection[str],
         cluster_id: str | None = None,
         node_id: int = -1,
@@ -55,10 +54,8 @@ class ServedApis:
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
         self._operator_listeners = operator_listeners
-        self._append_listeners = append_listeners
         self._client_listeners = client_listeners
         self._forward_listeners = forward_listeners
-        self._append: Mapping[int, Versions] = {ApiKey.PRODUCE: PRODUCE_VERSIONS} if serves_produce else {}
         self._clients = {key: _CLIENTS[key] for key in _CLIENTS if key != ApiKey.PRODUCE or serves_produce}
         refused = not_controller.SERVED if refuses_controller_requests else {}
         self._refused = refused.keys()
@@ -71,9 +68,7 @@ class ServedApis:
         served = self._with_operators if operators is None or name in operators else self._without_operators
         if forwards and (self._forward_listeners is None or name in self._forward_listeners):
             served = {**served, ApiKey.FORWARD: FORWARD_VERSIONS}
-        if name in self._client_listeners:
-            return {**served, **self._clients}
-        return {**served, **self._append} if name in self._append_listeners else served
+        return {**served, **self._clients} if name in self._client_listeners else served
 
     def refusal(self, header: RequestHeader) -> list[Buffer] | None:
         """The answer to a request for Kafka's active controller; None for any other request."""

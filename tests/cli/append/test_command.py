@@ -26,8 +26,7 @@ from pykraft.cli.append.lines import Line
 from pykraft.cli.client_options import ClientOptions
 from pykraft.client.remote.appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
-from pykraft.host.producers import Committed
-from pykraft.types import Endpoint, Epoch, Offset
+from pykraft.types import Endpoint, Offset
 
 
 class Log:
@@ -39,22 +38,22 @@ class Log:
         self.records_max = 1_000_000
         self._end = 10
 
-    async def append(self, values: Sequence[bytes]) -> Committed:
+    async def append(self, values: Sequence[bytes]) -> Offset:
         self.appends.append(list(values))
         if self.outcomes:
             raise self.outcomes.pop(0)
         base_offset, self._end = self._end, self._end + len(values)
-        return Committed(base_offset=Offset(base_offset), epoch=Epoch(3), count=len(values))
+        return Offset(base_offset)
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     log = Log()
 
-    async def of_log(_: Appender, values: Sequence[bytes]) -> Committed:
+    async def of_log(_: Appender, values: Sequence[bytes]) -> Offset:
         return await log.append(values)
 
-    monkeypatch.setattr(Appender, "append", of_log)
+    monkeypatch.setattr(Appender, "append_values", of_log)
     return log
 
 
@@ -72,9 +71,9 @@ def run(tmp_path: Path, log: Log) -> Callable[..., Any]:
 
 def test_each_line_becomes_a_record(run: Callable[..., Any], log: Log) -> None:
     done = run(b"one\n\xff\x00\r\nlast\n")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "offsets 10 to 12 of epoch 3: 3 records\n", "")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "offsets 10 to 12: 3 records\n", "")
     assert log.appends == [[b"one", b"\xff\x00\r", b"last"]]
-    assert run(b"x\n").stdout == "offset 13 of epoch 3\n"
+    assert run(b"x\n").stdout == "offset 13\n"
 
 
 def append_from(terminal: int) -> signal.Signals | None:
@@ -85,7 +84,7 @@ def append_from(terminal: int) -> signal.Signals | None:
         timeout_ms=1_000,
         request_timeout_ms=1_000,
     )
-    wanted = AppendOptions(value_of=text_value, as_json=False, is_repeated=False)
+    wanted = AppendOptions(value_of=text_value, as_json=False)
     return asyncio.run(AppendRun(options, wanted).run(terminal))
 
 
@@ -134,7 +133,7 @@ def test_batches_are_bounded_and_told_with_their_lines(run: Callable[..., Any], 
         next_line, next_offset = each["lastLine"] + 1, each["baseOffset"] + each["count"]
     assert [value for batch in log.appends for value in batch] == [b"a", long, b"b", long]
     assert next_line == 5
-    assert {(each["outcome"], each["epoch"]) for each in told} == {("committed", 3)}
+    assert {each["outcome"] for each in told} == {"committed"}
 
 
 def test_what_tail_prints_as_json_can_be_appended(run: Callable[..., Any], log: Log) -> None:
@@ -165,22 +164,14 @@ def test_a_record_that_is_too_large_is_named() -> None:
 
 
 def test_an_unknown_outcome_ends_it_and_says_what_is_known(run: Callable[..., Any], log: Log) -> None:
-    log.outcomes = [OutcomeUnknownError("the leader is gone", base_offset=9, epoch=3, count=2)]
+    log.outcomes = [OutcomeUnknownError("the leader is gone", count=2)]
     done = run(b"a\nb\n", "--json")
     assert str(done.exception) == (
         "the outcome of lines 1 to 2 is unknown: the leader is gone; nothing was committed; later lines were not sent; "
         "`pykraft tail` shows what is in the log"
     )
-    told = {"outcome": "unknown", "baseOffset": 9, "count": 2, "epoch": 3, "firstLine": 1, "lastLine": 2}
+    told = {"outcome": "unknown", "baseOffset": None, "count": 2, "firstLine": 1, "lastLine": 2}
     assert json.loads(done.stdout) == told
-
-
-def test_records_of_unknown_outcome_are_sent_again_if_wanted(run: Callable[..., Any], log: Log) -> None:
-    log.outcomes = [OutcomeUnknownError("the leader is gone")]
-    done = run(b"a\n", "--at-least-once")
-    assert (done.exit_code, done.stdout) == (0, "offset 10 of epoch 3\n")
-    assert done.stderr == "pykraft: line 1 may be appended twice: the leader is gone\n"
-    assert log.appends == [[b"a"], [b"a"]]
 
 
 def test_other_errors_say_what_was_committed_before(run: Callable[..., Any], log: Log) -> None:

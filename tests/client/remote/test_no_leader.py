@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.remote.admin import Admin, AdminLimits
-from pykraft.client.remote.appender import Appender
 from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
 from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
 from pykraft.client.remote.no_leader import AskedNodes, nodes_in, own_words, problem_in, whom_it_names
+from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.client.remote.observer import TOPICS
 from pykraft.errors import ErrorCode, QuorumUnavailableError
 from pykraft.local.ports import HOST, free_ports
-from pykraft.protocol.messages import API_VERSIONS, PRODUCE_VERSIONS, ApiKey
+from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.types import EPOCH_ZERO, Endpoint, NodeId
@@ -113,7 +113,8 @@ def test_no_leader_is_told_the_same_in_each_protocol(leader_id: int | None) -> N
     assert whom_it_names(leader_id) == "it knows no leader"
 
 
-PRODUCES = {"api_keys": api_key_bodies({**API_VERSIONS, ApiKey.PRODUCE: PRODUCE_VERSIONS})}
+CLIENTS = {"api_keys": api_key_bodies({**API_VERSIONS, **CLIENT_VERSIONS})}
+CLUSTER: Body = {"brokers": [], "cluster_id": None, "controller_id": 1, "topics": []}
 
 
 @pytest.mark.parametrize("is_kafka", [False, True])
@@ -135,11 +136,12 @@ def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
             part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": leader}
             return {"responses": [{"name": "t", "partition_responses": [part]}]}
 
-        versions = [each for each in PRODUCES["api_keys"] if not is_kafka or each["api_key"] < 1_000]
+        versions = [each for each in CLIENTS["api_keys"] if not is_kafka or each["api_key"] < 1_000]
         scripts: dict[ApiKey, Script] = {
             ApiKey.API_VERSIONS: lambda _: {"api_keys": versions},
             ApiKey.DESCRIBE_CLUSTER: refuses,
             ApiKey.FETCH: lambda _: log.body(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            ApiKey.METADATA: lambda _: CLUSTER,
             ApiKey.PRODUCE: appends,
         }
         node = ScriptedNode(scripts)
@@ -149,8 +151,9 @@ def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
             patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
             limits = AdminLimits(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
             reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
-            async with Admin(bootstrap, limits=limits) as admin, Appender(bootstrap, patience=patience) as appender:
-                for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append([b"a"])):
+            appender = NumberedAppender(bootstrap, patience=patience)
+            async with Admin(bootstrap, limits=limits) as admin, appender:
+                for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append(b"a")):
                     with pytest.raises(QuorumUnavailableError) as caught:
                         await ask()
                     told.append(str(caught.value))
@@ -169,15 +172,16 @@ def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again() -> 
         answer = {"responses": [{"name": "t", "partition_responses": [part]}]}
         node = ScriptedNode(
             {
-                ApiKey.API_VERSIONS: lambda _: PRODUCES,
+                ApiKey.API_VERSIONS: lambda _: CLIENTS,
                 ApiKey.DESCRIBE_CLUSTER: lambda _: SILENCE,
+                ApiKey.METADATA: lambda _: CLUSTER,
                 ApiKey.PRODUCE: lambda _: answer,
             }
         )
         patience = Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
-        async with node, Appender([node.endpoint], patience=patience) as appender:
+        async with node, NumberedAppender([node.endpoint], patience=patience) as appender:
             with pytest.raises(QuorumUnavailableError, match="it knows no leader"):
-                await appender.append([b"a"])
+                await appender.append(b"a")
         assert len(node.requests(ApiKey.DESCRIBE_CLUSTER)) > 1
 
     run(main)

@@ -1,8 +1,7 @@
 """``pykraft append``: lines from a terminal, a pipe or a file become records of a live quorum.
 
 It prints where each batch was committed. Lines that arrive while a batch is under way form the next one. Invariant: the
-command never says that a record is, or is not, in the log unless it knows. It sends records again only if they are
-certainly not there, or with --at-least-once.
+command never says that a record is, or is not, in the log unless it knows, and appends each record once.
 
 `pykraft.client.remote.appender` talks to the quorum.
 """
@@ -38,8 +37,8 @@ from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
-from pykraft.host.producers import Committed
 from pykraft.text.words import counted
+from pykraft.types import Offset
 
 RECORD_SIZE_BYTES_MAX: Final = BATCH_SIZE_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX
 LINE_FORMS: Final = ("text", "json")
@@ -54,7 +53,6 @@ class AppendOptions:
 
     value_of: Callable[[Line], bytes | None]
     as_json: bool
-    is_repeated: bool
 
 
 @click.command(short_help="Append lines to a live quorum, a record each.")
@@ -68,9 +66,6 @@ class AppendOptions:
     show_default=True,
     help="Form of a line: text, the record itself; json, an object as `tail --json` prints it.",
 )
-@click.option(
-    "--at-least-once", is_flag=True, help="Send records of unknown outcome again; they may be appended twice."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each batch.")
 @command_config_option
 @timeout_option
@@ -79,15 +74,14 @@ def append(
     file: Path | None,
     bootstrap_controller: str,
     line_form: str,
-    at_least_once: bool,
     as_json: bool,
     command_config: Path | None,
     timeout: float | None,
 ) -> None:
     """Append the lines of FILE, or of standard input, and print where they were committed.
 
-    Each node must allow this with the property pykraft.append.listeners. The command follows leader changes. If it
-    cannot know whether records are in the log, it says so and exits with 1.
+    Each node must allow this with the property pykraft.client.listeners. The command follows leader changes, and
+    appends each line once. If it cannot know in time whether records are in the log, it says so and exits with 1.
     """
     options = client_options(
         controllers=bootstrap_controller,
@@ -96,7 +90,7 @@ def append(
         client_id="pykraft-append",
     )
     value_of = json_value if line_form == "json" else text_value
-    wanted = AppendOptions(value_of=value_of, as_json=as_json, is_repeated=at_least_once)
+    wanted = AppendOptions(value_of=value_of, as_json=as_json)
     with ExitStack() as stack:
         descriptor = 0
         if file is not None and str(file) != "-":
@@ -189,43 +183,35 @@ class AppendRun:
             click.echo(f"pykraft: skipped {empty}: a record has at least one byte", err=True)
 
     async def _append(self, appender: Appender, values: Sequence[bytes], taken: Sequence[Line]) -> None:
-        """Append one batch and print where it is. Errors: as `Appender.append`."""
+        """Append one batch and print where it is. Errors: as `Appender.append_values`."""
         first, last = taken[0].number, taken[-1].number
         told = f"line {first}" if first == last else f"lines {first} to {last}"
         self._under_way = f"{told} {'was' if first == last else 'were'} sent"
-        done: Committed | None = None
-        while done is None:
-            try:
-                done = await appender.append(values)
-            except OutcomeUnknownError as error:
-                self._print_unknown(error, first, last)
-                if not self._wanted.is_repeated:
-                    story = f"the outcome of {told} is unknown: {error}; {self._so_far()}; later lines were not sent"
-                    raise OutcomeUnknownError(f"{story}; `pykraft tail` shows what is in the log") from error
-                click.echo(f"pykraft: {told} may be appended twice: {error}", err=True)
+        try:
+            offset = await appender.append_values(values)
+        except OutcomeUnknownError as error:
+            if self._wanted.as_json:
+                outcome: dict[str, Any] = {"outcome": "unknown", "baseOffset": None, "count": len(values)}
+                click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
+            story = f"the outcome of {told} is unknown: {error}; {self._so_far()}; later lines were not sent"
+            raise OutcomeUnknownError(f"{story}; `pykraft tail` shows what is in the log") from error
         self._under_way = ""
         self._committed_line = last
-        self._print_committed(done, first, last)
+        self._print_committed(offset, len(values), first, last)
 
     def _so_far(self) -> str:
         if not self._committed_line:
             return "nothing was committed"
         return f"the records up to line {self._committed_line} were committed"
 
-    def _print_committed(self, done: Committed, first: int, last: int) -> None:
+    def _print_committed(self, offset: Offset, count: int, first: int, last: int) -> None:
         if self._wanted.as_json:
-            told = {"outcome": "committed", "baseOffset": done.base_offset, "count": done.count, "epoch": done.epoch}
-            click.echo(_COMPACT.encode(told | {"firstLine": first, "lastLine": last}))
-        elif done.count == 1:
-            click.echo(f"offset {done.base_offset} of epoch {done.epoch}")
+            outcome: dict[str, Any] = {"outcome": "committed", "baseOffset": offset, "count": count}
+            click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
+        elif count == 1:
+            click.echo(f"offset {offset}")
         else:
-            span = f"offsets {done.base_offset} to {done.end_offset - 1}"
-            click.echo(f"{span} of epoch {done.epoch}: {counted(done.count, 'record')}")
-
-    def _print_unknown(self, error: OutcomeUnknownError, first: int, last: int) -> None:
-        if self._wanted.as_json:
-            told: dict[str, Any] = {"outcome": "unknown", "baseOffset": error.base_offset, "count": error.count}
-            click.echo(_COMPACT.encode(told | {"epoch": error.epoch, "firstLine": first, "lastLine": last}))
+            click.echo(f"offsets {offset} to {offset + count - 1}: {counted(count, 'record')}")
 
 
 def text_value(line: Line) -> bytes | None:

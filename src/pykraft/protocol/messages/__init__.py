@@ -129,8 +129,6 @@ API_VERSIONS: dict[ApiKey, Versions] = {
 
 Forward is served while a program has a state machine on the node.
 """
-PRODUCE_VERSIONS: Final = APIS[ApiKey.PRODUCE].request.versions
-"""The same for Produce."""
 CLIENT_VERSIONS: dict[ApiKey, Versions] = {key: APIS[key].request.versions for key in sorted(CLIENT_KEYS)}
 """The same for all APIs of clients."""
 FORWARD_VERSIONS: Final = APIS[ApiKey.FORWARD].request.versions
