@@ -297,7 +297,7 @@ ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaf
 
 
 class ReportKind(Enum):
-    """Why a line for the operator may be left out of the log for a while, or for ever (`pykraft.server.reports`)."""
+    """Why a line for the operator may be left out of the log for a while, or for ever (`pykraft.server.driver`)."""
 
     EVENT = auto()
     """The node itself changed; repetitions may be left out."""

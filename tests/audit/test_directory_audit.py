@@ -1,6 +1,12 @@
 """Healthy replicas pass, and each planted damage is named with replica, file and byte.
 
-Source: ours.
+What a difference means: damage, or records that a later leader replaced.
+
+Parts that are put together are judged as the whole log is, and snapshots are compared with the log.
+
+A log without its end is reported, and of a log and its checkpoint the one that is alone.
+
+Source: ours; KIP-595; Raft §5.3; KIP-630; Kafka's ``LeaderEpochFileCache``.
 """
 
 from __future__ import annotations
@@ -10,10 +16,22 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.audit.directory_audit import NARROWED_MAX, is_damage, narrow_tasks, tell_missing_end
+from pykraft.audit.findings import AuditReport
+from pykraft.audit.narrow import ByteDifference
+from pykraft.client.journal import Acknowledged
+from pykraft.client.serde import bytes_serde
+from pykraft.log.offline.verify import verify
+from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import encode_meta
+from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import Epoch, EpochStart, Offset
+from tests.audit.judged_logs import judged_log
 from tests.audit.planted import Planted, plant_all
-from tests.audit.replicas import audited, kafkas_replicas, our_replicas
+from tests.audit.replicas import audited, kafkas_replicas, our_replicas, written
 from tests.log.data_directory import META
+from tests.snapshot.snapshots import id_of
+from tests.spark.logs import batch, payload, said
 
 DAMAGES, SHARES = 300, 5
 RECORDINGS = ("static", "dynamic", "raft")
@@ -62,3 +80,137 @@ def test_a_directory_that_is_just_formatted_has_no_log(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(encode_meta(META))
     report = audited([tmp_path])
     assert (report.logs, report.damage) == ([], [])
+
+
+def logs_of(folder: Path, *contents: list[bytes]) -> list[Path]:
+    """Partition directories of replicas with these batches."""
+    return [written(folder / f"n{at}", parts) for at, parts in enumerate(contents, start=1)]
+
+
+def in_epoch(epoch: int, *, base_offset: int, sequence: int = 0) -> bytes:
+    return batch([payload(sequence, epoch=epoch)], base_offset=base_offset, epoch=epoch)
+
+
+COMMON = [in_epoch(3, base_offset=at, sequence=at) for at in range(4)]
+
+
+def audit_of(folder: Path, *contents: list[bytes], acknowledged: list[Acknowledged] | None = None) -> AuditReport:
+    return audited(logs_of(folder, *contents), acknowledged=acknowledged)
+
+
+def test_a_tail_of_an_older_leader_is_a_note(tmp_path: Path) -> None:
+    stale = [*COMMON, in_epoch(3, base_offset=4, sequence=4), in_epoch(3, base_offset=5, sequence=5)]
+    newer = [*COMMON, in_epoch(4, base_offset=4), in_epoch(4, base_offset=5, sequence=1)]
+    report = audit_of(tmp_path, stale, newer, newer)
+    assert report.damage == []
+    texts = [(note.replica[-2:], note.text) for note in report.notes if "uncommitted" in note.text]
+    assert [replica for replica, _ in texts] == ["n1"]
+    assert "(offset 4)" in texts[0][1]
+
+
+def test_a_tail_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
+    stale = [*COMMON, in_epoch(3, base_offset=4, sequence=4)]
+    newer = [*COMMON, in_epoch(4, base_offset=4)]
+    report = audit_of(tmp_path, stale, newer, newer, acknowledged=[said(1, epoch=4, base_offset=4)])
+    assert {one.replica[-2:] for one in report.damage} == {"n1"}
+
+
+def test_other_bytes_in_one_epoch_are_damage(tmp_path: Path) -> None:
+    other = [*COMMON[:2], in_epoch(3, base_offset=2, sequence=77), COMMON[3]]
+    report = audit_of(tmp_path, COMMON, other, COMMON)
+    assert [(one.replica[-2:], one.kind.value) for one in report.damage] == [("n2", "differs")]
+    assert len(COMMON[0]) * 2 <= report.damage[0].position < len(COMMON[0]) * 3
+
+
+def test_an_epoch_that_comes_back_is_damage_and_the_lonely_replica_is_named(tmp_path: Path) -> None:
+    strange = [*COMMON[:2], in_epoch(4, base_offset=2, sequence=2), in_epoch(5, base_offset=3)]
+    usual = [*COMMON[:3], in_epoch(5, base_offset=3)]
+    longer = [*usual, in_epoch(5, base_offset=4, sequence=1)]
+    report = audit_of(tmp_path, strange, usual, longer)
+    assert {(one.replica[-2:], one.kind.value) for one in report.damage} == {("n1", "differs")}
+
+
+@pytest.mark.parametrize(("epoch", "committed", "wanted"), [(None, 0, True), (3, 0, True), (2, 5, True), (2, 4, False)])
+def test_the_three_rules(epoch: int | None, committed: int, wanted: bool, tmp_path: Path) -> None:
+    found = ByteDifference(
+        offset=Offset(4),
+        path=tmp_path,
+        position=7,
+        reference_path=tmp_path,
+        reference_position=7,
+        reference_epoch=Epoch(3),
+        epoch=None if epoch is None else Epoch(epoch),
+    )
+    first = EpochStart(epoch=Epoch(1), start_offset=Offset(0))
+    other = judged_log("n1", epochs=[first, EpochStart(epoch=Epoch(2), start_offset=Offset(4))], end_offset=6)
+    reference = judged_log("n2", epochs=[first, EpochStart(epoch=Epoch(3), start_offset=Offset(4))], end_offset=6)
+    assert is_damage(found, other, reference, Offset(committed)) is wanted
+    again = EpochStart(epoch=Epoch(3), start_offset=Offset(5))
+    back = judged_log("n1", epochs=[*other.epochs, again], end_offset=6)
+    assert is_damage(found, back, reference, Offset(0))
+
+
+def test_only_some_ranges_of_a_log_are_narrowed() -> None:
+    one, two = (judged_log(name, end_offset=200, salt=salt) for salt, name in enumerate(("n1", "n2")))
+    assert len(narrow_tasks([one, two], 1)) == NARROWED_MAX
+    assert narrow_tasks([one, one], 1) == []
+
+
+@pytest.mark.parametrize("part_size_bytes", [300, 1_500])
+def test_parts_are_judged_as_the_whole_is(part_size_bytes: int, tmp_path: Path) -> None:
+    sources = [our_replicas(tmp_path / "ours"), kafkas_replicas("static"), kafkas_replicas("dynamic")]
+    for planted in plant_all(sources, tmp_path / "copies", 20, part_size_bytes):
+        whole = verify(OsFs(), planted.replica, on_progress=lambda _: None)
+        report = audited([planted.replica], part_size_bytes=part_size_bytes)
+        wanted = {(one.path, one.position) for one in whole.findings.damage}
+        # Only the audit knows what the files of a log that is too short say.
+        found = {(one.path, one.position) for one in report.damage if "once reached" not in one.expected}
+        assert found == wanted
+
+
+def test_a_snapshot_with_another_timestamp_than_the_log_is_damage(tmp_path: Path) -> None:
+    directories = our_replicas(tmp_path)
+    partition = next(directories[2].glob("__*"))
+    writer = SnapshotWriter(OsFs(), partition, id_of(20, 1), bytes_serde, last_contained_log_timestamp=1_000_018)
+    writer.freeze()
+    (found,) = audited(directories).damage
+    assert (found.path.name, found.position) == ("00000000000000000020-0000000001.checkpoint", 0)
+    assert found.expected == "timestamp 1000019 of offset 19 in the log"
+
+
+def test_a_snapshot_with_other_voters_than_the_log_is_damage(tmp_path: Path) -> None:
+    source = next(path for path in kafkas_replicas("dynamic") if "n2" in path.parts)
+    copy = tmp_path / "n2"
+    shutil.copytree(source, copy)
+    partition = next(copy.glob("__*"))
+    writer = SnapshotWriter(
+        OsFs(),
+        partition,
+        id_of(50, 1),
+        bytes_serde,
+        last_contained_log_timestamp=0,
+        kraft_version=1,
+    )
+    writer.freeze()
+    found = [one.expected for one in audited([copy]).damage if one.path.name.startswith("00000000000000000050-")]
+    assert any(text.startswith("the KRaftVoters record of the log before offset 50") for text in found)
+
+
+def test_the_end_of_the_last_segment_is_named() -> None:
+    report = AuditReport()
+    tell_missing_end(judged_log("n1", end_offset=9), report)
+    assert report.is_sound
+    tell_missing_end(judged_log("n1", end_offset=9, recovery_point=12), report)
+    (found,) = report.damage
+    assert (found.path.name, found.position) == ("00000000000000000000.log", 720)
+    assert "offset 12" in found.expected
+
+
+def test_a_checkpoint_that_contradicts_the_log_of_all_is_wrong(tmp_path: Path) -> None:
+    directories = our_replicas(tmp_path)
+    checkpoint = next(directories[1].glob("__*")) / "leader-epoch-checkpoint"
+    for content in ("0\n2\n1 0\n2 70\n", "0\n2\n1 0\n2 31\n", "0\n2\n1 0\n3 30\n"):
+        checkpoint.write_text(content)
+        report = audited(directories)
+        assert {one.replica for one in report.damage} == {str(directories[1])}
+        assert checkpoint in {one.path for one in report.damage}

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node
-from pykraft.client.remote.log_start import FAR_OFFSET
-from pykraft.client.remote.observer import FetchLimits, Observer, Start
+from pykraft.client.remote.observer import FAR_OFFSET, FetchLimits, Observer, Start
 from pykraft.client.state_reader import StateReader
 from pykraft.errors import UsageError
 from pykraft.protocol.messages import ApiKey

@@ -24,8 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.local.child import Children
-from pykraft.local.cluster import PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.kafka.java import Kafka
 from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset

@@ -1,7 +1,13 @@
-"""The API of a node, called as an ASGI server calls it: every path, and every kind of wrong request."""
+"""The API of a node, called as an ASGI server calls it: every path, and every kind of wrong request.
+
+Locks that belong to a lease: in turn, together with programs, and with requests that are sent again.
+
+Watches as answers of lines: every change once and in order, signs of life, and each way to end.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from pathlib import Path
@@ -9,12 +15,15 @@ from typing import Any
 
 import pytest
 
-from pykraft.errors import OutcomeUnknownError
+from pykraft.errors import CommandRejectedError, OutcomeUnknownError, UsageError
+from pykraft.kv import api, exchange
 from pykraft.kv import api as api_module
+from pykraft.kv.api import KeyValueApi, acquire, release
 from pykraft.kv.exchange import BODY_SIZE_BYTES_MAX
 from pykraft.machine import Replicated
+from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
-from tests.client.nodes import run
+from tests.client.nodes import alone, run
 from tests.kv.asgi import Client, ask, refused, served
 
 
@@ -173,5 +182,201 @@ def test_a_node_that_has_ended_refuses(tmp_path: Path) -> None:
         for path in ("/v1/get", "/v1/delete", "/v1/watch"):
             status, code, _ = await refused(api, path, key="a")
             assert (status, code) == (503, "not_running")
+
+    run(main)
+
+
+def test_leases_and_programs_hold_a_lock_in_turn_with_growing_tokens(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Replicated(alone(tmp_path), KeyValues()) as node:
+            store = KeyValueStore(node)
+            first, second = [await store.grant_lease(60_000) for _ in range(2)]
+            held = await acquire(store, "tool", lease=first, holder="a", wait_s=9)
+            assert held.ahead == 0
+            program = lock(store, "tool")
+            entering = asyncio.ensure_future(program.__aenter__())
+            while len(await store.range("tool/", "")) < 2:
+                await store.revision()
+            place = await acquire(store, "tool", lease=second, holder="b", wait_s=0)
+            assert place.ahead == 2
+            assert await release(store, "tool", lease=first)
+            inside = await entering
+            assert held.token < inside.token < place.token
+            waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="b", wait_s=9))
+            await program.__aexit__(None, None, None)
+            now = await waiting
+            assert (now.ahead, now.token, now.key) == (0, place.token, place.key)
+
+    run(main)
+
+
+def test_a_second_key_of_a_lease_does_not_wait_for_the_first(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Replicated(alone(tmp_path), KeyValues()) as node:
+            store = KeyValueStore(node)
+            lease, other = [await store.grant_lease(60_000) for _ in range(2)]
+            # Two requests at once, as after one whose outcome was unknown.
+            tokens = [(await store.transact([Put("tool/", "", lease, numbered=True)])).revision for _ in range(2)]
+            held = await acquire(store, "tool", lease=lease, holder="", wait_s=0)
+            assert (held.ahead, held.token) == (0, tokens[0])
+            assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 2
+            assert await release(store, "tool", lease=lease)
+            assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 0
+
+    run(main)
+
+
+def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Replicated(alone(tmp_path), KeyValues()) as node:
+            store = KeyValueStore(node)
+            first, second = [await store.grant_lease(60_000) for _ in range(2)]
+            await acquire(store, "tool", lease=first, holder="", wait_s=0)
+            waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="", wait_s=9))
+            while len(await store.range("tool/", "")) < 2:
+                await store.revision()
+            await store.end_lease(second)
+            await store.end_lease(first)
+            with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
+                await waiting
+            with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
+                await acquire(store, "tool", lease=second, holder="", wait_s=0)
+            assert not await release(store, "tool", lease=second)
+
+    run(main)
+
+
+def test_names_and_queues_are_bounded_and_longer_names_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "QUEUE_MAX", 1)
+
+    async def main() -> None:
+        async with Replicated(alone(tmp_path), KeyValues()) as node:
+            store = KeyValueStore(node)
+            first, second = [await store.grant_lease(60_000) for _ in range(2)]
+            assert (await acquire(store, "a/b", lease=first, holder="", wait_s=0)).ahead == 0
+            assert (await acquire(store, "a", lease=first, holder="", wait_s=0)).ahead == 0
+            with pytest.raises(CommandRejectedError, match="1 candidates wait"):
+                await acquire(store, "a", lease=second, holder="", wait_s=0)
+            with pytest.raises(UsageError, match="a lock has a name"):
+                await acquire(store, "", lease=second, holder="", wait_s=0)
+
+    run(main)
+
+
+def begun(api: KeyValueApi, **body: Any) -> tuple[Client, asyncio.Task[Client]]:
+    client = Client("/v1/watch", body)
+    return client, asyncio.get_running_loop().create_task(client.call(api))
+
+
+async def over(task: asyncio.Task[Client], client: Client) -> None:
+    client.left.set()
+    await task
+
+
+def test_a_watch_delivers_old_and_new_changes_of_its_range(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            for key in ("a/1", "b", "a/2"):
+                await ask(api, "/v1/put", key=key, value="x")
+            old, watching = begun(api, prefix="a/", from_revision=1)
+            new, waiting = begun(api, key="b")
+            assert [line.get("revision") for line in await old.until_lines(3)] == [None, 1, 3]
+            assert (await new.until_lines(1)) == [{"from_revision": 4}]
+            await ask(api, "/v1/delete", key="", end="")
+            changes = [(line["revision"], line["key"], line["item"]) for line in (await old.until_lines(5))[3:]]
+            assert changes == [(4, "a/1", None), (4, "a/2", None)]
+            assert (await new.until_lines(2))[1:] == [{"revision": 4, "key": "b", "item": None}]
+            assert old.answer_headers["content-type"] == "application/x-ndjson"
+            await over(watching, old)
+            await over(waiting, new)
+            assert api._watches._count == 0
+            assert not old.is_complete, "whoever left needs no end"
+
+    run(main)
+
+
+def test_silence_is_filled_with_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "SIGN_OF_LIFE_S", 0.01)
+
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            client, watching = begun(api, key="a")
+            assert await client.until_lines(3) == [{"from_revision": 1}, {}, {}]
+            await over(watching, client)
+
+    run(main)
+
+
+def test_a_watch_of_compacted_changes_ends_with_the_oldest_revision(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            for number in range(3):
+                await ask(api, "/v1/put", key="a", value=str(number))
+            await ask(api, "/v1/compact", revision=3)
+            assert (await refused(api, "/v1/watch", key="a", from_revision=2))[:2] == (410, "compacted")
+            client, watching = begun(api, key="a", from_revision=3)
+            await client.until_lines(2)
+            # A slow client: what it did not read yet is compacted meanwhile.
+            client.reads.clear()
+            for number in range(3):
+                await ask(api, "/v1/put", key="a", value=str(number))
+            await ask(api, "/v1/compact", revision=7)
+            client.reads.set()
+            await watching
+            assert client.is_complete
+            [*_, last] = client.lines()
+            assert (last["error"]["code"], last["error"]["oldest_revision"]) == ("compacted", 7)
+
+    run(main)
+
+
+def test_the_end_of_the_node_is_the_last_line(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            client, watching = begun(api, key="a")
+            await client.until_lines(1)
+            api.close()
+            await watching
+            assert client.is_complete
+            assert client.lines()[1]["error"]["code"] == "not_running"
+
+    run(main)
+
+
+def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            client, watching = begun(api, key="a")
+            await client.until_lines(1)
+            client.reads.clear()
+            monkeypatch.setattr(exchange, "WRITE_TIMEOUT_S", 0.01)
+            await ask_unread(api)
+            await watching
+            assert client.is_aborted
+            assert not client.is_complete
+            assert api._watches._count == 0
+
+    async def ask_unread(api: KeyValueApi) -> None:
+        put = Client("/v1/put", {"key": "a", "value": "b"})
+        await put.call(api)
+        assert put.status == 200
+
+    run(main)
+
+
+def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "WATCHES_MAX", 1)
+
+    async def main() -> None:
+        async with served(tmp_path) as api:
+            client, watching = begun(api, key="a")
+            await client.until_lines(1)
+            assert (await refused(api, "/v1/watch", key="a"))[:2] == (503, "busy")
+            await over(watching, client)
+            client, watching = begun(api, key="a")
+            await client.until_lines(1)
+            await over(watching, client)
 
     run(main)

@@ -1,11 +1,18 @@
 """The log as its users see it: appends, rolls, reads, truncations, and reads during them.
 
-Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
+Files that are deleted, renamed or replaced under a running node are noticed; the node's own changes are not.
+
+Which bytes of a log leave the page cache: the oldest, only synced ones, a bounded number at a time.
+
+Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; ours; PostgreSQL's ``XLogFileClose``;
+``posix_fadvise(2)``.
 """
 
 from __future__ import annotations
 
+import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +23,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.config import LogSettings
-from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo, WriteElectionState
+from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, StorageError, UsageError
+from pykraft.log import log
+from pykraft.log.directory import LogDirectory
+from pykraft.log.lane import AppendBytes, OrderedLane
+from pykraft.log.log import STEPS_MAX, Log
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
+from pykraft.log.small_files.proof_file import ProofFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
-from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid
+from pykraft.sim.machine.disk import VirtualFile
+from pykraft.types import (
+    Buffer,
+    ControlRecord,
+    Election,
+    Epoch,
+    Io,
+    KRaftVersion,
+    LeaderChange,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    Uuid,
+)
 from tests.disks import ScriptedDisk
 from tests.log.logs import (
     DIRECTORY,
@@ -381,3 +409,183 @@ def test_a_log_on_a_real_disk(tmp_path: Path) -> None:
     assert (recovery.recovery_point, recovery.truncated_bytes, recovery.notes) == (25, 0, ())
     log.close()
     assert TOPIC_ID[-1] == 2
+
+
+class Desk:
+    """A lane on real files, with a batch in each segment."""
+
+    def __init__(self, folder: Path) -> None:
+        fs, self.path = OsFs(), folder / "topic-0"
+        config = AnySize(segment_size_bytes=1)
+        self.log, _ = Log.open(fs, self.path, config=config, topic_id=Uuid(bytes([1]) * 16))
+        notes = QuarantineFile(fs, self.path), ProofFile(fs, folder)
+        self.directory = LogDirectory.open(
+            fs,
+            folder,
+            node_id=NodeId(1),
+            cluster_id="c",
+            directory_id=None,
+            random_uuid=lambda: Uuid(bytes(range(16))),
+        )
+        self.lane = OrderedLane(self.log, ElectionStore(fs, self.path), *notes, directory=self.directory)
+        self.lane.look()
+        self.lane.perform([WriteElectionState(io=Io(1), election=Election(), voters=(), kraft_version=0)])
+        self.lane.perform([AppendBytes(io=Io(2), batches=run_of(0, 6))])
+        self.lane.look()
+
+    @property
+    def names(self) -> list[str]:
+        return [view.path.name for view in self.log.views()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def replace_by_a_copy(path: Path) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_suffix(".renamed"))
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, rename])
+def test_a_directory_that_is_gone_is_noticed(desk: Desk, harm: Callable[[Path], None]) -> None:
+    harm(desk.path)
+    with pytest.raises(StorageError, match="topic-0: is gone, or something else is in its place"):
+        desk.lane.look()
+
+
+def test_a_copy_of_the_directory_is_another_one(desk: Desk) -> None:
+    rename(desk.path)
+    shutil.copytree(desk.path.with_suffix(".renamed"), desk.path)
+    with pytest.raises(StorageError, match=f"{desk.names[-1]}: is gone, or something else"):
+        desk.lane.look()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, rename, replace_by_a_copy])
+def test_the_newest_segment_must_be_the_open_file(desk: Desk, harm: Callable[[Path], None]) -> None:
+    harm(desk.path / desk.names[-1])
+    with pytest.raises(StorageError, match=f"{desk.names[-1]}: is gone"):
+        desk.lane.look()
+
+
+@pytest.mark.parametrize("name", ["quorum-state", "partition.metadata", "first", "second"])
+def test_other_files_must_have_their_names(desk: Desk, name: str) -> None:
+    name = {"first": desk.names[0], "second": desk.names[1]}.get(name, name)
+    (desk.path / name).unlink()
+    with pytest.raises(StorageError, match=f"{name}: is gone"):
+        desk.lane.look()
+    with pytest.raises(StorageError, match="nothing more is written after a failure"):
+        desk.lane.look()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, rename, replace_by_a_copy])
+def test_name_of_the_lock_must_belong_to_the_lock_that_is_held(desk: Desk, harm: Callable[[Path], None]) -> None:
+    harm(desk.directory.path / ".lock")
+    with pytest.raises(StorageError, match=r"\.lock: is gone, or another file is in its place"):
+        desk.lane.look()
+
+
+def test_what_the_node_removes_itself_is_not_missed(desk: Desk) -> None:
+    for job in (
+        TruncateTo(io=Io(3), end_offset=Offset(4)),
+        MoveLogStart(io=Io(4), snapshot_id=OffsetAndEpoch(Offset(2), Epoch(1))),
+        AppendBytes(io=Io(5), batches=run_of(4, 2)),
+        InstallSnapshot(io=Io(6), snapshot_id=OffsetAndEpoch(Offset(9), Epoch(1))),
+    ):
+        before = desk.names
+        desk.lane.perform([job])
+        assert desk.names != before
+        desk.lane.look()
+
+
+BATCH_SIZE_BYTES = len(batch(0)[1])
+STEP_SIZE_BYTES = 2 * BATCH_SIZE_BYTES
+KEPT_SIZE_BYTES = 10 * BATCH_SIZE_BYTES
+
+
+@pytest.fixture
+def uncached(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """Name of the file, position and size in batches of everything that leaves the page cache."""
+    found: list[tuple[str, int, int]] = []
+
+    def note(file: VirtualFile, position: int, size_bytes: int) -> None:
+        found.append((file._path.name, position // BATCH_SIZE_BYTES, size_bytes // BATCH_SIZE_BYTES))
+
+    monkeypatch.setattr(VirtualFile, "uncache", note)
+    monkeypatch.setattr(log, "CACHED_SIZE_BYTES_MAX", KEPT_SIZE_BYTES)
+    monkeypatch.setattr(log, "STEP_SIZE_BYTES", STEP_SIZE_BYTES)
+    return found
+
+
+def grow(log: Log, count: int) -> None:
+    log.append(run_of(log.end_offset, count))
+    log.flush()
+    log.relieve()
+
+
+def test_the_newest_bytes_stay_and_older_ones_leave_step_by_step(uncached: list[tuple[str, int, int]]) -> None:
+    log, _ = open_log(ScriptedDisk(), ONE)
+    grow(log, 11)
+    assert uncached == []
+    grow(log, 1)
+    name = f"{0:020d}.log"
+    assert uncached == [(name, 0, 2)]
+    grow(log, 5)
+    assert uncached == [(name, 0, 2), (name, 2, 2), (name, 4, 2)]
+
+
+def test_a_turn_gives_back_a_bounded_number_of_bytes(uncached: list[tuple[str, int, int]]) -> None:
+    log, _ = open_log(ScriptedDisk(), ONE)
+    grow(log, 40)
+    assert len(uncached) == STEPS_MAX
+    grow(log, 1)
+    assert len(uncached) == 2 * STEPS_MAX
+
+
+def test_it_goes_on_across_segments(uncached: list[tuple[str, int, int]]) -> None:
+    log, _ = open_log(ScriptedDisk(), SMALL)
+    for _ in range(100):
+        grow(log, 1)
+    sizes = {f"{view.base_offset:020d}.log": view.size_bytes // BATCH_SIZE_BYTES for view in log.views()}
+    left: dict[str, int] = dict.fromkeys(sizes, 0)
+    for name, position, size in uncached:
+        assert position == left[name]
+        left[name] += size
+    total = sum(left.values())
+    assert 100 - 10 - 2 < total <= 100 - 10
+    gone = [name for name in sizes if left[name] == sizes[name]]
+    assert gone == list(sizes)[: len(gone)]
+    assert len(gone) >= 2
+
+
+def test_after_a_truncation_only_what_is_written_later_counts(uncached: list[tuple[str, int, int]]) -> None:
+    log, _ = open_log(ScriptedDisk(), SMALL)
+    grow(log, 60)
+    uncached.clear()
+    log.truncate_to(Offset(3))
+    log.relieve()
+    grow(log, 3)
+    assert uncached == []
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_removed_segments_are_not_touched(uncached: list[tuple[str, int, int]], *, begins_anew: bool) -> None:
+    log, _ = open_log(ScriptedDisk(), SMALL)
+    for _ in range(60):
+        grow(log, 1)
+    uncached.clear()
+    if begins_anew:
+        log.begin_anew_at(Offset(100))
+    else:
+        log.delete_before(Offset(50))
+    first = log.views()[0].base_offset
+    log.relieve()
+    for _ in range(60):
+        grow(log, 1)
+    assert uncached
+    assert all(name >= f"{first:020d}" for name, _, _ in uncached)

@@ -1,18 +1,26 @@
 """The real file system: every call, and that no OSError escapes.
 
+The lock on a data directory: one holder, Java's included.
+
 Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pykraft.errors import StorageError
-from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Fs, make_directory
-from pykraft.log.os_fs import OsFs
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Fs, Lock, make_directory
+from pykraft.log.os_fs import OsFs, holder_in
 
 FS: Fs = OsFs()
 
@@ -71,3 +79,148 @@ def test_a_file_that_may_be_missing_is_removed_if_it_is_there(tmp_path: Path) ->
     FS.remove(path, missing_ok=True)
     with pytest.raises(StorageError, match="cannot remove"):
         FS.remove(path)
+
+
+def javas_lock(path: Path) -> int:
+    """Exit code of a program that takes the kind of lock that Java takes: 0 if it got it, else 3."""
+    probe = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'r+')\n"
+        "try:\n    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError:\n    sys.exit(3)\n"
+    )
+    return subprocess.run([sys.executable, "-c", probe, str(path)], check=False).returncode
+
+
+def without_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system that knows record locks of processes only."""
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK", raising=False)
+
+
+def test_a_lock_is_held_once_and_given_up(tmp_path: Path) -> None:
+    lock: Lock = FS.lock(tmp_path / ".lock")
+    with pytest.raises(StorageError, match="this process already holds it"):
+        FS.lock(tmp_path / ".lock")
+    (tmp_path / "other").symlink_to(tmp_path)
+    with pytest.raises(StorageError, match="this process already holds it"):
+        FS.lock(tmp_path / "other" / ".lock")
+    lock.release()
+    lock.release()
+    lock = FS.lock(tmp_path / ".lock")
+    del lock
+    FS.lock(tmp_path / ".lock").release()
+
+
+@pytest.mark.parametrize("has_own_kind", [True, False])
+def test_a_lock_is_seen_by_programs_that_take_javas_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_own_kind: bool
+) -> None:
+    if not has_own_kind:
+        without_own_kind(monkeypatch)
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    assert javas_lock(path) == 3
+    lock.release()
+    assert javas_lock(path) == 0
+
+
+@pytest.mark.parametrize("has_own_kind", [True, False])
+def test_a_refused_second_lock_of_this_process_leaves_java_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_own_kind: bool
+) -> None:
+    if not has_own_kind:
+        without_own_kind(monkeypatch)
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    with pytest.raises(StorageError, match="cannot lock"):
+        FS.lock(path)
+    assert javas_lock(path) == 3
+    lock.release()
+
+
+def test_whoever_copies_the_directory_within_this_process_leaves_java_out(tmp_path: Path) -> None:
+    lock = FS.lock(tmp_path / ".lock")
+    assert (tmp_path / ".lock").read_bytes() == b""
+    assert javas_lock(tmp_path / ".lock") == 3
+    lock.release()
+
+
+def test_deleted_lock_file_is_noticed_and_frees_nothing(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    assert lock.is_at_name()
+    path.unlink()
+    assert not lock.is_at_name()
+    with pytest.raises(StorageError, match="this process already holds it"):
+        FS.lock(path)
+    again = f"from pathlib import Path\nfrom pykraft.log.os_fs import OsFs\nOsFs().lock(Path({str(path)!r}))"
+    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=False)
+    assert f"another process, pid {os.getpid()}, uses this directory" in done.stderr
+    # The refused process has not made another lock file.
+    assert not path.exists()
+    path.touch()
+    assert not lock.is_at_name()
+    lock.release()
+    FS.lock(path).release()
+
+
+def test_file_system_that_locks_no_directories_has_the_lock_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS wants a descriptor that can write."""
+    flock = fcntl.flock
+
+    def as_on_nfs(descriptor: int, kind: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", as_on_nfs)
+    lock = FS.lock(tmp_path / ".lock")
+    assert javas_lock(tmp_path / ".lock") == 3
+    lock.release()
+
+
+def test_a_lock_of_another_process_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    holder = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", holder, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match=rf"another process(, pid {process.pid},)? uses this directory; stop it"):
+            FS.lock(path)
+        process.communicate()
+    FS.lock(path).release()
+
+
+def test_the_process_that_holds_a_lock_is_found_in_the_kernels_list(tmp_path: Path) -> None:
+    listing = tmp_path / "locks"
+    listing.write_text(
+        "1: OFDLCK ADVISORY  WRITE -1 08:01:77 0 EOF\n"
+        "2: FLOCK  ADVISORY  WRITE 11 08:01:78 0 EOF\n"
+        "3: FLOCK  ADVISORY  WRITE 0 08:01:77 0 EOF\n"
+        "3: -> FLOCK ADVISORY WRITE 13 08:01:77 0 EOF\n"
+        f"4: FLOCK  ADVISORY  WRITE {os.getpid()} 08:01:77 0 EOF\n"
+        "5: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n"
+        "cut\n"
+    )
+    assert holder_in(listing, (os.makedev(8, 1), 77)) == 12
+    assert holder_in(listing, (os.makedev(8, 1), 79)) is None
+    assert holder_in(tmp_path / "none", (os.makedev(8, 1), 77)) is None
+
+
+def test_a_file_system_without_locks_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(descriptor: int, kind: int) -> None:
+        del descriptor, kind
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StorageError, match=r"cannot lock: No locks available$"):
+        FS.lock(tmp_path / ".lock")

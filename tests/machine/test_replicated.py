@@ -1,19 +1,40 @@
-"""State machines on several nodes: results, errors, restarts, snapshots and changes of leader."""
+"""State machines on several nodes: results, errors, restarts, snapshots and changes of leader.
+
+The leader writes the log time where no command brings it: for sessions, and for what the state machine waits for.
+
+Nodes compare their states while they work: one that has parted ends with a report, and the others go on.
+
+What the leader answers to forwarded records and reads, and what certainly did not reach its log.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from pykraft.config import LogSettings
-from pykraft.errors import CommandRejectedError, NotAppliedError, UsageError
-from pykraft.machine import Replicated
-from tests.client.nodes import BOTH, alone, run
-from tests.machine.counters import Add, Counters, leader_of, machines, make_leader, next_turn, state_of
+from pykraft.errors import (
+    BufferFullError,
+    CommandRejectedError,
+    ErrorCode,
+    NotAppliedError,
+    NotRunningError,
+    OutcomeUnknownError,
+    ReplicasPartedError,
+    UsageError,
+)
+from pykraft.machine import Applied, Replicated, replicated
+from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
+from pykraft.machine.replica import MachineReplica
+from pykraft.machine.replicated import voter_ids
+from pykraft.protocol.schema import Body
+from tests.client.nodes import BOTH, alone, config_of, run
+from tests.machine.counters import Add, Counters, Node, leader_of, machines, make_leader, next_turn, state_of
 
 
 @BOTH
@@ -159,5 +180,283 @@ def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_node(tmp_
                 with pytest.raises((NotAppliedError, UsageError), match=match):
                     await each.execute(Add("x", 13))
             assert await nodes[0].execute(Add("x", 1)) == 1
+
+    run(main)
+
+
+class Alarm(Counters):
+    """Waits for a log time that a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alarm_ms: int | None = None
+        self.rang: list[Applied] = []
+
+    def apply(self, command: Add, context: Applied) -> int:
+        if command.key == "alarm":
+            self.alarm_ms = context.time_ms + command.amount
+        return super().apply(command, context)
+
+    def deadline_ms(self) -> int | None:
+        return self.alarm_ms
+
+    def elapse(self, context: Applied) -> None:
+        self.alarm_ms = None
+        self.rang.append(context)
+
+
+def test_the_leader_writes_the_time_while_sessions_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(replicated, "TICKS_OF_A_SESSION", 3_000)  # one in 20 ms
+        async with machines(tmp_path, 1) as [node]:
+            await node.node.wait_for_leader()
+            end = node.node.log_end_offset
+            looks: list[int] = []
+            looked = asyncio.Event()
+
+            def no_sessions(_: object) -> int:
+                looks.append(0)
+                if len(looks) == 3:
+                    looked.set()
+                return 0
+
+            with monkeypatch.context() as patch:
+                patch.setattr(MachineReplica, "sessions_count", property(no_sessions))
+                await looked.wait()
+            assert node.node.log_end_offset == end  # no session is open: an idle log does not grow
+            await node.execute(Add("x", 1))
+            before = node._replica.time_ms
+            async with asyncio.timeout(10):
+                await node.node.wait_applied(node._applier, end + 3)
+            assert node._replica.time_ms > before
+
+    run(main)
+
+
+def test_time_alone_reaches_every_replica_and_outlives_the_leader(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, machine=Alarm) as nodes:
+            leader = await leader_of(nodes)
+            await leader.execute(Add("alarm", 200))
+            other = next(node for node in nodes if node is not leader)
+            await make_leader(other, nodes)
+            alarms = [node.machine for node in nodes]
+            while not all(isinstance(one, Alarm) and one.rang for one in alarms):
+                await other.node.wait_applied(other._applier, other.node.log_end_offset + 1)
+                for node in nodes:
+                    await node.node.wait_applied(node._applier, other.node.high_watermark or 0)
+            first = alarms[0]
+            assert isinstance(first, Alarm)
+            for one in alarms:
+                assert isinstance(one, Alarm)
+                assert one.rang == first.rang
+                assert len(one.rang) == 1
+                assert one.rang[0].session_id == -1
+                assert one.rang[0].time_ms >= 200
+
+    run(main)
+
+
+def test_a_deadline_needs_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1, machine=Alarm) as [node]:
+            monkeypatch.setattr(MachineReplica, "sessions_count", 0)
+            await node.execute(Add("alarm", 1))
+            alarm = node.machine
+            assert isinstance(alarm, Alarm)
+            async with asyncio.timeout(10):
+                while not alarm.rang:
+                    await node.node.wait_applied(node._applier, node.node.log_end_offset + 1)
+
+    run(main)
+
+
+numbers = count(1)
+
+
+class Own(Counters):
+    """The third one that is made counts in another way from the fifth command on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_odd = next(numbers) % 3 == 0
+
+    def apply(self, command: Add, context: Applied) -> int:
+        total = super().apply(command, context)
+        if self.is_odd and total == 5:
+            self.totals[command.key] = total + 1
+        return total
+
+
+def test_a_node_that_has_parted_ends_and_the_others_go_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, machine=Own, check_every=2) as nodes:
+            good, bad = nodes[0], nodes[2]
+            for _ in range(8):
+                await good.execute(Add("x", 1))
+            with pytest.raises(ReplicasPartedError, match="the replicas have parted"):
+                await bad.node.wait_closed()
+            for _ in range(4):
+                await good.execute(Add("y", 1))
+            async with good.read() as state:
+                assert state.totals == {"x": 8, "y": 4}
+
+    with pytest.raises(ReplicasPartedError):  # whoever closes the node gets its report, too
+        asyncio.run(main())
+
+
+def test_equal_nodes_tell_and_go_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, check_every=1) as nodes:
+            checks = [node._applier.check for node in nodes]
+            for _ in range(3):
+                known = [check.found for check in checks if check is not None]
+                for _ in range(4):
+                    await nodes[1].execute(Add("x", 1))
+                for check, before in zip(checks, known, strict=True):
+                    assert check is not None
+                    while check.found is before or not all(map(check.is_told, (1, 2, 3))):
+                        await next_turn()
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    for wrong in (0, 5_000, "1"):
+        with pytest.raises(UsageError, match="check_every"):
+            Replicated(config_of(tmp_path, 1), Counters(), check_every=wrong)  # type: ignore[arg-type]
+
+
+def test_a_node_that_does_not_run_knows_no_voters(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = Replicated(config_of(tmp_path, 1), Counters()).node
+        with pytest.raises(NotRunningError):
+            node.latest_voter_set  # noqa: B018 - it raises
+        assert voter_ids(node) == []
+
+    asyncio.run(main())
+
+
+OPENING = encode_log_record(OpenRecord(0, bytes(16)))
+
+
+async def ask(node: Node, *records: bytes, **others: Any) -> Body:
+    """The answer of this node."""
+    told: list[Body] = []
+    request = {"cluster_id": node._server._cluster_id, "records": pack_records(records), **others}
+    await node._server._serve(request, told.append)
+    [answer] = told
+    return answer
+
+
+def test_records_are_appended_with_the_leaders_time_and_reads_are_confirmed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path) as nodes:
+            leader = await leader_of(nodes)
+            await leader.execute(Add("x", 1))
+            end = leader.node.log_end_offset
+            answer = await ask(leader, OPENING, OPENING)
+            assert (answer["error_code"], answer["offset"], answer["leader_id"]) == (0, end, leader.node.node_id)
+            read = await ask(leader)
+            assert (read["error_code"], read["offset"]) == (0, end + 2)
+            assert leader._replica.time_ms >= decode_log_record(OPENING).time_ms
+            follower = next(node for node in nodes if node is not leader)
+            for records in ([OPENING], []):
+                refused = await ask(follower, *records)
+                assert refused["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert refused["leader_id"] == leader.node.node_id
+
+    run(main)
+
+
+def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.node.wait_for_leader()
+            end = node.node.log_end_offset
+            for answer in (
+                await ask(node, OPENING, cluster_id="another"),
+                await ask(node, records=b"\0"),
+                await ask(node, OPENING, b"foreign"),
+            ):
+                assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+                assert answer["error_message"]
+            assert node.node.log_end_offset == end
+
+    run(main)
+
+
+def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own(tmp_path: Path) -> None:
+    """Two forged ones were a majority of three, and ended whoever had found something else."""
+
+    def said(node: Node, **others: Any) -> bytes:
+        assert node._applier.check is not None
+        found = node._applier.check.found
+        assert found is not None
+        return encode_log_record(replace(found, **{"node_id": node.node.node_id, **others}))
+
+    async def main() -> None:
+        async with machines(tmp_path, check_every=1) as nodes:
+            leader = await leader_of(nodes)
+            await leader.execute(Add("x", 1))
+            checks = [node._applier.check for node in nodes]
+            while not all(check is not None and all(map(check.is_told, (1, 2, 3))) for check in checks):
+                await next_turn()
+            follower, other = (node for node in nodes if node is not leader)
+            end = leader.node.log_end_offset
+            forged = said(follower, state=b"another".ljust(16))
+            for records, code in (
+                ([forged], ErrorCode.INVALID_REQUEST),
+                ([said(follower, node_id=99)], ErrorCode.INVALID_REQUEST),
+                ([said(leader, state=b"another".ljust(16))], ErrorCode.INVALID_REQUEST),
+                ([OPENING, said(follower)], ErrorCode.INVALID_REQUEST),
+                ([said(leader)], ErrorCode.NONE),
+            ):
+                assert (await ask(leader, *records))["error_code"] == code
+            assert (await ask(other, said(follower)))["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert leader.node.log_end_offset == end
+            answer = await ask(leader, said(follower))
+            assert (answer["error_code"], answer["offset"]) == (ErrorCode.NONE, end)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BufferFullError("full"), ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        (OutcomeUnknownError("lost"), ErrorCode.REQUEST_TIMED_OUT),
+    ],
+)
+def test_errors_have_codes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+
+            async def refuse(*_: Any) -> Any:
+                raise error
+
+            monkeypatch.setattr(node.node, "propose", refuse)
+            answer = await ask(node, OPENING)
+            assert (answer["error_code"], answer["error_message"]) == (code, str(error))
+
+    run(main)
+
+
+def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with machines(tmp_path, 1) as [node]:
+            await node.node.wait_for_leader()
+            monkeypatch.setattr(replicated, "REQUESTS_MAX", -1)
+            assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            monkeypatch.undo()
+            await node.close()
+            told: list[Body] = []
+            request = {"cluster_id": node._server._cluster_id, "records": pack_records([OPENING])}
+            await node._server._serve(request, told.append)
+            assert told == []
 
     run(main)

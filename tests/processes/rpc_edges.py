@@ -24,8 +24,7 @@ from typing import Any, Final
 
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.local.child import Children
-from pykraft.local.cluster import PykraftNode, Site
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import JournalKeeper, PykraftNode, Site
 from pykraft.local.ports import free_ports
 from pykraft.local.voters import LISTENER
 from pykraft.protocol.api import encode_request

@@ -12,14 +12,13 @@ import pytest
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.local.child import Children
-from pykraft.local.cluster import PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.ports import free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.server.reports import BURST_MAX
+from pykraft.server.driver import BURST_MAX
 from tests.processes.wire import CORRELATION_ID, Wire, framed, request
 
 pytestmark = pytest.mark.processes
@@ -96,7 +95,7 @@ def voter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PykraftNod
 
 @pytest.fixture
 def node(voter: tuple[PykraftNode, JournalKeeper]) -> PykraftNode:
-    """The voter, started anew where it has told so many lines that it may soon leave some out (server/reports.py)."""
+    """The voter, started anew where it has told so many lines that it may soon leave some out (server/driver.py)."""
     node, journal = voter
     if len(closing_lines(node)) >= BURST_MAX // 2:
         assert "Traceback" not in node.process.log()

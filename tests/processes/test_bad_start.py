@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.local.child import Children
-from pykraft.local.cluster import SOURCES, Cluster, PykraftNode, server_command
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import SOURCES, Cluster, JournalKeeper, PykraftNode, server_command
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION, voter_properties, write_properties
 

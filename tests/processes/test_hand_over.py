@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.local.child import Children
-from pykraft.local.cluster import Cluster, PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import Cluster, JournalKeeper, PykraftNode
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 

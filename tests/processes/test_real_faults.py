@@ -19,8 +19,7 @@ from pykraft.chaos.loop_disks import power_problem
 from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
 from pykraft.chaos.second_process import STORAGE_FAILED
 from pykraft.client.journal import JournalEvent, LeadershipEnded
-from pykraft.local.cluster import PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import JournalKeeper, PykraftNode
 from tests.processes.commands import assert_one_line, run
 from tests.processes.wire import Wire
 

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from pykraft.cli.verify import verify
 from pykraft.local.child import Children
-from pykraft.local.cluster import PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.ports import free_ports
 from pykraft.local.waiting import wait_until
 from tests.log.data_directory import flip

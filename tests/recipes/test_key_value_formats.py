@@ -7,7 +7,7 @@ import pytest
 from pykraft.errors import UsageError
 from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease
-from pykraft.recipes.key_value_formats import COMMANDS, RESULTS, SNAPSHOTS, LeaseState, RecordSerde, StoreHead
+from pykraft.recipes.key_values import COMMANDS, RESULTS, SNAPSHOTS, LeaseState, RecordSerde, StoreHead
 
 ITEM = Item('Get"é', "\n", 1, 2, 3, 4)
 

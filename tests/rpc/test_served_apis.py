@@ -11,8 +11,7 @@ import pytest
 
 from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey, encode_request
-from pykraft.rpc.not_controller import SERVED, ControllerApi, answer
-from pykraft.rpc.served_apis import ServedApis
+from pykraft.rpc.served_apis import SERVED, ControllerApi, ServedApis, answer
 from tests.host.test_inbound import ONE, Desk
 
 

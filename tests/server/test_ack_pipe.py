@@ -12,8 +12,8 @@ import pytest
 
 from pykraft.client.journal import Acknowledged, LeadershipEnded, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
-from pykraft.server import ack_pipe
-from pykraft.server.ack_pipe import PENDING_SIZE_BYTES_MAX, AckPipe
+from pykraft.server import run
+from pykraft.server.run import PENDING_SIZE_BYTES_MAX, AckPipe
 
 RUN = "00112233445566ff"
 TIMEOUT_S = 10.0
@@ -106,7 +106,7 @@ def test_at_the_end_it_waits_for_a_reader_a_moment(runner: asyncio.Runner, pipe:
 def test_at_the_end_it_waits_no_longer_than_that(
     runner: asyncio.Runner, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ack_pipe, "LAST_WORDS_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(run, "LAST_WORDS_TIMEOUT_S", 0.01)
     acks = pipe.open(runner.get_loop())
     for number in range(5_000):
         acks.tell("ack", number=number, filler="x" * 100)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.server.reports import BURST_MAX
+from pykraft.server.driver import BURST_MAX
 from tests.server.nodes import node_configs
 from tests.server.test_driver import Served
 

@@ -1,4 +1,9 @@
-"""All connections of a node, over real sockets: the events that its user gets, and the limits."""
+"""All connections of a node, over real sockets: the events that its user gets, and the limits.
+
+How large a frame may be, by who sends it and where.
+
+Source: Kafka's ``socket.request.max.bytes``; ours (ADR 033, ADR 065).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +20,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
 from pykraft.server.binding import listening_sockets
+from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, LinkLimits
 from pykraft.server.names import Names
 from pykraft.server.run import loop_factory
 from pykraft.types import Endpoint
@@ -28,6 +35,7 @@ from tests.server.station import (
     hang_up,
     on_station,
 )
+from tests.test_config import NODE
 
 
 def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
@@ -389,3 +397,16 @@ def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> Non
         assert station.user.heard == [("accepted", 1)]
 
     on_station(runner, main)
+
+
+def test_a_request_may_be_as_large_as_configured_and_no_larger_than_raft_needs() -> None:
+    assert LinkLimits.of(NODE).request_size_bytes_max == REQUEST_SIZE_BYTES_MAX < NODE.request_size_bytes_max
+    assert LinkLimits.of(replace(NODE, request_size_bytes_max=1_024)).request_size_bytes_max == 1_024
+
+
+def test_only_listeners_for_clients_take_requests_as_large_as_a_batch() -> None:
+    node = replace(NODE, client_listeners=("CLIENTS",))
+    limits = LinkLimits.of(node)
+    assert limits.frame_size_bytes_max("CONTROLLER") == REQUEST_SIZE_BYTES_MAX
+    assert limits.frame_size_bytes_max("clients") == node.raft.batch_size_bytes_max + REQUEST_SIZE_BYTES_MAX
+    assert limits.frame_size_bytes_max(None) == limits.answer_size_bytes_max

@@ -8,25 +8,37 @@ done already, and returns tasks that find the first byte where two replicas diff
 Invariant: whoever holds an audit holds digests and findings, never the data, and reads small files only. Its replicas
 may be running: what a node writes meanwhile is no damage.
 
-Source: ours.
+Logs are compared by their digests. Where a range of offsets has other digests, `pykraft.audit.narrow` finds the first
+byte. By Raft's Log Matching, two logs with a batch of the same epoch at one offset are equal up to there. So a
+difference is damage if
+
+1. the batches at this offset have the same epoch, or one of them is not sound;
+2. a later offset has the same epoch in both logs; or
+3. the offset is committed: below the end of a snapshot, or of an acknowledged record.
+
+Otherwise a log has records that a later leader replaced, and that were never committed: it will truncate them.
+
+The reference is the log with which most others agree. Each snapshot is compared with the log that it replaces, where
+that still exists: the epoch in its name, the timestamp in its header, its voters and its kraft.version.
+
+Source: ours; KIP-595; Raft §5.3; KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``; Kafka's ``ProducerStateManager``
+and ``LeaderEpochFileCache`` write the files.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from pykraft.audit.compare import narrow_tasks, tell_differences, tell_ends
 from pykraft.audit.directories import replicas_of
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
-from pykraft.audit.joined import JoinedReading
 from pykraft.audit.journals import acknowledged_end, tell_lost
 from pykraft.audit.judged import JudgedLog, judged
 from pykraft.audit.narrow import ByteDifference, NarrowTask, first_difference
-from pykraft.audit.part import PartResult, SnapshotResult, carry_out
+from pykraft.audit.part import PartResult, SnapshotResult, carry_out, ignore_progress
 from pykraft.audit.plan import (
     PART_SIZE_BYTES,
     AuditedPartition,
@@ -35,9 +47,224 @@ from pykraft.audit.plan import (
     digest_offsets,
     tasks_of,
 )
-from pykraft.audit.replica_checks import blame_checkpoint, tell_missing_end
 from pykraft.client.journal import Acknowledged
+from pykraft.core.epochs import epoch_at
 from pykraft.log.fs import Fs
+from pykraft.log.offline.verify import VerifyReport, verify
+from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot, check_snapshot_epoch
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
+from pykraft.log.offline.verify_log import LogCheck
+from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.paths import parse_checkpoint
+from pykraft.log.scan import REPAIR
+from pykraft.log.small_files import epoch_checkpoint
+from pykraft.snapshot.head import SnapshotHead
+from pykraft.text.words import counted
+from pykraft.types import EpochStart, KRaftVersion, KRaftVoters, MembershipRecord, Offset
+
+EPOCHS_TOLD: Final = 4
+
+
+def tell_missing_end(log: JudgedLog, report: AuditReport) -> None:
+    """Report a log that lost its end without a trace in its batches.
+
+    Our node notes how far it synced. Kafka writes a file where a segment ends and where a node stops, and removes it
+    when the log is truncated.
+    """
+    if (missing := log.missing_end) is not None:
+        path, _, size_bytes = log.segment_of(log.end_offset)
+        report.add(
+            AuditKind.DAMAGED,
+            log.replica,
+            path,
+            size_bytes,
+            expected=f"offset {missing[0]}, which the log once reached, as {missing[1]} says",
+            found=f"the end of the log at offset {log.end_offset}",
+            advice=REPAIR,
+        )
+
+
+def blame_checkpoint(fs: Fs, log: JudgedLog, report: AuditReport) -> None:
+    """A log that contradicts its epoch checkpoint has the bytes of another replica: then the checkpoint is wrong.
+
+    Errors: StorageError.
+    """
+    findings = Findings()
+    check_epochs(fs, log.path, log.summary, log.snapshot_ends, findings)
+    if findings.notes and fs.exists(path := log.path / epoch_checkpoint.FILE_NAME):
+        # It may be behind the log where nothing contradicts it; but here it does.
+        listed = epoch_checkpoint.read_epochs(fs, path)
+        position = epoch_checkpoint.position_of(listed, log.epochs)
+        findings.add_damage(path, position, expected=_told(log.epochs), found=_told(listed), advice=INDEX_ADVICE)
+    for one in findings.damage:
+        report.add(
+            AuditKind.DAMAGED,
+            log.replica,
+            one.path,
+            one.position,
+            expected=one.expected,
+            found=one.found,
+            advice=one.advice,
+        )
+
+
+def _told(epochs: Sequence[EpochStart]) -> str:
+    return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_TOLD:])
+
+
+class JoinedReading:
+    """What the tasks have read; see `pykraft.log.offline.verify.Reading`."""
+
+    def __init__(
+        self, fs: Fs, parts: Mapping[Path, Sequence[PartResult]], snapshots: Mapping[Path, SnapshotResult]
+    ) -> None:
+        self._fs = fs
+        self._parts = parts
+        self._snapshots = snapshots
+
+    def verify(self, directory: Path) -> VerifyReport:
+        """Judge a directory as ``pykraft verify`` does. Errors: StorageError; UsageError."""
+        return verify(self._fs, directory, on_progress=ignore_progress, reading=self)
+
+    def log(
+        self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
+    ) -> LogSummary:
+        """Put the parts together; segments that are newer than the plan are not looked at."""
+        del base_offsets
+        check = LogCheck(self._fs, directory, findings, on_progress=ignore_progress)
+        return check.join(names, [part.checked for part in self._parts.get(directory, ())])
+
+    def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
+        """Report what the task found, and compare the snapshot with the log."""
+        result = self._snapshots.get(path)
+        if result is None:
+            # The bootstrap snapshot, or one that is newer than the plan: both are small or rare.
+            check_snapshot(self._fs, path, log, findings, ignore_progress)
+            return
+        findings.extend(result.findings)
+        check_snapshot_epoch(path, log, findings)
+        name = parse_checkpoint(path.name)
+        # A log that lost batches says nothing about a snapshot.
+        is_there = name is not None and log.is_sound and log.start_offset < name.offset <= log.end_offset
+        if result.head is not None and name is not None and is_there:
+            self._compare(path, name.offset, result.head, findings)
+
+    def _compare(self, path: Path, offset: Offset, head: SnapshotHead, findings: Findings) -> None:
+        parts = self._parts.get(path.parent, ())
+        timestamp = next((part.timestamps[offset] for part in parts if offset in part.timestamps), None)
+        if timestamp not in (None, head.last_contained_log_timestamp):
+            expected = f"timestamp {timestamp} of offset {offset - 1} in the log"
+            found = f"{head.last_contained_log_timestamp} in the SnapshotHeader"
+            findings.add_damage(path, 0, expected=expected, found=found, advice=SNAPSHOT_ADVICE)
+        voters: MembershipRecord | None = None
+        level: MembershipRecord | None = None
+        for at, record in ((at, record) for part in parts for at, record in part.membership):
+            if at < offset:
+                level = record if isinstance(record, KRaftVersion) else level
+                voters = record if isinstance(record, KRaftVoters) else voters
+        said: dict[type, MembershipRecord] = {type(record): record for record in head.membership}
+        for wanted in filter(None, (level, voters)):
+            if said.get(type(wanted)) != wanted:
+                expected = f"the {type(wanted).__name__} record of the log before offset {offset}: {wanted}"
+                found = str(said.get(type(wanted), "none"))
+                findings.add_damage(path, 0, expected=expected, found=found, advice=SNAPSHOT_ADVICE)
+
+
+NARROWED_MAX: Final = 64
+"""Ranges of one replica in which the first byte is looked for: the first ones."""
+DIFFERS_ADVICE: Final = (
+    "if the other replicas agree, stop this one, keep a copy of its directory, and let it fetch the log from the leader"
+)
+
+
+def narrow_tasks(logs: Sequence[JudgedLog], width: int) -> list[NarrowTask]:
+    """The pairs of logs that differ in a range of this width, at most NARROWED_MAX ranges of a log."""
+    narrowed: Counter[Path] = Counter()
+    tasks: list[NarrowTask] = []
+    for number in sorted({number for log in logs for number in log.digests}):
+        start, end = Offset(number * width), Offset((number + 1) * width)
+        here = [log for log in logs if log.start_offset < end and log.end_offset > start]
+        votes = Counter(log.digests.get(number) for log in here)
+        if len(votes) == 1:
+            continue
+        known = [log for log in here if number in log.digests]
+        reference = max(known, key=lambda log: (votes[log.digests[number]], log.is_sound, log.end_offset))
+        for other in here:
+            if other.digests.get(number) != reference.digests[number] and narrowed[other.path] < NARROWED_MAX:
+                narrowed[other.path] += 1
+                first = Offset(max(start, other.start_offset, reference.start_offset))
+                tasks.append(NarrowTask(reference=reference.path, other=other.path, start_offset=first, end_offset=end))
+    return tasks
+
+
+def is_damage(found: ByteDifference, other: JudgedLog, reference: JudgedLog, committed: Offset) -> bool:
+    """Whether a difference is more than records that were never committed; the module has the three rules."""
+    # 1. The same epoch, or no sound batch.
+    if found.epoch is None or found.epoch == found.reference_epoch:
+        return True
+    # 3. Committed.
+    if found.offset < committed:
+        return True
+    # 2. The same epoch later on. It is enough to look where an epoch of either log begins.
+    end = min(other.end_offset, reference.end_offset)
+    starts = {found.offset, *(entry.start_offset for entry in (*other.epochs, *reference.epochs))}
+    later = [offset for offset in starts if found.offset <= offset < end]
+    return any(epoch_at(other.epochs, offset) == epoch_at(reference.epochs, offset) for offset in later)
+
+
+def tell_differences(
+    logs: Sequence[JudgedLog],
+    pairs: Sequence[tuple[NarrowTask, ByteDifference]],
+    acknowledged_end: Offset,
+    report: AuditReport,
+) -> None:
+    """Report what the tasks found; ``acknowledged_end`` is the offset after the last acknowledged record."""
+    by_path = {log.path: log for log in logs}
+    committed = max([acknowledged_end, *(end for log in logs for end in log.snapshot_ends)])
+    at_place = Counter((found.reference_path, found.reference_position) for _, found in pairs)
+    told: set[tuple[Path, int]] = set()
+    over: set[Path] = set()
+    for task, found in sorted(pairs, key=lambda pair: pair[1].offset):
+        other, reference = by_path[task.other], by_path[task.reference]
+        place, place_there = (found.path, found.position), (found.reference_path, found.reference_position)
+        here = sum(log.start_offset <= found.offset < log.end_offset for log in logs)
+        if found.epoch is not None and at_place[place_there] > here - at_place[place_there]:
+            # More logs differ from the reference than agree with it: the reference itself is alone.
+            other, reference, place, place_there = reference, other, place_there, place
+        if place in told or other.path in over:
+            continue
+        told.add(place)
+        beside = f"{reference.replica} at byte {place_there[1]} of {place_there[0].name}"
+        if is_damage(found, other, reference, committed):
+            report.add(
+                AuditKind.DIFFERS,
+                other.replica,
+                *place,
+                expected=f"what {beside} has, in the batch at offset {found.offset}",
+                found="other bytes",
+                advice=DIFFERS_ADVICE,
+            )
+            continue
+        # The rest of this log differs as well, and for the same reason.
+        over.add(other.path)
+        text = (
+            f"from byte {place[1]} (offset {found.offset}) on, the log differs from {beside}, with epochs "
+            f"{found.epoch} and {found.reference_epoch}: one of them has uncommitted records of an older leader, which "
+            "it truncates at its next fetch"
+        )
+        report.add_note(other.replica, place[0], text)
+
+
+def tell_ends(logs: Sequence[JudgedLog], report: AuditReport) -> None:
+    """Say which logs end before the furthest one: such a replica is only behind."""
+    furthest = max(logs, key=lambda log: log.end_offset)
+    for log in logs:
+        if log.end_offset < furthest.end_offset:
+            behind = counted(furthest.end_offset - log.end_offset, "record")
+            text = f"ends at offset {log.end_offset}, {behind} before {furthest.replica}"
+            report.add_note(log.replica, log.path, text)
+
 
 AuditTask: TypeAlias = PartTask | SnapshotTask | NarrowTask
 AuditResult: TypeAlias = PartResult | SnapshotResult | ByteDifference | None

@@ -7,29 +7,50 @@ listener costs no memory and delays nobody else: only its offset waits.
 Invariant: at most one call of a listener runs at a time, even if it was unregistered and registered again meanwhile.
 After `Subscription.end` no further call begins, except for a delivery that had already arrived.
 
-Source: Kafka's ``KafkaRaftClient.ListenerContext``.
+Snapshots are read in the node's bulk lane, between the reads for peers. The state that a listener returns is written
+within its call, or beside later calls if the records do not change: one snapshot at a time, and an unfinished one
+leaves no file.
+
+Source: Kafka's ``KafkaRaftClient.ListenerContext``; Kafka's ``RecordsSnapshotReader``, which reads on the IO thread;
+Kafka's ``SnapshotGenerator`` and ``SnapshotEmitter``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.life import HostAccess
-from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
+from pykraft.client.life import HostAccess, OnAnswer
+from pykraft.client.listener import (
+    BEGIN_SHUTDOWN,
+    LOAD_BOOTSTRAP,
+    LOAD_SNAPSHOT,
+    SAVE_SNAPSHOT,
+    Listener,
+    StableRecords,
+    has_method,
+)
 from pykraft.client.listener_call import ListenerCall
-from pykraft.client.node_reads import read_by
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
-from pykraft.client.state_saving import StateSaving
+from pykraft.client.snapshot import Snapshot, begin_snapshot
+from pykraft.client.state_reader import SnapshotPiece, StateReader
 from pykraft.client.thread import LoopCall, NodeLoops
-from pykraft.errors import UsageError
+from pykraft.errors import (
+    NotRunningError,
+    OutcomeUnknownError,
+    PykraftError,
+    SnapshotFailedError,
+    SnapshotTooLargeError,
+    UsageError,
+)
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.snapshots.loading import Loader
@@ -37,9 +58,90 @@ from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
-NO_LOADER: Final = f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}"
 
 logger = logging.getLogger("pykraft")
+
+
+class StateSaving(Generic[T]):
+    """The snapshots of one listener."""
+
+    def __init__(self, node: HostAccess, serde: Serde[T], failed: Callable[[Exception], None]) -> None:
+        """``failed`` hears of an error beside the listener's calls; one within a call is raised."""
+        self._node = node
+        self._serde = serde
+        self._failed = failed
+        self._task: asyncio.Task[None] | None = None
+
+    async def save(self, snapshot_id: OffsetAndEpoch, state: Callable[[], Any]) -> None:
+        """Write what ``state`` returns, or begin to; if no snapshot is possible now, the node asks again later."""
+        if self._task is not None:
+            return  # the last one is still being written: the node asks again after as many records
+        try:
+            snapshot = await begin_snapshot(self._node, self._serde, snapshot_id.offset, snapshot_id.epoch)
+        except NotRunningError:
+            raise
+        except UsageError as error:
+            logger.warning("%s; the node asks the application again later", error)
+            return
+        except SnapshotFailedError:  # the node has reported it, and asks again later
+            return
+        if snapshot is None:
+            return
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(snapshot)
+            records = state()
+            if isawaitable(records):
+                records = await records
+            if isinstance(records, StableRecords):
+                stack.pop_all()
+                self._task = asyncio.get_running_loop().create_task(
+                    self._write_beside(snapshot, records), name="pykraft snapshot"
+                )
+            else:
+                await _write(snapshot, records)
+
+    async def end(self) -> None:
+        """Give up what is being written."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _write_beside(self, snapshot: Snapshot[T], records: StableRecords[T]) -> None:
+        try:
+            async with snapshot:
+                await _write(snapshot, records)
+        except NotRunningError:
+            pass  # the next start removes what the node left
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
+            self._failed(error)
+        finally:
+            self._task = None
+
+
+async def _write(snapshot: Snapshot[T], records: Iterable[T] | AsyncIterable[T]) -> None:
+    try:
+        await snapshot.append(records)
+        with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
+            await snapshot.freeze()
+    except SnapshotFailedError:  # the node has reported it, and asks again later
+        return
+    except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
+        logger.error("%s: no snapshot is taken, and the log keeps growing", error)  # noqa: TRY400 - it is the operator's
+
+
+def read_by(node: HostAccess, opened: SnapshotReader[T]) -> StateReader[T]:
+    """What a listener of this node gets of a snapshot. Its errors: NotRunningError, too."""
+
+    async def run(read: Callable[[], SnapshotPiece[T] | PykraftError]) -> SnapshotPiece[T]:
+        def act(host: Host, answer: OnAnswer[SnapshotPiece[T]]) -> None:
+            host.read(read, answer)
+
+        return await node.ask(act)
+
+    return StateReader(run, opened)
+
+
+NO_LOADER: Final = f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}"
 
 
 class Owner(HostAccess, Protocol):

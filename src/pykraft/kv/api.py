@@ -6,29 +6,184 @@ Each call is a POST to a path of its own with a JSON object, so that keys need n
 There is no authentication. A web page that is open in a browser on the same machine reaches loopback addresses, too:
 requests that name an ``Origin``, as those of pages do, are refused.
 
-Source: ours (ADR 085); Fetch standard §3.2 (Origin).
+A lock for clients that cannot keep a block open: whoever has the lease has the place in the queue, and the lock.
+
+The keys are those of `pykraft.recipes.lock`, so that programs and clients of the service wait for each other.
+
+1. A lease without a key of this lock puts a numbered one. It asks again with the same lease to go on waiting, on any
+   node, also when it does not know whether an earlier request put the key.
+2. If an unanswered request left a second key, the lowest of the lease counts, and the lease never waits for itself.
+3. The lease with the lowest key of all holds the lock. Its key's revision is the token, as in the recipe.
+
+Invariant: two leases never hold one lock, and a later holder has a higher token.
+
+The watches of one node's clients: each is an answer of JSON lines without an end.
+
+A watch has no queue: it reads the store's changes as fast as its client reads the answer. A client that is slower than
+the changes loses nothing until they are compacted, and then its last line says so; one that reads nothing at all is
+disconnected (`pykraft.kv.exchange`). Invariant: a watch either delivers every change from its revision on, each once
+and in order, or its answer ends: with a last line that has the error, or without a last chunk.
+
+Source: ours (ADR 085); Fetch standard §3.2 (Origin); ours (ADR 090).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
+from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
 from pykraft.kv.exchange import AsgiReceive, AsgiScope, AsgiSend, ClientGoneError, Exchange
-from pykraft.kv.json_answers import RequestRefusedError, failure_of, item_json, result_json
+from pykraft.kv.json_answers import RequestRefusedError, change_json, failure_of, item_json, result_json
 from pykraft.kv.json_fields import JsonFields, parse_object
 from pykraft.kv.json_requests import read_put, read_range, read_transaction
 from pykraft.kv.json_values import stored_text
-from pykraft.kv.lease_locks import acquire, release
-from pykraft.kv.watch_streams import WatchStreams
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
-from pykraft.recipes import Delete, KeyValues, KeyValueStore
+from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put
 from pykraft.recipes.key_space import item_size_bytes
-from pykraft.recipes.key_value_commands import GET_LIMIT_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, check_range
+from pykraft.recipes.key_value_commands import (
+    GET_LIMIT_MAX,
+    LEASE_TTL_MS_MAX,
+    LEASE_TTL_MS_MIN,
+    OPERATIONS_MAX,
+    check_range,
+)
+from pykraft.recipes.lock import candidates, wait_deleted
+
+WATCHES_MAX: Final = 250
+"""Half of the connections, so that other requests find a place."""
+SIGN_OF_LIFE_S: Final = 5.0
+"""After this time without a change there is an empty line, so that both sides notice when the other is gone."""
+
+
+class WatchStreams:
+    """The open watches of a node."""
+
+    def __init__(self, node: Replicated[KeyValues]) -> None:
+        self._node = node
+        self._store = KeyValueStore(node)
+        self._count = 0
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """The node ends: end each watch with a last line."""
+        self._closing.set()
+
+    async def run(self, exchange: Exchange, key: str, end: str | None, from_revision: int | None) -> None:
+        """Answer with the changes of a range, from a revision on, or from the next change on.
+
+        Errors: CompactedError, UsageError, BufferFullError, NotRunningError and those of a read: the first line was not
+        sent, or what was sent is all until the error.
+        """
+        if self._count >= WATCHES_MAX:
+            raise BufferFullError(f"this node has {WATCHES_MAX} watches: end one, or ask another node")
+        self._count += 1
+        try:
+            async with self._node.read() as state:
+                last, oldest = state.space.revision, state.space.oldest_revision
+            begin = last + 1 if from_revision is None else from_revision
+            if begin > last + 1:
+                raise UsageError(f"from_revision = {begin}: the last change has revision {last}")
+            if begin < oldest:
+                raise CompactedError(begin, oldest)
+            changes = self._store.watch(key, end, from_revision=begin)
+            await exchange.begin_lines()
+            await exchange.line({"from_revision": begin})
+            await self._deliver(exchange, changes)
+        finally:
+            self._count -= 1
+
+    async def _deliver(self, exchange: Exchange, changes: AsyncGenerator[KeyChange, None]) -> None:
+        gone = asyncio.ensure_future(exchange.gone())
+        closing = asyncio.ensure_future(self._closing.wait())
+        upcoming: asyncio.Future[KeyChange] | None = None
+        try:
+            while not gone.done():
+                if closing.done():
+                    raise NotRunningError("this node is shutting down: watch from the next revision at another one")
+                if upcoming is None:
+                    upcoming = asyncio.ensure_future(anext(changes))
+                waiting: set[asyncio.Future[Any]] = {upcoming, gone, closing}
+                await asyncio.wait(waiting, timeout=SIGN_OF_LIFE_S, return_when=asyncio.FIRST_COMPLETED)
+                if upcoming.done():
+                    change, upcoming = upcoming.result(), None
+                    await exchange.line(change_json(change))
+                elif not (gone.done() or closing.done()):
+                    await exchange.line({})
+        finally:
+            ending = [one for one in (gone, closing, upcoming) if one is not None and not one.done()]
+            for one in ending:
+                one.cancel()
+            if ending:
+                await asyncio.wait(ending)
+            await changes.aclose()
+
+
+QUEUE_MAX = 10_000
+"""Candidates of one lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlace:
+    """A place in the queue of a lock: how many are ahead, 0 for the holder; the token is worth something only then."""
+
+    key: str
+    token: int
+    ahead: int
+
+
+async def acquire(store: KeyValueStore, name: str, *, lease: int, holder: str, wait_s: float) -> LockPlace:
+    """Wait this long for the lock; returns the place in its queue, which stays as long as the lease.
+
+    Errors: CommandRejectedError when the lease has ended; those of the store.
+    """
+    queue = await _queue(store, name)
+    if not any(item.lease == lease for item in queue):
+        # 1. Whoever has the lease comes back for the same key.
+        if len(queue) >= QUEUE_MAX:
+            raise CommandRejectedError(f"{QUEUE_MAX} candidates wait for this lock")
+        await store.transact([Put(f"{name}/", holder, lease, numbered=True)])
+        queue = await _queue(store, name)
+    place = _place(queue, lease)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while place.ahead:
+                await wait_deleted(store, queue[place.ahead - 1])
+                queue = await _queue(store, name)
+                place = _place(queue, lease)
+    return place
+
+
+async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
+    """Give the lock, or the place in its queue, up; the lease lives on. False if there was none."""
+    own = [item for item in await _queue(store, name) if item.lease == lease][:OPERATIONS_MAX]
+    if not own:
+        return False
+    same = [Condition(item.key, "created", "==", item.created) for item in own]
+    return (await store.transact([Delete(item.key) for item in own], same)).succeeded
+
+
+async def _queue(store: KeyValueStore, name: str) -> list[Item]:
+    """The candidates, the holder first."""
+    if not name:
+        raise UsageError("name: a lock has a name of at least one character")
+    return await candidates(store, name)
+
+
+def _place(queue: list[Item], lease: int) -> LockPlace:
+    """Errors: CommandRejectedError when the lease has no place any more."""
+    for ahead, item in enumerate(queue):
+        if item.lease == lease:
+            # 2. Of several keys the lowest. 3. It is the holder's if it is the lowest of all.
+            return LockPlace(item.key, item.created, ahead)
+    raise CommandRejectedError(f"lease {lease} has ended, or never was")
+
 
 RANGE_SIZE_BYTES_MAX: Final = 1 << 20
 """Keys and values in the answer to one range; at least one item is in it."""

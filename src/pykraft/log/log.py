@@ -13,12 +13,37 @@ This module decides when to roll, what is durable, and what readers see. Invaria
 A StorageError from a writing method leaves the log unusable: memory and disk may differ, and a failed sync must not be
 repeated. Elections and replication are not this module's business.
 
-Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
+Checks that the files of a running node are still where it opened them.
+
+If somebody deletes or renames the directory of a running node, the node keeps its open files: it writes, syncs and
+acknowledges, and a restart finds none of that. A sync notices a deleted file but not a renamed one, and an idle node
+syncs nothing. So the lane's thread checks between two jobs, when every file must be in place:
+
+- The name of the newest segment must belong to the file that is open, not to another one.
+- The other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
+
+The lane looks after the lock of the directory at the same times (`pykraft.log.directory.LogDirectory.look`).
+
+The check changes nothing. It ignores files that can be derived again: indexes, ``leader-epoch-checkpoint``, the
+recovery point. Source: ours.
+
+How much of the log stays in the page cache: its newest bytes.
+
+A node rarely reads what it wrote: followers get the newest batches from `pykraft.host.recent_batches`. Without a hint
+the system keeps every page of the log until memory is short, and each append needs memory that was not used before. On
+a virtual machine that is several times as slow as memory that was used a moment ago. So the pages of old batches are
+given back. A follower that is far behind, and a restart, read them from the disk.
+
+Invariant: only synced bytes are given back.
+
+Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; PostgreSQL's ``XLogFileClose``, which gives the
+pages of a WAL segment back; ``posix_fadvise(2)``.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,17 +51,96 @@ from typing import Final
 
 from pykraft.config import INT32_MAX, LogSettings
 from pykraft.core.epochs import EpochCache
-from pykraft.errors import CorruptionError, UsageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.fs import Fs
-from pykraft.log.page_cache import PageCache
-from pykraft.log.presence import Presence
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.epoch_checkpoint import write_epochs
+from pykraft.log.small_files.partition import FILE_NAME as PARTITION_METADATA
 from pykraft.log.small_files.partition import own_partition
+from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
+
+CACHED_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Newest bytes of a log that stay in the page cache."""
+STEP_SIZE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes that are given back at a time."""
+STEPS_MAX: Final = 4
+"""Most steps in a turn, since appends may wait meanwhile."""
+
+
+class PageCache:
+    """The segments with pages that may be in the page cache, oldest first."""
+
+    def __init__(self) -> None:
+        self._segments: deque[Segment] = deque()
+        self._position = 0
+        """Everything below it in the first segment was given back."""
+
+    def synced(self, segment: Segment) -> None:
+        """Everything in this segment is durable; it is the newest one that was synced."""
+        if not self._segments or self._segments[-1] is not segment:
+            self._segments.append(segment)
+
+    def forget(self) -> None:
+        """Segments were removed or cut: leave what is cached of the log to the system."""
+        self._segments.clear()
+        self._position = 0
+
+    def relieve(self) -> None:
+        """Give old pages back, a bounded number of bytes."""
+        size_bytes = sum(segment.content.size_bytes for segment in self._segments) - self._position
+        for _ in range(STEPS_MAX):
+            if size_bytes < CACHED_SIZE_BYTES_MAX + STEP_SIZE_BYTES:
+                return
+            oldest = self._segments[0]
+            step_bytes = min(STEP_SIZE_BYTES, oldest.content.size_bytes - self._position)
+            oldest.uncache(self._position, step_bytes)
+            size_bytes -= step_bytes
+            self._position += step_bytes
+            if self._position == oldest.content.size_bytes and len(self._segments) > 1:
+                self._segments.popleft()
+                self._position = 0
+
+
+_LASTING: Final = frozenset({QUORUM_STATE, PARTITION_METADATA})
+"""Files that are never removed, only replaced by a rename."""
+
+
+class Presence:
+    """The check for one partition directory. Only the writer's thread uses it."""
+
+    def __init__(self, fs: Fs, directory: Path) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._expected: frozenset[str] = frozenset()
+
+    def look(self, views: Sequence[SegmentView]) -> None:
+        """Compare the directory with all segments of the log. Errors: StorageError, which names what is gone."""
+        if not self._fs.exists(self._directory):
+            raise _gone(self._directory)
+        active = views[-1]
+        # Same name is not enough here: somebody may have put a copy in the file's place.
+        if not active.file.is_at(active.path):
+            raise _gone(active.path)
+        names = frozenset(self._fs.listdir(self._directory))
+        for name in (*sorted(self._expected), *(view.path.name for view in views)):
+            if name not in names:
+                raise _gone(self._directory / name)
+        # quorum-state does not exist before the first election, so a file is required only once it was seen.
+        self._expected = names & _LASTING
+
+
+def _gone(path: Path) -> StorageError:
+    return StorageError(
+        path,
+        "is gone, or something else is in its place: somebody deleted or renamed it while the node runs",
+        repair="find out who did, and put it back if it was moved; a node that starts without it takes part once the "
+        "other voters have proven its directory",
+    )
+
 
 UNSYNCED_MAX: Final = 16
 """Most sealed segments that wait for the next flush; a roll syncs the older ones."""

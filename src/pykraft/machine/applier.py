@@ -2,6 +2,13 @@
 
 Invariant: whoever waits for an answer gets it when this node has applied the command, or when it loaded a snapshot that
 contains it. After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of them, the loop runs other tasks.
+
+The clock of the leader, for the time in the log: it goes on from the log's last time, by the monotonic clock.
+
+Invariant: it never goes back while one node leads, and never depends on a wall clock. After a change of leader it may
+be behind the records that the former leader wrote last; `pykraft.machine.replica` takes the larger time.
+
+Source: ours (ADR 068).
 """
 
 from __future__ import annotations
@@ -17,10 +24,37 @@ from pykraft.client.node import Node
 from pykraft.client.reader import Reader
 from pykraft.client.state_reader import StateReader
 from pykraft.machine.client_session import ClientSession
-from pykraft.machine.leader_clock import LeaderClock
 from pykraft.machine.replica import ClientNews, CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.state_check import StateCheck
 from pykraft.types import Epoch, Offset
+
+
+class LeaderClock:
+    """Stands still until `start`, and after `stop`."""
+
+    def __init__(self) -> None:
+        self._started: tuple[int, float] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True while this node leads."""
+        return self._started is not None
+
+    def start(self, time_ms: int, mono_s: float) -> None:
+        """This node leads from now on, and the log's last time is this."""
+        self._started = (time_ms, mono_s)
+
+    def stop(self) -> None:
+        """This node no longer leads."""
+        self._started = None
+
+    def time_ms(self, applied_ms: int, mono_s: float) -> int:
+        """The time for the next record, given that of the record that this node applied last."""
+        if self._started is None:
+            return applied_ms
+        time_ms, started_s = self._started
+        return max(applied_ms, time_ms + int((mono_s - started_s) * 1_000))
+
 
 C = TypeVar("C")
 R = TypeVar("R")

@@ -6,13 +6,33 @@ CommandRejectedError: the state machine got it and rejected it; OutcomeUnknownEr
 
 `pykraft.machine.replica` decides what is applied, and `pykraft.machine.submission` brings commands into the log.
 
-Source: Raft dissertation §6.3 and §6.4; ours (ADR 068).
+Writes the log time while this node leads and the state machine waits for time alone.
+
+Commands bring the time with them. Where none come, the leader writes a record with nothing but the time: so often that
+unused sessions end while any are open, and as soon as the log time has come that the state machine waits for.
+Invariant: an idle log does not grow when no session is open and the state machine waits for nothing.
+
+Writes what the comparison of replicas needs into the log: the leader's CHECK, and each voter's DIGEST.
+
+Invariant: an idle log does not grow; a node has one of these records under way at a time.
+
+The leader's side of Forward: appends what other nodes' clients execute, and confirms their reads.
+
+Invariant: NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUSTER_ID and INVALID_REQUEST mean that the
+records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps the records
+with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied everywhere.
+
+A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the leader asks that voter, where the
+log places it, with the same request: a node that gets a DIGEST in its own name answers whether it is its own.
+
+Source: Raft dissertation §6.3 and §6.4; ours (ADR 068); ours (ADR 068, ADR 086); ours (ADR 092); ours (ADR 070, ADR
+092, ADR 138), after ADR 050.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -21,21 +41,238 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
 from pykraft.config import NodeConfig
-from pykraft.errors import CommandRejectedError, NotAppliedError, UsageError
+from pykraft.errors import (
+    BufferFullError,
+    CommandRejectedError,
+    ErrorCode,
+    NotAppliedError,
+    NotLeaderError,
+    NotRunningError,
+    OutcomeUnknownError,
+    PykraftError,
+    UsageError,
+)
 from pykraft.machine.applier import Applier
-from pykraft.machine.forward_server import ForwardServer
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder
-from pykraft.machine.log_ticks import LogTicks
 from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
+from pykraft.machine.records import (
+    CheckRecord,
+    TickRecord,
+    check_forwarded,
+    encode_log_record,
+    forwarded_digest,
+    stamped,
+    unpack_records,
+)
 from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
-from pykraft.machine.state_check_writer import StateCheckWriter, voter_ids
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
+from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.types import VoterSet
+from pykraft.server.clock import now
+from pykraft.types import Offset, VoterSet
+
+REQUESTS_MAX: Final = 1_000
+"""Requests of other nodes at one time; one more is told to come later."""
+ERROR_TEXT_MAX: Final = 1_000
+"""Characters of an error in an answer: it may quote the request."""
+
+
+class ForwardServer:
+    """Serves the requests of other nodes on this one."""
+
+    def __init__(
+        self,
+        node: Node[bytes],
+        applier: Applier[Any, Any],
+        cluster_id: str,
+        confirm: Callable[[int, bytes], Awaitable[None]],
+    ) -> None:
+        """``confirm`` asks a voter about a DIGEST, see `pykraft.machine.forwarder.Forwarder`."""
+        self._confirm = confirm
+        self._node = node
+        self._applier = applier
+        self._cluster_id = cluster_id
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Offer the API from now on."""
+        self._node.call_host(lambda host: host.serve_forwards(self._on_request))
+
+    def ended(self) -> None:
+        """The node has ended: nobody hears an answer."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _on_request(self, request: Body, answer: Callable[[Body], None]) -> None:
+        """On the node's loop."""
+        self._node.loops.to_application(self._begin, request, answer)
+
+    def _begin(self, request: Body, answer: Callable[[Body], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(request, answer), name="pykraft forwarded")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, request: Body, answer: Callable[[Body], None]) -> None:
+        try:
+            body = self._answer(offset=await self._act(request))
+        except NotLeaderError as error:
+            body = self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
+        except BufferFullError as error:
+            body = self._answer(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
+        except OutcomeUnknownError as error:
+            body = self._answer(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        except NotRunningError:
+            return  # the connection ends, too
+        except PykraftError as error:
+            body = self._answer(ErrorCode.INVALID_REQUEST, str(error))
+        self._node.call_host(lambda _: answer(body))
+
+    async def _act(self, request: Body) -> Offset:
+        if request["cluster_id"] != self._cluster_id:
+            raise PykraftError(f"this node is of cluster {self._cluster_id}, the request of {request['cluster_id']}")
+        if len(self._tasks) > REQUESTS_MAX:
+            raise BufferFullError(f"{REQUESTS_MAX} requests of other nodes are under way")
+        records = unpack_records(bytes(request["records"]))
+        if not records:
+            offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
+            return offset
+        digest = forwarded_digest(records)
+        if digest is None:
+            commands = (command for command in map(check_forwarded, records) if command is not None)
+            self._applier.replica.read_ahead(commands)
+        elif digest.node_id == self._node.node_id:
+            if self._applier.check is None or not self._applier.check.has_found(digest):
+                raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
+            return Offset(digest.offset)
+        else:
+            known = self._node.leader_and_epoch
+            if known.leader_id != self._node.node_id:
+                raise NotLeaderError(known.leader_id, known.epoch)
+            await self._confirm(digest.node_id, records[0])
+        time_ms = self._applier.time_ms()
+        committed = await self._node.propose([stamped(record, time_ms) for record in records])
+        return committed.base_offset
+
+    def _answer(self, error: ErrorCode = ErrorCode.NONE, text: str | None = None, *, offset: int = -1) -> Body:
+        known = self._node.leader_and_epoch
+        return {
+            "error_code": int(error),
+            "error_message": None if text is None else text[:ERROR_TEXT_MAX],
+            "leader_id": -1 if known.leader_id is None else known.leader_id,
+            "leader_epoch": known.epoch,
+            "offset": offset,
+        }
+
+
+PAUSE_S: Final = 0.02
+"""Before each record: a node that reads an old log meets many a CHECK, and tells about the last one only."""
+RETRY_S: Final = 0.25
+"""After this time a record is written that was due before and could not be."""
+
+
+class StateCheckWriter:
+    """The records of one node."""
+
+    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], forwarder: Forwarder, check: StateCheck) -> None:
+        self._node = node
+        self._applier = applier
+        self._forwarder = forwarder
+        self._check = check
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if self._is_due() else None):
+                    await self._check.moved.wait()
+            self._check.moved.clear()
+            await asyncio.sleep(PAUSE_S)
+            with suppress(PykraftError):  # another try follows, or another node leads by now
+                await self._tell()
+                await self._ask()
+
+    def _is_due(self) -> bool:
+        return self._has_news() or (self._applier.clock.is_running and self._check.count >= self._check.every)
+
+    def _has_news(self) -> bool:
+        node_id = self._node.node_id
+        is_voter = node_id is not None and node_id in voter_ids(self._node)
+        return is_voter and self._check.found is not None and not self._check.is_told(int(node_id or 0))
+
+    async def _tell(self) -> None:
+        """Write what this node found at the last CHECK."""
+        found = self._check.found
+        if found is None or not self._has_news():
+            return
+        record = replace(found, node_id=int(self._node.node_id or 0), time_ms=self._applier.time_ms())
+        data = encode_log_record(record)
+        if self._forwarder.is_needed:
+            await self._forwarder.tell(data)
+        else:
+            await self._node.propose([data])
+
+    async def _ask(self) -> None:
+        """Write a CHECK, if this node leads and enough commands came since the last one."""
+        if self._applier.clock.is_running and self._check.count >= self._check.every:
+            committed = await self._node.propose([encode_log_record(CheckRecord(self._applier.time_ms()))])
+            await self._node.wait_applied(self._applier, committed.end_offset)
+
+
+def voter_ids(node: Node[bytes]) -> list[int]:
+    """The ids of the voters that this node knows; none before its start and after its end."""
+    try:
+        return [int(voter.key.id) for voter in node.latest_voter_set.voters]
+    except NotRunningError:
+        return []
+
+
+TICKS_OF_A_SESSION: Final = 4
+"""While nothing else is written, the leader writes the time so often in a session's timeout."""
+PAUSE_S_MIN: Final = 0.01
+"""Time between two ticks at least, so that a node that cannot commit does not spin."""
+
+
+class LogTicks:
+    """The ticks of one node."""
+
+    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], session_timeout_ms: int) -> None:
+        self._interval_s = session_timeout_ms / 1_000 / TICKS_OF_A_SESSION
+        self._node = node
+        self._applier = applier
+
+    async def run(self) -> None:
+        """Write ticks until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    await self._applier.deadline_moved.wait()
+                self._applier.deadline_moved.clear()
+            except TimeoutError:
+                if self._is_due():
+                    await self._write()
+
+    def _wait_s(self) -> float:
+        deadline_ms = self._applier.deadline_ms
+        if deadline_ms is None or not self._applier.clock.is_running:
+            return self._interval_s
+        return min(self._interval_s, max(PAUSE_S_MIN, (deadline_ms - self._applier.time_ms()) / 1_000))
+
+    def _is_due(self) -> bool:
+        if not self._applier.clock.is_running:
+            return False
+        deadline_ms = self._applier.deadline_ms
+        is_past = deadline_ms is not None and self._applier.time_ms() >= deadline_ms
+        return is_past or self._applier.replica.sessions_count > 0
+
+    async def _write(self) -> None:
+        with suppress(PykraftError):  # another node leads by now, or this one has ended
+            committed = await self._node.propose([encode_log_record(TickRecord(self._applier.time_ms()))])
+            await self._node.wait_applied(self._applier, committed.end_offset)
+
 
 if TYPE_CHECKING:  # it stands on this module
     from pykraft.machine.threaded import ThreadedReplicated

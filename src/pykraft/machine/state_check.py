@@ -116,7 +116,7 @@ class StateCheck:
             if number % PIECE_RECORDS == 0:
                 await asyncio.sleep(0)
         commands = b"".join(one.digest for one in seen)
-        # 2. `pykraft.machine.state_check_writer` brings it into the log.
+        # 2. `pykraft.machine.replicated` brings it into the log.
         self.found = DigestRecord(0, -1, offset, self._kind, digest.value(), commands)
         self.moved.set()
 

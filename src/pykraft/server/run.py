@@ -2,31 +2,214 @@
 
 Exit codes are the command line's.
 
-Source: Kafka's ``TestRaftServer.main``.
+Snapshots for a node under load, so that its disk stays bounded: they let the log be cleaned.
+
+The load keeps no state, so a snapshot has one record, which names the end of what it stands for. Replicas write the
+same bytes. Invariant: a log whose newest snapshot belongs to an application gets none from here, since that would drop
+the application's state.
+
+Tells the process that started the node what the node acknowledged, as JSON lines on a file descriptor.
+
+That process can keep a journal outside the node, so a killed node cannot take back an acknowledgement. This module owns
+the descriptor and the bytes not written yet. Invariant: lines leave whole and in order, and writing never blocks the
+loop. If the reader is gone or does not read, the node ends, because a journal with gaps proves nothing.
+
+Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch, first_sequence,
+count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). `pykraft.client.journal` reads
+them.
+
+Source: Kafka's ``TestRaftServer.main``; KIP-630; Kafka's ``metadata.log.*`` and ``metadata.max.retention.*`` say when
+one is due and what is deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
+import select
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final, Protocol
 
 from pykraft.config import NodeConfig
+from pykraft.errors import PykraftError, SnapshotFailedError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.host.snapshots.creation import NewSnapshot
+from pykraft.host.snapshots.loading import Loader
 from pykraft.process.extras import imported_for
 from pykraft.process.signals import ending_signals, handlers_restored
-from pykraft.server.ack_pipe import AckPipe
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
-from pykraft.server.load_snapshots import LoadSnapshots
 from pykraft.server.service_manager import notify_ready
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.writer import Serializer
+from pykraft.types import Epoch, NodeId, OffsetAndEpoch
+
+PENDING_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+LAST_WORDS_TIMEOUT_S: Final = 1.0
+
+
+class AckPipe:
+    """Writes lines to a descriptor as fast as the reader takes them."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, *, failed: Callable[[BaseException], None]
+    ) -> None:
+        """``failed`` is called when nobody reads any more. Errors: UsageError when the descriptor is not open."""
+        try:
+            os.set_blocking(descriptor, False)
+        except (OSError, OverflowError) as error:
+            raise UsageError(f"--ack-fd {descriptor}: it is not an open file descriptor") from error
+        self._loop = loop
+        self._failed = failed
+        self._descriptor = descriptor
+        self._pending = bytearray()
+        self._is_open = True
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Write one line; after the end of the pipe it is dropped."""
+        if not self._is_open:
+            return
+        was_empty = not self._pending
+        self._pending += json.dumps({"event": event, **fields}, separators=(",", ":")).encode() + b"\n"
+        if len(self._pending) > PENDING_SIZE_BYTES_MAX:
+            # A reader that does not read leaves gaps in its journal as surely as one that is gone.
+            self._give_up(f"{len(self._pending)} bytes are unread, and the reader does not keep up")
+        elif was_empty:
+            self._write()
+
+    def close(self) -> None:
+        """Wait a moment for the reader to take everything, then close the descriptor."""
+        deadline_s = time.monotonic() + LAST_WORDS_TIMEOUT_S
+        poll = select.poll()
+        while self._pending and self._is_open and (left_s := deadline_s - time.monotonic()) > 0:
+            poll.register(self._descriptor, select.POLLOUT)
+            poll.poll(left_s * 1_000)
+            self._write()
+        self._end()
+
+    def _write(self) -> None:
+        try:
+            written = os.write(self._descriptor, self._pending)
+        except BlockingIOError:
+            written = 0
+        except OSError as error:
+            self._give_up(str(error))
+            return
+        del self._pending[:written]
+        if self._pending:
+            self._loop.add_writer(self._descriptor, self._write)
+        else:
+            self._loop.remove_writer(self._descriptor)
+
+    def _give_up(self, reason: str) -> None:
+        self._end()
+        self._failed(UsageError(f"--ack-fd {self._descriptor}: {reason}"))
+
+    def _end(self) -> None:
+        self._pending.clear()
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_writer(self._descriptor)
+            with suppress(OSError):
+                os.close(self._descriptor)
+
+
+_MARK: Final = "pykraft-load"
+_PREFIX: Final = f'{{"{_MARK}"'.encode()
+
+
+class Snapshotter(Protocol):
+    """The part of `pykraft.host.host.Host` that these snapshots need."""
+
+    def create_snapshot(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        serializer: Serializer[Any],
+        on_begun: Callable[[NewSnapshot | Exception | None], None],
+    ) -> None:
+        """See `pykraft.host.host.Host`."""
+        ...
+
+
+class LoadSnapshots:
+    """A listener that takes a snapshot whenever one is due; register it with its `loader`."""
+
+    def __init__(
+        self, host: Snapshotter, *, report: Callable[[str], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """``report`` gets lines for the log; ``failed`` gets bugs of ours."""
+        self._host = host
+        self._report = report
+        self._failed = failed
+        self._is_foreign = False
+
+    @property
+    def loader(self) -> Loader:
+        """How the host gives and requests snapshots."""
+        return Loader(deserializer=self, load=self._load, save=self._save)
+
+    def serialize(self, record: OffsetAndEpoch) -> bytes:
+        """The only record of a snapshot: which records of the load it stands for."""
+        return json.dumps({_MARK: {"endOffset": record.offset, "epoch": record.epoch}}).encode()
+
+    def deserialize(self, data: bytes) -> bytes:
+        """A record of a snapshot, perhaps of an application's."""
+        return data
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """See `pykraft.host.delivery.HostListener`; the host counts the bytes."""
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """See `pykraft.host.delivery.HostListener`; followers take snapshots, too."""
+
+    def _load(self, reader: SnapshotReader[bytes]) -> None:
+        """Look whose snapshot this is, at its first record."""
+        first = b""
+        with closing(reader), suppress(PykraftError):  # a damaged one may be an application's
+            first = next((record for batch in reader for record in batch.records), b"")
+        self._is_foreign = not first.startswith(_PREFIX)
+        if self._is_foreign:
+            self._report(
+                f"the snapshot at offset {reader.snapshot_id.offset} is an application's, so the load takes no "
+                "snapshots, and the log grows without a bound"
+            )
+
+    def _save(self, snapshot_id: OffsetAndEpoch) -> None:
+        if not self._is_foreign:
+            self._host.create_snapshot(snapshot_id, self, self._begun)
+
+    def _begun(self, taken: NewSnapshot | Exception | None) -> None:
+        if isinstance(taken, Exception):
+            # The log was truncated or cleaned meanwhile, say: the next snapshot is due soon.
+            self._report(f"no snapshot of the load: {taken}")
+        elif taken is not None:
+            taken.append([taken.snapshot_id], lambda error: self._appended(taken, error))
+
+    def _appended(self, taken: NewSnapshot, error: Exception | None) -> None:
+        if error is None:
+            taken.freeze(lambda result: self._frozen(taken, result))
+        else:
+            taken.close()
+            # A failing disk is no bug: the node has reported it, and the next snapshot is due soon.
+            if not isinstance(error, SnapshotFailedError):
+                self._failed(error)
+
+    def _frozen(self, taken: NewSnapshot, result: int | Exception) -> None:
+        if isinstance(result, Exception):
+            # Larger than pykraft.snapshot.max.bytes allows, say.
+            taken.close()
+            self._report(f"no snapshot of the load: {result}")
+
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""

@@ -1,4 +1,9 @@
-"""An observer with scripted leaders returns each committed batch once and in order, whatever leaders do."""
+"""An observer with scripted leaders returns each committed batch once and in order, whatever leaders do.
+
+The epoch of the record before a log's start, found without reading the log.
+
+An observer's window has no gap, its epochs never decrease, and it returns only committed batches.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import Patience
-from pykraft.client.remote.observer import FetchLimits, Observer, Start
+from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
+from pykraft.client.remote.observer import FAR_OFFSET, TOPICS, FetchLimits, Observer, Start, Window, epoch_before, probe
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
-from pykraft.types import Endpoint, Offset
+from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch
 from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log
 from tests.client.scripted import Answer, until
 
@@ -302,3 +308,134 @@ def test_what_cannot_be_observed_is_the_callers_mistake() -> None:
     for start in odd:
         with pytest.raises(UsageError, match=r"it is an offset of 0 or more, or Start\.EARLIEST or Start\.LATEST"):
             Observer([Endpoint("a", 1)], start=start)
+
+
+START = Offset(40)
+
+
+def asking(log: ScriptedLog) -> LeaderFetch:
+    return LeaderFetch(log.bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=PATIENT)
+
+
+@pytest.mark.parametrize(("oldest", "newest"), [(1, 1), (1, 2), (2, 2), (3, 9), (9, 9), (700_000, 1_000_000)])
+def test_it_is_the_epoch_of_the_oldest_snapshot(oldest: int, newest: int) -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.epoch = Epoch(newest)
+        log.clean(OffsetAndEpoch(START, Epoch(oldest)), b"")
+        log.append(b"a")
+        leader = asking(log)
+        await leader.ask(probe)
+        leader.accept()
+        assert await epoch_before(leader, START) == oldest
+        assert len(log.leader.requests(ApiKey.FETCH)) <= 2 + newest.bit_length()
+        await leader.close()
+
+    with_log(main)
+
+
+def test_a_log_that_is_cleaned_meanwhile_is_not_asked_on() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.epoch = Epoch(9)
+        log.clean(OffsetAndEpoch(START, Epoch(3)), b"")
+        log.append(b"a")
+        leader = asking(log)
+        await leader.ask(probe)
+        log.log_start_offset = 41
+        assert await epoch_before(leader, START) == 9
+        await leader.close()
+
+    with_log(main)
+
+
+def test_a_probe_waits_for_nothing_and_asks_for_no_records() -> None:
+    request = probe(Epoch(5), Epoch(3))
+    assert (request.fetch_offset, request.epoch, request.last_fetched_epoch) == (FAR_OFFSET, 5, 3)
+    assert (request.wait_ms_max, request.size_bytes_max, request.replica) == (0, 0, None)
+    assert probe(Epoch(5)).last_fetched_epoch == 5
+
+
+def test_a_new_leader_meanwhile_is_asked_in_its_own_epoch() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.epoch = Epoch(9)
+        log.clean(OffsetAndEpoch(START, Epoch(3)), b"")
+        log.append(b"a")
+        leader = asking(log)
+        await leader.ask(probe)
+
+        def change(node_id: int, body: Body) -> Answer:
+            log.answer = log.serve
+            log.lead(3)
+            return log.serve(node_id, body)
+
+        log.answer = change
+        assert await epoch_before(leader, START) == 3
+        await leader.close()
+
+    with_log(main)
+
+
+def add(window: Window, base_offset: int, *values: bytes, epoch: int = 1, leader_epoch: int = 9) -> str | None:
+    batch = encode_batch(values or (b"v",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=7)
+    return window.add(*batch, leader_epoch=Epoch(leader_epoch))
+
+
+def test_only_what_is_committed_is_given_out() -> None:
+    window = Window(Offset(0))
+    assert add(window, 0, b"a", b"b") is None
+    assert add(window, 2, b"c") is None
+    assert window.take() is None
+    window.commit_to(Offset(1))
+    assert window.take() is None
+    window.commit_to(Offset(2))
+    batch = window.take()
+    assert batch is not None
+    assert (batch.base_offset, batch.end_offset, batch.epoch, batch.timestamp_ms) == (0, 2, 1, 7)
+    assert (batch.is_control, batch.values()) == (False, [b"a", b"b"])
+    assert window.take() is None
+    assert (window.next_offset, window.end_offset, window.end_epoch) == (2, 3, 1)
+
+
+def test_the_high_watermark_never_goes_back() -> None:
+    window = Window(Offset(0))
+    window.commit_to(Offset(5))
+    window.commit_to(Offset(3))
+    assert window.high_watermark == 5
+
+
+def test_a_hole_and_an_overlap_are_refused() -> None:
+    window = Window(Offset(0))
+    assert "offsets 1 to 1 where 0 comes next" in str(add(window, 1))
+    assert add(window, 0) is None
+    assert "offsets 0 to 0 where 1 comes next" in str(add(window, 0))
+    assert window.end_offset == 1
+
+
+def test_the_first_batch_may_begin_before_the_offset_that_was_asked_for() -> None:
+    window = Window(Offset(5))
+    assert add(window, 3, b"a", b"b") is not None
+    assert add(window, 3, b"a", b"b", b"c", b"d") is None
+    assert window.end_offset == 7
+    assert add(window, 6, b"a", b"b") is not None
+
+
+@pytest.mark.conformance("H73")
+def test_epochs_never_go_back_and_are_not_above_the_leaders() -> None:
+    window = Window(Offset(0))
+    assert "of epoch 4, after 0, from the leader of epoch 3" in str(add(window, 0, epoch=4, leader_epoch=3))
+    assert add(window, 0, epoch=3, leader_epoch=3) is None
+    assert "of epoch 2, after 3" in str(add(window, 1, epoch=2))
+    window.commit_to(Offset(1))
+    assert window.take() is not None
+    assert "of epoch 2, after 3" in str(add(window, 1, epoch=2))
+
+
+def test_what_is_dropped_is_fetched_again() -> None:
+    window = Window(Offset(0))
+    assert not window.drop_held()
+    add(window, 0, epoch=1)
+    window.commit_to(Offset(1))
+    window.take()
+    add(window, 1, epoch=2)
+    assert window.held_size_bytes > 0
+    assert window.drop_held()
+    assert (window.held_size_bytes, window.end_offset, window.end_epoch) == (0, 1, 1)

@@ -8,9 +8,7 @@ from tempfile import gettempdir
 import pytest
 
 from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
-from pykraft.client.remote.log_start import probe
-from pykraft.client.remote.observer import TOPICS
-from pykraft.client.remote.snapshot_fetch import SnapshotFetch
+from pykraft.client.remote.observer import TOPICS, SnapshotFetch, probe
 from pykraft.errors import QuorumUnavailableError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body

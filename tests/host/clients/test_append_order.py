@@ -6,7 +6,7 @@ Source: ours (ADR 076).
 from __future__ import annotations
 
 from pykraft.errors import ProtocolError
-from pykraft.host.clients.append_order import AppendOrder, CheckResult
+from pykraft.host.clients.produce_requests import AppendOrder, CheckResult
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.batch import BatchHeader
 from tests.host.clients.world import batch_of

@@ -12,8 +12,8 @@ import pytest
 
 from pykraft.errors import ProtocolError
 from pykraft.log.judge import MISSING_START_REPAIR
-from pykraft.log.offline import verify_advice
-from pykraft.log.offline.verify_advice import OF_AN_ONLY_VOTER, is_only_voter
+from pykraft.log.offline import verify
+from pykraft.log.offline.verify import OF_AN_ONLY_VOTER, is_only_voter
 from pykraft.log.os_fs import OsFs
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files.quorum_state import REPAIR_FILE, ElectionStore
@@ -110,5 +110,5 @@ def test_a_control_batch_of_nobodys_format_does_not_count(node: Path, monkeypatc
     hold(node, kraft_version=1)
     put_voters(segments(node)[2], 1)
     assert is_only_voter(OsFs(), node)
-    monkeypatch.setattr(verify_advice, "membership_records", unknown)
+    monkeypatch.setattr(verify, "membership_records", unknown)
     assert not is_only_voter(OsFs(), node)

@@ -1,23 +1,36 @@
-"""A world whose nodes run a program's state machine: what its callers see, and what ends it."""
+"""A world whose nodes run a program's state machine: what its callers see, and what ends it.
+
+A node on the host of a simulated process: the machine's time, and what ends the node.
+
+Connections between simulated processes: answers, nobody there, silence, and an end in the middle.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
-from pykraft.errors import CommandRejectedError
+from pykraft.errors import CommandRejectedError, NotRunningError, UnreachableError, UsageError
 from pykraft.machine import Applied
 from pykraft.machine.testing.judge import CallVerdict
 from pykraft.machine.testing.simulate import ORACLES
-from pykraft.machine.testing.users import MachineUsers
+from pykraft.machine.testing.users import MachineUsers, SimulatedEngine, SimulatedLink, open_link
+from pykraft.machine.testing.virtual_loop import VirtualLoop
 from pykraft.machine.testing.workload import CALLERS, DrawnCommands
+from pykraft.protocol.messages import ApiKey
+from pykraft.sim.facts.history import WRITE, value_of
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World
+from pykraft.sim.scenario.settings import LISTENER, rpc_context
+from pykraft.types import Endpoint
 from tests.machine.counters import Add, Counters
 from tests.machine.testing.bugs import draw
-from tests.sim.worlds import SEED_OF_THREE, THREE, run_until, started
+from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_until, started, started_world
 
 CALM = replace(THREE, course=replace(THREE.course, progress_records=5))
 
@@ -84,3 +97,128 @@ def test_replicas_that_part_end_the_world() -> None:
     with pytest.raises(ViolationError, match=r"EqualReplicas: node . answered call"):
         run_until(started(world), lambda: False)
     users.abandon()
+
+
+def led_by_program() -> tuple[World, Process]:
+    """A world without oracles: they know only what its own clients propose."""
+    return led(World(SEED_OF_THREE, scenario=THREE, oracles=()))
+
+
+def test_calls_reach_the_host_at_the_machines_time() -> None:
+    world, leader = led_by_program()
+    failures: list[BaseException] = []
+    engine = SimulatedEngine(world.nodes[leader.node_id], failures.append)
+    outcomes: list[object] = []
+    assert engine.host is not None
+    assert engine.status is leader.host.status
+    engine.host.propose([value_of(1, WRITE, 5)], epoch=leader.host.status.epoch, now=None, on_outcome=outcomes.append)  # type: ignore[arg-type]
+    while not outcomes:
+        world.turn()
+    engine.metrics(outcomes.append)
+    assert outcomes[1:] == [{}]
+    engine.leave(100)
+    while world.nodes[leader.node_id].process is leader:
+        world.turn()
+    refused: list[Exception] = []
+    engine.call(lambda host: None, refused.append)
+    assert isinstance(refused[0], NotRunningError)
+    assert not failures
+
+
+def test_errors_of_the_program_are_told() -> None:
+    world, leader = led_by_program()
+    failures: list[BaseException] = []
+    engine = SimulatedEngine(world.nodes[leader.node_id], failures.append)
+    refused: list[Exception] = []
+
+    def wrong(_: object) -> None:
+        raise UsageError("not so")
+
+    engine.call(wrong, refused.append)
+    assert [str(error) for error in refused] == ["not so"]
+    engine.stop()
+    engine.fail_unless_ended(NotRunningError("over"))
+    assert not failures
+    engine.fail_unless_ended(ZeroDivisionError())
+    engine.fail(KeyError())
+    assert [type(error) for error in failures] == [ZeroDivisionError, KeyError]
+
+
+DESCRIBE = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+
+
+def run(world: World, act: Callable[[Process, Endpoint], Awaitable[Any]]) -> Any:
+    """Run this on node 1, with the address of node 2."""
+    process = world.nodes[1].process
+    assert process is not None
+    loop = VirtualLoop(world.nodes[1].clock, process.later, lambda context: None)  # type: ignore[abstract]
+    endpoint = world.nodes[2].config.advertised_listeners.get(LISTENER)
+    assert endpoint is not None
+
+    async def main() -> Any:
+        return await act(process, endpoint)
+
+    task = loop.create_task(main())
+    run_until(world, task.done)
+    return task.result()
+
+
+async def opened(process: Process, endpoint: Endpoint) -> SimulatedLink:
+    link = await open_link(process, endpoint, rpc_context(process._node.config), 500)
+    assert isinstance(link, SimulatedLink)
+    return link
+
+
+def test_a_request_is_answered_by_the_other_node() -> None:
+    async def act(process: Process, endpoint: Endpoint) -> Any:
+        link = await opened(process, endpoint)
+        assert link.endpoint == endpoint
+        assert link.offers_key(ApiKey.DESCRIBE_CLUSTER)
+        assert not link.offers_key(ApiKey.PRODUCE)
+        first = await link.ask_body(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_ms=500)
+        second = await link.ask_body(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_ms=500)
+        await link.close()
+        assert not link.is_open
+        with pytest.raises(UnreachableError, match="closed"):
+            await link.ask_body(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_ms=500)
+        return first, second
+
+    first, second = run(started_world(), act)
+    assert first["cluster_id"] == second["cluster_id"] == "simulated"
+
+
+def test_a_node_that_is_down_is_unreachable() -> None:
+    world = started_world()
+    world.nodes[2].kill()
+
+    async def act(process: Process, endpoint: Endpoint) -> None:
+        with pytest.raises(UnreachableError):
+            await opened(process, endpoint)
+
+    run(world, act)
+
+
+def test_an_answer_that_is_held_back_times_out_and_closes_the_link() -> None:
+    world = started_world()
+
+    async def act(process: Process, endpoint: Endpoint) -> None:
+        link = await opened(process, endpoint)
+        world.network.cut(2, 1)
+        with pytest.raises(UnreachableError, match="no answer within 300 ms"):
+            await link.ask_body(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_ms=300)
+        assert not link.is_open
+
+    run(world, act)
+
+
+def test_a_peer_that_dies_breaks_the_link() -> None:
+    world = started_world()
+
+    async def act(process: Process, endpoint: Endpoint) -> None:
+        link = await opened(process, endpoint)
+        world.nodes[2].kill()
+        with pytest.raises(UnreachableError):
+            await link.ask_body(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, timeout_ms=3_000)
+        assert not link.is_open
+
+    run(world, act)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pykraft.errors import CompactedError
 from pykraft.machine import Applied
-from pykraft.machine.leader_clock import LeaderClock
+from pykraft.machine.applier import LeaderClock
 from pykraft.recipes import (
     Delete,
     HeldLock,

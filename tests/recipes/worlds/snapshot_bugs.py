@@ -10,7 +10,7 @@ from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes import KeyValues
 from pykraft.recipes.key_space import KeySpace
-from pykraft.recipes.key_value_formats import SNAPSHOTS, LeaseState
+from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
 from tests.sim.mutants.patch import Patch
 
 

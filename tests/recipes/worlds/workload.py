@@ -15,7 +15,7 @@ from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import ProcessSeat
 from pykraft.recipes import KeyValues, KeyValueStore, key_space, key_values
 from pykraft.recipes.key_space import is_in
-from pykraft.recipes.key_value_formats import SNAPSHOTS
+from pykraft.recipes.key_values import SNAPSHOTS
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.run.outcome import Outcome

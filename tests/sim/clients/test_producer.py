@@ -1,5 +1,7 @@
 """Idempotent producers find the leader, repeat what was not answered, and give up only what nobody can know.
 
+A producer's batch is whole, and its header has the producer's numbers.
+
 Source: KIP-98, KIP-360.
 """
 
@@ -11,7 +13,9 @@ import pytest
 
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
-from pykraft.sim.clients.producer import IN_FLIGHT_MAX, SimulatedProducer
+from pykraft.protocol.batch import check_crc, read_header
+from pykraft.protocol.records import decode_values
+from pykraft.sim.clients.producer import IN_FLIGHT_MAX, SimulatedProducer, producer_batch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import OperationOutcome
 from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
@@ -127,3 +131,11 @@ def test_batches_fit_where_leaders_have_small_buffers() -> None:
     run_until(world, lambda: len(acknowledged(found)) == 50)
     sizes = [sum(map(len, answer.operation.values)) for answer in found.answers]
     assert max(sizes) > 1_000
+
+
+def test_a_batch_has_its_producers_numbers_and_a_right_crc() -> None:
+    data = producer_batch((b"a", b"b"), producer_id=2**40, producer_epoch=3, base_sequence=7, timestamp_ms=9)
+    header = read_header(data)
+    check_crc(data, 0, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (2**40, 3, 7)
+    assert decode_values(data) == [b"a", b"b"]

@@ -6,7 +6,7 @@ from random import Random
 
 from pykraft.core.messages import FetchRequest
 from pykraft.sim.clients.stranger import StrangerAnswer
-from pykraft.sim.faults.false_leader import ANSWERS, FalseLeader
+from pykraft.sim.faults.stranger import ANSWERS, FalseLeader
 from pykraft.sim.run.world import World
 from pykraft.types import Epoch, NodeId, Offset
 from tests.sim.worlds import led_world

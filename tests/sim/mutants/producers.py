@@ -7,9 +7,8 @@ from typing import Any
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients import assemble
-from pykraft.host.clients.append_order import AppendOrder
 from pykraft.host.clients.client_requests import ClientRequests
-from pykraft.host.clients.produce_requests import ProduceRequests
+from pykraft.host.clients.produce_requests import AppendOrder, ProduceRequests
 from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
 from pykraft.protocol.batch import BatchHeader
 from tests.sim.mutants.mutant import Mutant

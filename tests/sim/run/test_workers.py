@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from pykraft.sim.run.workers import call_in_workers
+from pykraft.sim.run.simulation import call_in_workers
 
 LIMIT_S = 60.0
 

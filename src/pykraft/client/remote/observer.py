@@ -1,8 +1,8 @@
 """Reads the committed batches of a live quorum, as a replica without an id and without a log of its own.
 
 This module owns one connection, to the leader, and a bounded number of fetched bytes. Invariant: an observer returns
-each committed batch from its start on, once and in order, whatever happens to leaders and connections;
-`pykraft.client.remote.window` has the checks. How it reads:
+each committed batch from its start on, once and in order, whatever happens to leaders and connections; `Window` has the
+checks. How it reads:
 
 1. It asks any node for an offset that no log contains (2^60). A node that does not lead names the leader; the leader
    answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between the
@@ -20,37 +20,276 @@ A leader with snapshots answers a fetch from offset 0 or the log start with a sn
 when the log was cleaned beyond the observer's offset.
 * Any other observer begins at the first record that the log still has, as Kafka's consumers do, and skips what only a
 snapshot has. At offset 0 it skips only the first leader's LeaderChange. At a later log start it must name the epoch of
-the record before it, and finds that by bisection: see `pykraft.client.remote.log_start`.
+the record before it, and finds that by bisection: see `epoch_before`.
 
 If no node answers within the time limit, the observer raises an error; it can be asked again and then continues.
 
-Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request); Kafka's observers (brokers).
+How a log begins is found without reading it. A leader answers a fetch beyond the end of any log from its epochs and
+snapshots alone. The answer has the high watermark and the last epoch up to the one in the request; or, if that epoch is
+older than the oldest snapshot, a snapshot id. So the smallest epoch that does not get a snapshot id is the oldest
+snapshot's, which is the epoch of the last record before the log start. Invariant: each result comes from one answer of
+one leader. If the log is cleaned meanwhile, the next fetch with the found epoch gets a snapshot id again.
+
+Returned batches are below the high watermark, without a gap, and their epochs never go back; each batch had
+the right CRC. A batch that breaks this is refused, whoever sent it. Batches that are not yet committed may be dropped
+at any time, since a new leader may never have had them; they are fetched again.
+
+A snapshot is fetched into a temporary file, one at a time. A returned snapshot is complete and
+every batch of it is sound; memory holds at most one slice. An interrupted fetch resumes where it stopped, as long as
+the same leader serves the same snapshot. A fetch without progress ends after a time limit: see `SnapshotFetch.fetch`.
+
+Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request), KIP-630 §FetchSnapshot; Kafka's observers
+(brokers) and ``KafkaRaftLog.validateOffsetAndEpoch``; KAFKA-18723 (a replica must check what it fetched).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Self, TypeAlias
 
 from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
-from pykraft.client.remote.log_start import epoch_before, probe
-from pykraft.client.remote.snapshot_fetch import SnapshotFetch
-from pykraft.client.remote.window import Window
 from pykraft.client.serde import bytes_serde
 from pykraft.client.state_reader import StateReader, read_in_a_thread
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
-from pykraft.core.messages import FetchRequest, FetchResponse
-from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError, error_name
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.os_fs import OsFs
+from pykraft.protocol.batch import BatchHeader
 from pykraft.rpc.fetched import read_batches
-from pykraft.snapshot.files import stem_of
+from pykraft.snapshot.download import Download
+from pykraft.snapshot.files import checkpoint_path, stem_of
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
+
+
+class SnapshotFetch:
+    """The fetches of one observer, in one event loop; a thread writes the files."""
+
+    def __init__(self, leader: LeaderFetch, patience: Patience, *, size_bytes_max: int) -> None:
+        """``size_bytes_max`` limits one slice."""
+        self._leader = leader
+        self._timeout_s = patience.timeout_ms / 1_000
+        self._size_bytes_max = size_bytes_max
+        self._folder: TemporaryDirectory[str] | None = None
+        self._stuck_since_s: float | None = None
+
+    def close(self) -> None:
+        """Remove everything that was fetched."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.cleanup()
+
+    async def fetch(self, snapshot_id: OffsetAndEpoch) -> Path | None:
+        """The file of this snapshot, complete; None when the caller must ask the leader again which snapshot to fetch.
+
+        Errors: QuorumUnavailableError when no byte of any snapshot arrived within the time limit for a leader;
+        StorageError for the temporary file.
+        """
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="pykraft-snapshot-")
+        directory = Path(self._folder.name)
+        epoch = self._leader.epoch
+        download = Download(OsFs(), directory, snapshot_id, leader_epoch=epoch)
+        try:
+            while not await asyncio.to_thread(download.catch_up):
+                pass
+            is_whole = download.is_whole
+            while not is_whole:
+                found = await self._slice(download, epoch)
+                if found is None:
+                    self._give_up_when_stuck(snapshot_id)
+                    await self._leader.pause()
+                    return None
+                is_whole = found
+            await asyncio.to_thread(download.freeze)
+        except ProtocolError as error:
+            # The leader sent bytes that cannot be a snapshot, so do not resume this download.
+            download.abandon()
+            self._leader.reject(str(error))
+            self._give_up_when_stuck(snapshot_id)
+            return None
+        finally:
+            download.close()
+        return checkpoint_path(directory, snapshot_id)
+
+    async def _slice(self, download: Download, epoch: Epoch) -> bool | None:
+        """Fetch the next bytes; True when they are the last. None when this leader does not have them.
+
+        Errors: ProtocolError for bytes that cannot belong to a snapshot.
+        """
+        position = download.position
+
+        def request_in(known: Epoch) -> FetchSnapshotRequest:
+            return FetchSnapshotRequest(
+                replica=None,
+                epoch=known,
+                snapshot_id=download.snapshot_id,
+                position=position,
+                size_bytes_max=self._size_bytes_max,
+            )
+
+        found = await self._leader.ask_for_snapshot(request_in)
+        # Another leader's file may have other bytes, so start again with its epoch.
+        if found is None or self._leader.epoch != epoch:
+            return None
+        answer, data = found
+        problem = _what_is_wrong(answer, data, download.snapshot_id, position)
+        if problem is not None:
+            self._leader.reject(problem)
+            return None
+        await asyncio.to_thread(download.append, data)
+        self._leader.accept()
+        self._stuck_since_s = None
+        return download.position == answer.size_bytes
+
+    def _give_up_when_stuck(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Check for progress. Errors: QuorumUnavailableError when there was none for too long."""
+        now_s = asyncio.get_running_loop().time()
+        if self._stuck_since_s is None:
+            self._stuck_since_s = now_s
+        if now_s >= self._stuck_since_s + self._timeout_s:
+            self._stuck_since_s = None
+            what = f"the snapshot {stem_of(snapshot_id)} could not be fetched"
+            raise QuorumUnavailableError(f"{what} within {self._timeout_s:g} s: {self._leader.story}")
+
+
+def _what_is_wrong(
+    answer: FetchSnapshotResponse, data: Buffer, snapshot_id: OffsetAndEpoch, position: int
+) -> str | None:
+    """Why a leader's answer is unusable; None if it is usable."""
+    if answer.error:
+        return f"it answers FetchSnapshot with {error_name(answer.error)}"
+    if (answer.snapshot_id, answer.position) != (snapshot_id, position):
+        sent = f"{stem_of(answer.snapshot_id)} from position {answer.position} on"
+        return f"asked for the snapshot {stem_of(snapshot_id)} from {position} on, it sends {sent}"
+    if not len(data) or position + len(data) > answer.size_bytes:
+        return f"it sends {len(data)} bytes at {position} of a snapshot of {answer.size_bytes} bytes"
+    return None
+
+
+class Window:
+    """Begins at ``next_offset``. If that is within a batch, the whole batch is the first one.
+
+    With ``last_epoch``, the epoch of the record before it, a batch must begin exactly there.
+    """
+
+    def __init__(self, next_offset: Offset, last_epoch: Epoch | None = None) -> None:
+        self.next_offset = next_offset
+        """Offset of the next batch to return."""
+        self.high_watermark: Offset | None = None
+        """Everything below is committed; None until a leader told it."""
+        self._last_epoch = last_epoch
+        self._held: deque[tuple[BatchHeader, Buffer]] = deque()
+        self._held_size_bytes = 0
+
+    @property
+    def end_offset(self) -> Offset:
+        """Offset of the next batch to fetch."""
+        return self._held[-1][0].end_offset if self._held else self.next_offset
+
+    @property
+    def end_epoch(self) -> Epoch | None:
+        """Epoch of the batch before `end_offset`; None before the first batch."""
+        return self._held[-1][0].epoch if self._held else self._last_epoch
+
+    @property
+    def held_size_bytes(self) -> int:
+        """Bytes that were fetched but not returned."""
+        return self._held_size_bytes
+
+    def add(self, header: BatchHeader, data: Buffer, *, leader_epoch: Epoch) -> str | None:
+        """Take the next batch; returns why it cannot be the next one, or None."""
+        expected = self.end_offset
+        if header.base_offset != expected:
+            is_first = self.end_epoch is None and header.base_offset < expected < header.end_offset
+            if not is_first:
+                return f"a batch with offsets {header.base_offset} to {header.last_offset} where {expected} comes next"
+        # No CRC covers the epoch, so check it against its neighbours and the leader's.
+        if not (self.end_epoch or 0) <= header.epoch <= leader_epoch:
+            return (
+                f"the batch at offset {header.base_offset} is of epoch {header.epoch}, "
+                f"after {self.end_epoch or 0}, from the leader of epoch {leader_epoch}"
+            )
+        self._held.append((header, data))
+        self._held_size_bytes += header.size_bytes
+        return None
+
+    def commit_to(self, high_watermark: Offset) -> None:
+        """Raise the high watermark; a new leader may know a lower one, which changes nothing."""
+        self.high_watermark = Offset(max(self.high_watermark or 0, high_watermark))
+
+    def drop_held(self) -> bool:
+        """Drop the batches that were not returned; False when there were none."""
+        had_some = bool(self._held)
+        self._held.clear()
+        self._held_size_bytes = 0
+        return had_some
+
+    def take(self) -> CommittedBatch | None:
+        """The next batch, if it is committed."""
+        if not self._held or self.high_watermark is None:
+            return None
+        header, data = self._held[0]
+        if header.end_offset > self.high_watermark:
+            return None
+        self._held.popleft()
+        self._held_size_bytes -= header.size_bytes
+        self.next_offset, self._last_epoch = header.end_offset, header.epoch
+        return CommittedBatch(
+            base_offset=header.base_offset,
+            end_offset=header.end_offset,
+            epoch=header.epoch,
+            timestamp_ms=header.max_timestamp,
+            is_control=header.is_control,
+            data=data,
+        )
+
+
+FAR_OFFSET: Final = Offset(2**60)
+"""An offset that no log contains."""
+
+
+def probe(epoch: Epoch, last_fetched_epoch: Epoch | None = None) -> FetchRequest:
+    """A fetch beyond any log, to a leader of this epoch: the answer has no records and comes at once."""
+    return FetchRequest(
+        replica=None,
+        epoch=epoch,
+        fetch_offset=FAR_OFFSET,
+        last_fetched_epoch=epoch if last_fetched_epoch is None else last_fetched_epoch,
+        wait_ms_max=0,
+        size_bytes_max=0,
+        high_watermark=-1,
+    )
+
+
+async def epoch_before(leader: LeaderFetch, log_start_offset: Offset) -> Epoch:
+    """The epoch of the record before the log start, for a log that begins at a snapshot's end.
+
+    Errors: QuorumUnavailableError, ForeignClusterError.
+    """
+    low, high = Epoch(0), leader.epoch
+    while low < high:
+        middle = Epoch((low + high) // 2)
+        answer, _ = await leader.ask(partial(probe, last_fetched_epoch=middle))
+        leader.accept()
+        if answer.log_start_offset != log_start_offset:
+            break  # the log was cleaned meanwhile: the next fetch gets a snapshot id again
+        # Bisection: without a snapshot id the epoch is not older than the oldest snapshot's.
+        if answer.snapshot_id is None:
+            high = middle
+        else:
+            low = Epoch(middle + 1)
+    return high
+
 
 TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
 """Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and Kafka's."""

@@ -9,18 +9,27 @@ A batch of an idempotent producer is appended once: one that repeats an earlier 
 it is committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS mean that the
 batch is not in the log; after REQUEST_TIMED_OUT it may be, and a producer without an id may then write it twice.
 
-Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator``; KIP-98; ours (ADR 065).
+Keeps the batches of one connection in their order while some of them are checked elsewhere or wait for their place.
+
+Large batches are checked on the bulk lane, small ones at once; without this a small batch would overtake a large one,
+and its producer would be told that it is out of order. A batch also waits while an earlier one of the same producer
+has no place in the log yet: the core may still reject that one, and the log would have a gap. Invariant: batches of a
+connection go on one by one, in the order in which they came; connections do not wait for each other's checks.
+
+Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator``; KIP-98; ours (ADR 065); Kafka handles one request of
+a connection at a time (``SocketServer``).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
-from pykraft.host.clients.append_order import AppendOrder, CheckResult
 from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
 from pykraft.host.clients.topics import ClientTopics, committed_end
@@ -33,6 +42,61 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer, Epoch, Offset
+
+CheckResult: TypeAlias = BatchHeader | ProtocolError
+"""The header of a sound batch, or what is wrong with it."""
+
+
+@dataclass(slots=True, eq=False)
+class OrderedBatch:
+    """One batch in its line; ``found`` is None until it is checked."""
+
+    then: Callable[[CheckResult], None]
+    found: CheckResult | None = None
+
+
+class AppendOrder:
+    """The lines of all connections that have one; most batches need none."""
+
+    def __init__(self, is_held: Callable[[BatchHeader], bool]) -> None:
+        """``is_held`` says whether an earlier batch of the same producer waits for its place."""
+        self._is_held = is_held
+        self._lines: dict[ConnectionId, deque[OrderedBatch]] = {}
+        self._is_advancing = False
+
+    def __len__(self) -> int:
+        """How many connections have a line."""
+        return len(self._lines)
+
+    def join(self, connection: ConnectionId, then: Callable[[CheckResult], None]) -> OrderedBatch:
+        """The next batch of this connection; ``then`` is called when it is checked and its turn has come."""
+        batch = OrderedBatch(then)
+        self._lines.setdefault(connection, deque()).append(batch)
+        return batch
+
+    def passes(self, connection: ConnectionId, found: CheckResult) -> bool:
+        """True for a checked batch that needs no line."""
+        return connection not in self._lines and (isinstance(found, ProtocolError) or not self._is_held(found))
+
+    def advance(self) -> None:
+        """Let every batch go on whose turn has come; call it after a check, and when a batch has its place or none."""
+        # A batch that goes on may reject another one, which calls this again: the loop below finds what that freed.
+        if self._is_advancing or not self._lines:
+            return
+        self._is_advancing = True
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            for connection, line in list(self._lines.items()):
+                while line and (found := line[0].found) is not None:
+                    if isinstance(found, BatchHeader) and self._is_held(found):
+                        break
+                    line.popleft().then(found)
+                    has_moved = True
+                if not line:
+                    del self._lines[connection]
+        self._is_advancing = False
+
 
 CHECKED_AT_ONCE_SIZE_BYTES_MAX: Final = 4 * 1024
 """A larger batch is checked on the bulk lane, so that many records do not hold up the loop."""

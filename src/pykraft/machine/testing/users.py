@@ -3,35 +3,276 @@
 Each process runs `pykraft.machine.Replicated` as a program would, on a loop in virtual time, and its workload with
 it. A second, plain listener tells the world how far each process has come.
 
-Source: ours (ADR 058).
+Runs a node on the host of a simulated process, in place of a server.
+
+Invariant: all times that reach the host are those of the simulated machine. The process owns the host: it starts it,
+and when it ends nobody hears of this engine again.
+
+A connection between two simulated processes, for the requests that one node's clients forward to another.
+
+It carries the same bytes as TCP would, over the world's network: frames are delayed, held back by cuts, and lost with
+the process at either end.
+
+Source: ours (ADR 058); ours; `pykraft.client.engine.Engine` is the one of a program;
+`pykraft.client.remote.connection.Connection` is the one of a program.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from pykraft.errors import StorageError
+from pykraft.client.node import Node
+from pykraft.client.thread import LoopCall, NodeMain
+from pykraft.client.watch import LeaderWatch
+from pykraft.config import NodeConfig
+from pykraft.core.status import Status
+from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
+from pykraft.host.metrics import Metrics
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.machine.replicated import Replicated
 from pykraft.machine.runtime import MachineRuntime
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.engine import SimulatedEngine, SimulatedMember
 from pykraft.machine.testing.judge import judge
-from pykraft.machine.testing.link import open_link
 from pykraft.machine.testing.recorded import CallHistory, RecordedNode
 from pykraft.machine.testing.reference import WatchedMachine, fail_on
 from pykraft.machine.testing.virtual_loop import VirtualLoop
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc.connection import DialedConnection
+from pykraft.rpc.context import RpcContext
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import Epoch, NodeId, Offset
+from pykraft.sim.machine.node import Process, SimulatedNode
+from pykraft.snapshot.writer import Serializer
+from pykraft.types import Buffer, Endpoint, Epoch, Instant, NodeId, Offset, OffsetAndEpoch
+
+
+class SimulatedLink:
+    """See `pykraft.machine.runtime.ForwardLink`; a guest of its process. Create it with `open_link`."""
+
+    def __init__(self, process: Process, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.is_open = True
+        self._wire = DialedConnection("pykraft-forward")
+        self._process = process
+        self._news: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """The next frame; the first one, empty, says that the dial succeeded."""
+        self._connection = process.guests.dial(self, endpoint)
+
+    def connected(self) -> None:
+        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        self._settle(b"")
+
+    def closed(self) -> None:
+        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        self.is_open = False
+        if not self._news.done():
+            self._news.set_exception(UnreachableError(self.endpoint, "the connection is closed"))
+            self._news.exception()  # nobody may be waiting
+
+    def received(self, frame: bytes) -> None:
+        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        self._settle(frame)
+
+    def offers_key(self, key: ApiKey) -> bool:
+        """See `pykraft.machine.runtime.ForwardLink`."""
+        return self._wire.offers_key(key)
+
+    async def negotiate(self, timeout_ms: int) -> None:
+        """Wait for the connection, and learn which versions the other end supports. Errors: UnreachableError."""
+        await self._next(timeout_ms)
+        self._wire.negotiated(await self._exchange(self._wire.negotiate(), timeout_ms))
+
+    async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
+        """See `pykraft.machine.runtime.ForwardLink`."""
+        try:
+            return self._wire.answered_body(await self._exchange(self._wire.ask_body(key, body), timeout_ms))
+        except ProtocolError as error:
+            await self.close()
+            raise UnreachableError(self.endpoint, str(error)) from error
+
+    async def close(self) -> None:
+        """See `pykraft.machine.runtime.ForwardLink`."""
+        self.is_open = False
+        self._process.guests.close(self._connection)
+
+    async def _exchange(self, request: list[Buffer], timeout_ms: int) -> bytes:
+        if not self.is_open:
+            raise UnreachableError(self.endpoint, "the connection is closed")
+        self._news = asyncio.get_running_loop().create_future()
+        self._process.guests.send(self._connection, request)
+        return await self._next(timeout_ms)
+
+    async def _next(self, timeout_ms: int) -> bytes:
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await self._news
+        except TimeoutError as error:
+            await self.close()  # its answer may still come, so nobody may use it again
+            raise UnreachableError(self.endpoint, f"no answer within {timeout_ms} ms") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    def _settle(self, frame: bytes) -> None:
+        if not self._news.done():
+            self._news.set_result(frame)
+
+
+async def open_link(process: Process, endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> Any:  # noqa: ANN401
+    """An open link, see `pykraft.machine.runtime.ConnectForward`."""
+    del context
+    link = SimulatedLink(process, endpoint)
+    await link.negotiate(timeout_ms)
+    return link
+
+
+PIECE_RECORDS_MAX: Final = 3
+"""Small, so that commands are applied between two pieces of a snapshot, as they are with a large state."""
+
+
+class SimulatedEngine:
+    """See `pykraft.client.life.NodeEngine`."""
+
+    def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
+        """``failed`` hears of the error that would end the node."""
+        assert node.process is not None
+        self._node = node
+        self._process: Process = node.process
+        self._failed = failed
+        self._timed = cast("Host", _TimedHost(node, self._process.host))
+
+    @property
+    def host(self) -> Host | None:
+        """The host, with the machine's clock."""
+        return self._timed
+
+    @property
+    def status(self) -> Status | None:
+        """The host's status."""
+        return self._process.host.status
+
+    async def run(
+        self,
+        config: NodeConfig,
+        *,
+        sockets: Mapping[str, Sequence[socket.socket]],
+        is_guest: bool,
+        begin: Callable[[Host], None],
+        begun: Callable[[], None],
+    ) -> None:
+        """Begin, and go on until the process ends."""
+        del config, sockets, is_guest
+        loop = asyncio.get_running_loop()
+        begin(self._timed)
+        loop.call_soon(begun)
+        await loop.create_future()
+
+    def call(self, act: Callable[[Host], object], refused: Callable[[PykraftError], object]) -> None:
+        """Call the host."""
+        if not self._process.is_running:
+            refused(NotRunningError("the node has ended"))
+            return
+        self._process.touch()  # a call changes the node's state, so the oracles must look at it after this event
+        try:
+            act(self._timed)
+        except UsageError as error:
+            refused(error)
+
+    def metrics(self, answer: Callable[[Metrics], object]) -> None:
+        """Nobody asks for metrics here."""
+        answer({})
+
+    def leave(self, timeout_ms: int) -> None:
+        """Shut down gracefully."""
+        self._process.host.shutdown(timeout_ms, self._node.clock.instant)
+
+    def stop(self) -> None:
+        """The world ends processes by itself."""
+
+    def fail(self, error: BaseException) -> None:
+        """The program failed: that is what the world looks for."""
+        self._failed(error)
+
+    def fail_unless_ended(self, error: BaseException) -> None:
+        """As `fail`."""
+        if not isinstance(error, NotRunningError):
+            self._failed(error)
+
+
+class SimulatedMember(Node[bytes]):
+    """A node that an engine of a simulated process runs."""
+
+    def __init__(self, config: NodeConfig, engine: SimulatedEngine, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(config)
+        self.loops = self._life.loops = _ProgramLoop(loop)
+        self._watch = LeaderWatch(self.loops)
+        self._life.run_by(engine)
+
+
+class _ProgramLoop:
+    """The host runs outside of the program's loop, as with a thread of its own; see `NodeLoops`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def to_node(self, act: LoopCall, *arguments: object) -> None:
+        """At once: the host may be called at any time."""
+        act(*arguments)
+
+    def to_application(self, act: LoopCall, *arguments: object) -> None:
+        """In the loop's next turn."""
+        self._loop.call_soon(act, *arguments)
+
+    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
+        """The engine has nothing to run."""
+        del stop
+        await main()
+
+
+class _TimedHost:
+    """Passes calls on to the host: at the machine's time, not the caller's, and with small pieces of snapshots."""
+
+    def __init__(self, node: SimulatedNode, host: Host) -> None:
+        self._node = node
+        self._host = host
+
+    def propose(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as the host's
+        self._host.propose(*arguments, **(named | {"now": self._node.clock.instant}))
+
+    def read_index(self, now: Instant, on_outcome: Callable[[Offset | Exception], None]) -> None:
+        del now
+        self._host.read_index(self._node.clock.instant, on_outcome)
+
+    def hear_commit(self, epoch: Epoch, end_offset: Offset, now: Instant) -> None:
+        del now
+        self._host.hear_commit(epoch, end_offset, self._node.clock.instant)
+
+    def create_snapshot(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        serializer: Serializer[Any],
+        on_begun: Callable[[NewSnapshot | Exception | None], None],
+    ) -> None:
+        def begun(taken: NewSnapshot | Exception | None) -> None:
+            if isinstance(taken, NewSnapshot):
+                taken.piece_records_max = PIECE_RECORDS_MAX
+            on_begun(taken)
+
+        self._host.create_snapshot(snapshot_id, serializer, begun)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the host has
+        return getattr(self._host, name)
+
 
 SESSION_TIMEOUT_MS: Final = 2_500
 """Short, so that sessions end within a world. It is longer than twice the longest call."""

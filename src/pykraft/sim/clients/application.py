@@ -5,20 +5,28 @@ process: a read is a value of its own in the log, and sees everything written be
 application takes snapshots of its state, on its own or when the host asks, and loads a snapshot in place of the records
 that it covers.
 
-Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630.
+A snapshot of its own is a copy of its state, and it takes one at a time. For one that the host asks for it copies
+nothing: each piece is read from the state when it is written, and the registration is held until all pieces are
+written. So if the state changed meanwhile, or did not match the snapshot id, the file would show it.
+
+Invariant: a snapshot has the state of the moment at which it begins, whatever is committed during the writing.
+
+Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630; KIP-630 §When to Snapshot;
+`pykraft.host.snapshots.trigger`; Kafka's ``SnapshotGenerator``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from random import Random
 from typing import Final
 
 from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
-from pykraft.sim.clients.snapshot_generator import SnapshotGenerator
-from pykraft.sim.clients.snapshot_saver import SnapshotSaver
+from pykraft.sim.clients.snapshot_pieces import PieceWriter, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
@@ -26,7 +34,117 @@ from pykraft.sim.facts.history import Operation
 from pykraft.sim.machine.io_errors import SnapshotDiskError
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.types import Epoch, NodeId, OffsetAndEpoch
+from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
+
+WITHIN_PROBABILITY: Final = 0.1
+"""In worlds with such applications, the share of larger batches within which one asks for a snapshot."""
+
+
+class SnapshotGenerator(PieceWriter):
+    """Takes the snapshots of one process, each after roughly the same number of records."""
+
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+        super().__init__(facts, witness, node, rng)
+        self._is_busy = False
+        self._due_offset = self._next_due(Offset(0))
+        # Generators of their own, so that worlds without such applications stay what they were.
+        probability = facts.scenario.snapshots.within_batch_probability
+        self._asks_within = Random(f"{facts.seed} within").random() < probability
+        self._within_dice = Random(f"{facts.seed} within {node.node_id}")
+
+    def loaded(self, offset: Offset) -> None:
+        """A snapshot that ends at this offset replaced the state."""
+        self._due_offset = self._next_due(offset)
+
+    def committed(self, end: OffsetAndEpoch, state: ApplicationState) -> None:
+        """The state reaches up to here: begin a snapshot if it is time."""
+        host = self._node.host
+        if self._is_busy or end.offset < self._due_offset or host is None:
+            return
+        self._is_busy = True
+        self._due_offset = self._next_due(end.offset)
+        host.create_snapshot(end, Plain(), partial(self._begun, end, state.records()))
+
+    def ask_within(self, batch: CommittedBatch, state: ApplicationState) -> None:
+        """Now and then, ask for a snapshot that ends within this newest batch; it is written if it is not refused."""
+        host, dice = self._node.host, self._within_dice
+        is_large = batch.end_offset - batch.base_offset > 1
+        if not self._asks_within or not is_large or host is None or dice.random() >= WITHIN_PROBABILITY:
+            return
+        snapshot_id = OffsetAndEpoch(Offset(dice.randrange(batch.base_offset + 1, batch.end_offset)), batch.epoch)
+
+        def begun(answer: NewSnapshot | int | Exception | None) -> None:
+            if isinstance(answer, NewSnapshot):
+                # `SnapshotIsCommitted` then compares its id with its content.
+                write_pieces(answer, iter([state.records()]), begun)
+            else:
+                self._tell(answer, done="has taken it", failed="takes no snapshot within a batch")
+
+        host.create_snapshot(snapshot_id, Plain(), begun)
+
+    def _next_due(self, offset: Offset) -> Offset:
+        between = self._facts.records_between
+        return Offset(offset + self._rng.randint(between // 2 + 1, between * 2))
+
+    def _begun(
+        self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes], begun: NewSnapshot | Exception | None
+    ) -> None:
+        over = partial(self._over, snapshot_id)
+        if not isinstance(begun, NewSnapshot):
+            over(begun)
+            return
+        starts = self._starts(len(records))
+        pieces = (records[start : start + starts.step] for start in starts)
+        # A generator of its own, so that worlds without careless applications stay what they were.
+        dice = Random(f"{self._facts.seed} careless {self._node.node_id} {snapshot_id}")
+        if dice.random() < self._facts.scenario.snapshots.careless_probability:
+            write_carelessly(begun, iter([*_with_impossible(pieces, dice)]), over)
+            return
+        write_pieces(begun, pieces, over, self._gives_up)
+
+    def _gives_up(self) -> bool:
+        return self._rng.random() < self._facts.scenario.snapshots.given_up_probability
+
+    def _over(self, snapshot_id: OffsetAndEpoch, outcome: int | Exception | None) -> None:
+        self._is_busy = False
+        at = f"{snapshot_id.offset} of epoch {snapshot_id.epoch}"
+        self._tell(outcome, done=f"has taken a snapshot at {at}, {outcome} bytes", failed="takes no snapshot")
+
+
+def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:
+    """Add to each piece an empty record, which no snapshot can hold."""
+    for piece in pieces:
+        at = dice.randint(0, len(piece))
+        yield [*piece[:at], b"", *piece[at:]]
+
+
+class SnapshotSaver(PieceWriter):
+    """Writes the requested snapshots of one process."""
+
+    def save(self, snapshot_id: OffsetAndEpoch, state: ApplicationState, then: Callable[[], None]) -> None:
+        """Write this state as the snapshot with this id; ``then`` is called when the writing is over."""
+        assert self._node.host is not None
+        self._node.host.create_snapshot(snapshot_id, Plain(), partial(self._begun, snapshot_id, state, then))
+
+    def _begun(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        state: ApplicationState,
+        then: Callable[[], None],
+        begun: NewSnapshot | Exception | None,
+    ) -> None:
+        over = partial(self._over, snapshot_id, then)
+        if not isinstance(begun, NewSnapshot):
+            over(begun)
+            return
+        starts = self._starts(len(state.records()))
+        write_pieces(begun, (state.records()[start : start + starts.step] for start in starts), over)
+
+    def _over(self, snapshot_id: OffsetAndEpoch, then: Callable[[], None], outcome: int | Exception | None) -> None:
+        at = f"{snapshot_id.offset} of epoch {snapshot_id.epoch}"
+        self._tell(outcome, done=f"was asked for a snapshot, and has saved it at {at}", failed="saves no snapshot")
+        then()
+
 
 READS_AGAIN_US: Final = 100_000
 

@@ -6,13 +6,16 @@ arrive. No fault cuts its links, but connections break with the node at the othe
 some up. A batch whose outcome it cannot find out stays unknown, and is never sent under another number: that is what
 keeps its records from being doubled. Invariant: it never goes back to a leader of an older epoch.
 
-Source: KIP-98, KIP-360; Kafka's ``Sender`` and ``TransactionManager``.
+Encodes a batch of an idempotent producer: KRaft's batch of values, with the producer's numbers in its header.
+
+Source: KIP-98, KIP-360; Kafka's ``Sender`` and ``TransactionManager``; KIP-98 §Message format; `pykraft.protocol.batch`
+has the layout.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -20,16 +23,27 @@ from typing import Final
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.batch import number_batch
 from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
-from pykraft.sim.clients.producer_batch import producer_batch
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import WRITE, Operation, OperationOutcome, value_of
 from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
 from pykraft.sim.scenario.settings import LISTENER
-from pykraft.types import Epoch
+from pykraft.types import Epoch, Offset
+
+
+def producer_batch(
+    values: Sequence[bytes], *, producer_id: int, producer_epoch: int, base_sequence: int, timestamp_ms: int
+) -> bytes:
+    """The bytes of one batch as a producer sends them: at offset 0, without a leader epoch."""
+    batch = bytearray(encode_batch(values, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=timestamp_ms).data)
+    number_batch(batch, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
+    return bytes(batch)
+
 
 OVERHEAD_BYTES_MAX: Final = 64
 """What a batch takes beside its records, or a record beside its padding."""

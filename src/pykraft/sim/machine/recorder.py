@@ -1,8 +1,9 @@
 """Records what happens in a world as events in order, for the page that shows a run.
 
-A world without a recorder pays nothing. Frames are kept as they were sent and decoded later (`pykraft.sim.page.words`),
-so recording changes nothing in the run. Invariant: events are in the order in which they happened, and an arrival
-refers to an earlier event of sending. Only the last events are kept, with a count of those before them.
+A world without a recorder pays nothing. Frames are kept as they were sent and decoded later
+(`pykraft.sim.page.render`), so recording changes nothing in the run. Invariant: events are in the order in which they
+happened, and an arrival refers to an earlier event of sending. Only the last events are kept, with a count of those
+before them.
 """
 
 from __future__ import annotations
