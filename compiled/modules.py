@@ -60,7 +60,6 @@ PATTERNS: Final = (
     "server/write.py",
     "client/engine.py",
     "client/leadership.py",
-    "client/listener_call.py",
     "client/proposals.py",
     "client/subscription.py",
     "client/subscriptions.py",

@@ -146,6 +146,16 @@ PLANTED_TREES: dict[str, Sequence[tuple[dict[str, str], dict[str, str]]]] = {
         ({"src/pykraft/a/b/code.py": "b = 1\n"}, {BUDGETS_PATH: "tests = 1", TEST: "b = 1\n"}),
         ({BUDGETS_PATH: "gone = 1"}, {}),
     ],
+    "no_circles": [
+        (
+            {f"src/pykraft/{a}.py": f"from pykraft.{b} import x" for a, b in ("ab", "bc", "ca")},
+            {f"src/pykraft/{a}.py": f"from pykraft.{b} import x" for a, b in ("ab", "bc")} | {"src/pykraft/c.py": ""},
+        ),
+        (
+            {"src/pykraft/a.py": "def f():\n    import pykraft.b", "src/pykraft/b.py": "import pykraft.a"},
+            {"src/pykraft/a.py": "", "src/pykraft/b.py": "import pykraft.a"},
+        ),
+    ],
     "one_meaning": [
         (
             {CODE: "class State: ...", SIMULATED: "class State: ..."},

@@ -1,8 +1,12 @@
-"""The page names what is damaged, and runs nothing that a file name contains."""
+"""The page names what is damaged, and runs nothing that a file name contains.
+
+The report as people read it.
+"""
 
 from __future__ import annotations
 
-from pykraft.audit.page import SHOWN_MAX, audit_page
+from pykraft.audit.findings import DAMAGE_MAX
+from pykraft.audit.page import SHOWN_MAX, audit_page, lines
 from tests.audit.some_report import some_report
 
 
@@ -23,3 +27,24 @@ def test_a_sound_audit_has_no_section_of_damage() -> None:
 
 def test_what_is_left_out_is_told() -> None:
     assert "<p>and 3 more</p>" in audit_page(some_report(SHOWN_MAX + 3))
+
+
+def test_replica_file_and_byte_are_named() -> None:
+    assert list(lines(some_report())) == [
+        "n1: /data/n1/log-0/<script>.log: byte 0: expected CRC 1, found CRC 2",
+        "  what to do: look",
+        "note: n1: /data/n1/x.deleted: is left over",
+        "n1: offsets 0 to 9 (exclusive), epochs 1, segments 1, batches 3, bytes 700, snapshots 0",
+        "1 place damaged in 1 log with 700 bytes.",
+    ]
+
+
+def test_sound_logs_and_what_is_left_out_are_told() -> None:
+    report = some_report(0)
+    report.acknowledged = 5
+    assert list(lines(report))[-1] == "No damage found in 1 log with 700 bytes and 5 acknowledged records."
+    report = some_report(DAMAGE_MAX + 2)
+    report.notes_count += 1
+    text = list(lines(report))
+    assert "and 2 more damaged places" in text
+    assert "and 1 more note" in text

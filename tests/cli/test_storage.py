@@ -1,4 +1,7 @@
-"""``pykraft storage``: Kafka's verbs and lines, for static and dynamic quorums."""
+"""``pykraft storage``: Kafka's verbs and lines, for static and dynamic quorums.
+
+The first voters, from options; the tests of ``pykraft storage`` cover most of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.storage import storage
+from pykraft.cli.storage import parse_controllers, storage
 from pykraft.errors import ForeignDirectoryError, UsageError
 from pykraft.local.voters import PARTITION
 from pykraft.log.directory import is_reserved
@@ -16,7 +19,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import parse_meta
 from pykraft.snapshot.files import BOOTSTRAP_ID
 from pykraft.snapshot.head import SnapshotHead, read_head
-from pykraft.types import uuid_parse
+from pykraft.types import NodeId, uuid_parse
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 DIRECTORY_ID = "MrUabWf55NPhe7sFKQnEEg"
@@ -231,3 +234,19 @@ def test_a_random_uuid_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPa
     made = iter([b"\xf8" * 16, bytes(16), b"\x08" * 16])
     monkeypatch.setattr("os.urandom", lambda size: next(made))
     assert run("random-uuid").stdout == "CAgICAgICAgICAgICAgICA\n"
+
+
+@pytest.mark.conformance(142)
+def test_a_list_means_the_same_in_any_order() -> None:
+    one, two = f"1@h1:9093:{DIRECTORY_ID}", "2@[::1]:9094:k_Eg7DHZQauczDshubdK-A"
+    voters = parse_controllers(f"{one},{two}", "controller")
+    assert voters == parse_controllers(f" {two} , {one} ", "CONTROLLER")
+    first = voters.get(NodeId(1))
+    assert first is not None
+    assert (first.key.directory_id, first.kraft_version.max_version) == (uuid_parse(DIRECTORY_ID), 1)
+
+
+@pytest.mark.conformance(142)
+def test_a_hostile_list_is_refused_in_no_time() -> None:
+    with pytest.raises(UsageError, match="not have the form"):
+        parse_controllers("1" * 100_000 + "@" * 100_000, "CONTROLLER")

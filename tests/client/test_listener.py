@@ -1,13 +1,20 @@
-"""An object without a required method is rejected as a listener, and the error names the method."""
+"""An object without a required method is rejected as a listener, and the error names the method.
+
+Waiters for a leader wake at each change, and all of them at the end.
+"""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Reader
-from pykraft.client.listener import check_listener
+from pykraft.client.listener import LeaderWatch, check_listener
+from pykraft.client.thread import SameLoop
 from pykraft.errors import UsageError
-from tests.client.nodes import Recorder
+from pykraft.types import Epoch, NodeId
+from tests.client.nodes import TIMEOUT_S, Recorder, run
 
 
 class Whole:
@@ -44,3 +51,17 @@ def test_who_saves_or_is_formatted_must_load(name: str) -> None:
         check_listener(listener)
     vars(listener)["handle_load_snapshot"] = print
     check_listener(listener)
+
+
+def test_all_who_wait_are_woken_and_wait_again_for_the_next_news() -> None:
+    async def main() -> None:
+        watch = LeaderWatch(SameLoop())
+        for _ in range(2):
+            waiting = [asyncio.create_task(watch.wait()) for _ in range(3)]
+            done, _ = await asyncio.wait(waiting, timeout=0)
+            assert not done
+            watch.on_commit([])
+            watch.on_leader_change(Epoch(1), NodeId(2))
+            await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
+
+    run(main)

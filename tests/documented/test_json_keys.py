@@ -22,7 +22,7 @@ from pykraft.bench.join import Joined
 from pykraft.bench.transfer import Transferred
 from pykraft.chaos.outcome import ChaosOutcome
 from pykraft.cli.dump import dump
-from pykraft.cli.kv.items import get
+from pykraft.cli.kv.command import get
 from pykraft.cli.local import as_json_object
 from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
@@ -138,7 +138,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "kv put": read(literal, "src/pykraft/kv/api.py", "_put"),
     "kv del": read(literal, "src/pykraft/kv/api.py", "_delete"),
     "kv watch": read(literal, "src/pykraft/kv/json_answers.py", "change_json"),
-    "kv lock": read(literal, f"{CLI}/kv/lock.py", "lock"),
+    "kv lock": read(literal, f"{CLI}/kv/command.py", "lock"),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),
     "pipeline metadata": lambda _: [
@@ -150,11 +150,11 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "pipeline run": read(literal, f"{CLI}/pipeline/command.py", "_line"),
     "pipeline status": read(attributes, f"{SPARK}/pipeline/status.py", "PipelineStatus"),
     "pipeline upkeep": read(attributes, f"{SPARK}/pipeline/upkeep.py", "PipelineUpkeep"),
-    "quorum add-controller": read(literal, f"{CLI}/quorum/voters.py", "add_controller"),
+    "quorum add-controller": read(literal, f"{CLI}/quorum/command.py", "add_controller"),
     "quorum describe": lambda _: overview_json(verdict_on(QUORUM), QUORUM),
-    "quorum remove-controller": read(literal, f"{CLI}/quorum/voters.py", "remove_controller"),
-    "quorum transfer": read(literal, f"{CLI}/quorum/leadership.py", "transfer"),
-    "quorum upgrade": read(literal, f"{CLI}/quorum/upgrade.py", "upgrade"),
+    "quorum remove-controller": read(literal, f"{CLI}/quorum/command.py", "remove_controller"),
+    "quorum transfer": read(literal, f"{CLI}/quorum/command.py", "transfer"),
+    "quorum upgrade": read(literal, f"{CLI}/quorum/command.py", "upgrade"),
     "sim mutants": read(literal, "tests/sim/mutants/search.py", "replay"),
     "sim replay": sim_keys,
     "sim report": read(literal, "src/pykraft/campaign/words.py", "summary_row"),

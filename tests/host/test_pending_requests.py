@@ -1,12 +1,17 @@
 """Each caller of an upgrade or a transfer gets one outcome.
 
-Source: KIP-584; Kafka's ``QuorumController.updateFeatures``.
+Each caller that wants to read gets one outcome.
+
+Source: KIP-584; Kafka's ``QuorumController.updateFeatures``; Raft dissertation §6.4.
 """
 
 from __future__ import annotations
 
-from pykraft.errors import NotRunningError, OutcomeUnknownError, UsageError
-from pykraft.host.pending_requests import PendingRequests
+from typing import Any
+
+from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, UsageError
+from pykraft.host.pending_requests import PendingReads, PendingRequests
+from pykraft.types import Offset
 
 
 def test_each_hears_its_own_answer() -> None:
@@ -35,4 +40,25 @@ def test_a_request_that_comes_after_the_end_is_refused() -> None:
     pending_requests = PendingRequests()
     pending_requests.refuse(pending_requests.begin(told.append))
     pending_requests.end()
+    assert [type(error) for error in told] == [NotRunningError]
+
+
+def test_each_hears_its_own_outcome() -> None:
+    told: list[tuple[str, Any]] = []
+    reads = PendingReads()
+    first = reads.begin(lambda outcome: told.append(("first", outcome)))
+    second = reads.begin(lambda outcome: told.append(("second", outcome)))
+    refusal = NotLeaderError(2, 5)
+    reads.answered(second, refusal)
+    reads.answered(first, Offset(9))
+    reads.end()
+    assert told == [("second", refusal), ("first", 9)]
+
+
+def test_the_end_of_the_node_is_an_outcome_too() -> None:
+    told: list[Any] = []
+    reads = PendingReads()
+    reads.begin(told.append)
+    reads.end()
+    reads.end()
     assert [type(error) for error in told] == [NotRunningError]

@@ -28,7 +28,7 @@ from pykraft.errors import (
     ReplicasPartedError,
     UsageError,
 )
-from pykraft.machine import Applied, Replicated, replicated
+from pykraft.machine import Applied, Replicated, forwarder, replicated
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
 from pykraft.machine.replica import MachineReplica
 from pykraft.machine.replicated import voter_ids
@@ -450,7 +450,7 @@ def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
     async def main() -> None:
         async with machines(tmp_path, 1) as [node]:
             await node.node.wait_for_leader()
-            monkeypatch.setattr(replicated, "REQUESTS_MAX", -1)
+            monkeypatch.setattr(forwarder, "REQUESTS_MAX", -1)
             assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
             monkeypatch.undo()
             await node.close()

@@ -17,7 +17,7 @@ from random import Random
 from threading import Thread
 from typing import Final, TypeAlias
 
-from pykraft.cli.quorum.voters import described_node
+from pykraft.cli.quorum.command import described_node
 from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import (

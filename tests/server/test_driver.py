@@ -28,7 +28,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.server import driver as driver_module
 from pykraft.server.clock import now
 from pykraft.server.driver import BURST_MAX, LINES_PER_S, REMEMBERED_MAX, REPEATED_S, Driver, Reports
-from pykraft.server.metrics import METRICS
+from pykraft.server.prometheus import METRICS
 from pykraft.types import Endpoint, Epoch, NodeId, ReportKind
 from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs

@@ -1,15 +1,19 @@
 """From a configuration to a running node and its end: signals, limits of the process, the complete journal.
 
 A node under load takes snapshots and deletes what they stand for, unless a snapshot is an application's.
+
+systemd is told when the node serves; a node without it runs just the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +31,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.waiting import wait_until
 from pykraft.log.os_fs import OsFs
-from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, serve
+from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, notify_ready, serve
 from pykraft.server.workload import Load, Workload
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
@@ -313,3 +317,32 @@ def test_the_disk_of_a_node_under_load_is_bounded(children: Children, tmp_path: 
     for path in partitions:
         assert any(path.glob("*.checkpoint"))
     assert cluster.stop() == {1: 0, 2: 0, 3: 0}
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_the_service_manager_is_told(is_abstract: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"pykraft-{os.urandom(8).hex()}" if is_abstract else str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}" if is_abstract else name)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}" if is_abstract else name)
+        notify_ready()
+        assert manager.recv(100, socket.MSG_DONTWAIT) == b"READY=1"
+
+
+def test_without_a_service_manager_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    notify_ready()
+    assert caplog.messages == []
+
+
+def test_one_that_is_gone_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
+    with caplog.at_level(logging.WARNING, logger="pykraft"):
+        notify_ready()
+    assert caplog.messages == [
+        f"NOTIFY_SOCKET {tmp_path}/gone: the service manager cannot be told: No such file or directory"
+    ]

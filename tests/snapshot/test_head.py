@@ -1,6 +1,9 @@
 """The head of a snapshot: timestamp, kraft.version and voters, read without the rest.
 
-Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``.
+KIP-630's names for the facts in a snapshot id.
+
+Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``; KIP-630 §Snapshot
+Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import pytest
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.snapshot import batches
-from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.head import SnapshotHead, read_head
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
+from pykraft.snapshot.head import ContainsLog, SnapshotHead, read_head
 from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, VOTERS, disk, small_batches, write
 
 
@@ -43,3 +47,12 @@ def test_a_head_that_is_damaged_or_missing_is_told() -> None:
     fs.open(checkpoint_path(DIRECTORY, ID), create=True).pwrite([small_batches()[:50]], 0)
     with pytest.raises(CorruptionError, match="the first 50 bytes"):
         read_head(fs, DIRECTORY, ID)
+
+
+def test_the_last_contained_record_is_the_one_before_the_offset() -> None:
+    snapshot = ContainsLog(OffsetAndEpoch(Offset(7), Epoch(3)))
+    assert (snapshot.last_contained_log_offset, snapshot.last_contained_log_epoch) == (6, 3)
+
+
+def test_the_bootstrap_snapshot_contains_nothing() -> None:
+    assert ContainsLog(BOOTSTRAP_ID).last_contained_log_offset == -1

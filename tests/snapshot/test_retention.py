@@ -1,7 +1,9 @@
 """Which snapshots are deleted, by size and age; never the newest or one that is being fetched.
 
+A snapshot is due after so many bytes or so much time, and never without new records.
+
 Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is
-ours.
+ours; KIP-630 §When to Snapshot, KIP-876; Kafka's ``SnapshotGenerator``.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.config import LogSettings
-from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, expired
+from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Reason, due, expired
 from pykraft.types import Offset
 from tests.snapshot.snapshots import id_of
 
@@ -113,3 +115,25 @@ def test_what_goes_are_the_oldest_and_no_more_than_it_takes(
         is_large = 0 <= size_bytes_max < sum(kept) + log_size_bytes
         assert is_large or 0 <= age_ms_max < NOW_MS - 1_000 * len(gone)
     assert expired(FOR_EVER, snapshots(10**12, 1), [], in_use=(), now_ms=10**15) == []
+
+
+@pytest.mark.parametrize(
+    ("record_bytes", "elapsed_ms", "expected"),
+    [
+        (0, 0, None),
+        (99, 999, None),
+        (100, 0, Reason.SIZE),
+        (101, 10**9, Reason.SIZE),
+        (99, 1_000, Reason.TIME),
+        (1, 1_001, Reason.TIME),
+        (0, 10**9, None),
+    ],
+)
+def test_what_is_due(record_bytes: int, elapsed_ms: int, expected: Reason | None) -> None:
+    settings = LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=1_000)
+    assert due(settings, record_bytes=record_bytes, elapsed_ms=elapsed_ms) is expected
+
+
+def test_without_an_interval_the_time_does_not_count() -> None:
+    settings = LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=0)
+    assert due(settings, record_bytes=99, elapsed_ms=10**12) is None

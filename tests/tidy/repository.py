@@ -57,8 +57,11 @@ class SourceFile:
         parts = PurePosixPath(self.path).with_suffix("").parts[1:]
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    def imports(self, known: frozenset[str]) -> frozenset[str]:
-        """Those of the ``known`` modules that this one imports, anywhere in it; of a package, the package itself."""
+    def imports(self, known: frozenset[str], *, by_name: bool = True) -> frozenset[str]:
+        """Those of the ``known`` modules that this one imports, anywhere in it; of a package, the package itself.
+
+        ``by_name``: also those that are loaded by name, as commands are.
+        """
         named: set[str] = set()
         for node in ast.walk(self.tree):
             match node:
@@ -66,8 +69,8 @@ class SourceFile:
                     named |= {alias.name for alias in node.names}
                 case ast.ImportFrom(module=str(module)):
                     named |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-                case ast.Constant(value=str(text)):
-                    named.add(text)  # commands and the like that are loaded by name
+                case ast.Constant(value=str(text)) if by_name:
+                    named.add(text)
                 case _:
                     pass
         return frozenset(named) & known

@@ -14,9 +14,8 @@ from rich.console import Console
 
 from pykraft.audit.directory_audit import DirectoryAudit, run_audits
 from pykraft.audit.journals import read_acknowledged
-from pykraft.audit.page import audit_page
+from pykraft.audit.page import audit_page, lines
 from pykraft.audit.plan import PART_SIZE_BYTES
-from pykraft.audit.words import lines
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType

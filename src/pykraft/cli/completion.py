@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from pykraft.cli.main import VARIABLE
-from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.shells import SHELLS, script
+from pykraft.cli.parsing.value import OneOf
 
 SCRIPTS: Final = """Print the script that makes SHELL (bash, zsh or fish) complete commands, options and values.
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from pykraft.cli.interrupt import EXIT_SIGNAL, hang_up, interruptible, is_input_output_error
-from pykraft.cli.parsing.usage_error import usage_line
+from pykraft.cli.parsing.group import usage_line
 from pykraft.errors import (
     AddressInUseError,
     CorruptionError,

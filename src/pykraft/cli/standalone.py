@@ -31,7 +31,7 @@ def _run(name: str, words: Sequence[str]) -> int:
 
     import click
 
-    from pykraft.cli.parsing.usage_error import usage_line
+    from pykraft.cli.parsing.group import usage_line
     from pykraft.cli.server import KAFKAS_DEFAULTS, server
     from pykraft.errors import PykraftError
 

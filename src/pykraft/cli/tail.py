@@ -34,8 +34,7 @@ from pykraft.cli.client_options import (
 )
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
-from pykraft.cli.parsing.choice import start_option
-from pykraft.cli.parsing.value import NumberType
+from pykraft.cli.parsing.value import NumberType, start_option
 from pykraft.cli.printable import printable
 from pykraft.cli.waiting_line import WaitingLine
 from pykraft.client.remote.observer import Observer, Start

@@ -17,8 +17,7 @@ import click
 
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.choice import OneOf
-from pykraft.cli.parsing.value import ExistingPath
+from pykraft.cli.parsing.value import ExistingPath, OneOf
 from pykraft.cli.printable import print_lines, printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at

@@ -1,20 +1,57 @@
-"""The application's side of a node: an object that gets committed records and leader changes.
+"""The application's side of a node: an object that gets committed records and leader changes, or waits for a leader.
 
 This module has the protocol and checks that an object implements it. `pykraft.client.subscription` decides when a
-listener is called.
+listener is called. The watch for leaders listens to the host from the log end on, so it gets leader changes and costs
+no reads. Invariant: the next leader change, or the end of the node, wakes every waiter, which then reads the leader
+itself.
 
 Source: Kafka's ``RaftClient.Listener``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.reader import Reader
+from pykraft.client.thread import NodeLoops
 from pykraft.errors import UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.host.host import Host
 from pykraft.record_list import check_records
+from pykraft.types import Epoch, NodeId
+
+
+class LeaderWatch:
+    """A listener of the host on the node's side, an event on the application's side."""
+
+    def __init__(self, loops: NodeLoops) -> None:
+        self._loops = loops
+        self._news = asyncio.Event()
+
+    def attach(self, host: Host) -> None:
+        """On the node's side: start listening."""
+        host.register(self, host.status.log_end_offset)
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """See `pykraft.host.delivery.HostListener`; ignores records."""
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """See `pykraft.host.delivery.HostListener`."""
+        del epoch, leader_id
+        self._loops.to_application(self.tell)
+
+    def tell(self) -> None:
+        """On the application's side: wake all waiters."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def wait(self) -> None:
+        """Wait for the next leader change, or the end of the node."""
+        await self._news.wait()
+
 
 T = TypeVar("T")
 _R_co = TypeVar("_R_co", covariant=True)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from pykraft.errors import PykraftError, UsageError
-from pykraft.snapshot.contained import ContainsLog
+from pykraft.snapshot.head import ContainsLog
 from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
 
 T = TypeVar("T")

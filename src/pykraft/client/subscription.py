@@ -11,8 +11,12 @@ Snapshots are read in the node's bulk lane, between the reads for peers. The sta
 within its call, or beside later calls if the records do not change: one snapshot at a time, and an unfinished one
 leaves no file.
 
-Source: Kafka's ``KafkaRaftClient.ListenerContext``; Kafka's ``RecordsSnapshotReader``, which reads on the IO thread;
-Kafka's ``SnapshotGenerator`` and ``SnapshotEmitter``.
+A listener call that waits for the end of its node, or for its own end, would wait for itself. So code that waits for
+calls must know which of them wait for it: a call is open from before the listener is called until it is done; a task
+that the call started and left running is no longer part of it then.
+
+Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader`` (which reads on the IO thread),
+``SnapshotGenerator`` and ``SnapshotEmitter``.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
@@ -37,7 +42,6 @@ from pykraft.client.listener import (
     StableRecords,
     has_method,
 )
-from pykraft.client.listener_call import ListenerCall
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
@@ -56,6 +60,46 @@ from pykraft.host.host import Host
 from pykraft.host.snapshots.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
+
+
+class Called(Protocol):
+    """An object that calls a listener, in its own task."""
+
+    task: asyncio.Task[None] | None
+
+
+class ListenerCall:
+    """One call of a listener, by its ``owner``: the block of a ``with``, and the tasks that it starts."""
+
+    def __init__(self, owner: Called) -> None:
+        self.owner = owner
+        self.outer = _innermost.get()
+        """The call in which this call's task was started."""
+        self.is_open = True
+        self._before: Token[ListenerCall | None] | None = None
+
+    def __enter__(self) -> None:
+        self._before = _innermost.set(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.is_open = False
+        assert self._before is not None, "it was entered"
+        _innermost.reset(self._before)
+
+
+_innermost: ContextVar[ListenerCall | None] = ContextVar("pykraft_listener_call", default=None)
+
+
+def open_calls() -> list[ListenerCall]:
+    """The calls that this code runs in and that are not done, innermost first."""
+    found = []
+    call = _innermost.get()
+    while call is not None:
+        if call.is_open:
+            found.append(call)
+        call = call.outer
+    return found
+
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from typing import Final, Generic, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.listener import SAVE_SNAPSHOT, Listener, check_listener, has_method
-from pykraft.client.listener_call import ListenerCall, open_calls
 from pykraft.client.serde import Serde
-from pykraft.client.subscription import Owner, Subscription
+from pykraft.client.subscription import ListenerCall, Owner, Subscription, open_calls
 from pykraft.errors import UsageError
 from pykraft.host.host import Host
 from pykraft.types import Offset

@@ -17,7 +17,6 @@ from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
-from pykraft.host.clients.pending_reads import PendingReads
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
@@ -26,7 +25,7 @@ from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
-from pykraft.host.pending_requests import PendingRequests
+from pykraft.host.pending_requests import PendingReads, PendingRequests
 from pykraft.host.ports import ConnectionId, Dialer, Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import RecentBatches

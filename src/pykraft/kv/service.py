@@ -22,7 +22,7 @@ from pykraft.process.extras import imported_for
 from pykraft.recipes import KeyValues
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.descriptors import accepted_max
-from pykraft.server.service_manager import notify_ready
+from pykraft.server.run import notify_ready
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # it imports uvicorn, an extra

@@ -4,9 +4,7 @@
 """
 
 from pykraft.machine.membership import Membership
-from pykraft.machine.replicated import Replicated
-from pykraft.machine.serdes import dataclass_serde
-from pykraft.machine.state_machine import Applied, StateMachine
-from pykraft.machine.threaded import ThreadedReplicated
+from pykraft.machine.replicated import Replicated, ThreadedReplicated
+from pykraft.machine.state_machine import Applied, StateMachine, dataclass_serde
 
 __all__ = ["Applied", "Membership", "Replicated", "StateMachine", "ThreadedReplicated", "dataclass_serde"]

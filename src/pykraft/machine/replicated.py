@@ -1,172 +1,62 @@
-"""A state machine on every node of a quorum: commands with results, from any task of the program.
+"""A state machine on every node of a quorum: commands with results, from any task of the program or without a loop.
 
 This module is the API that an application calls. Invariant: a command is applied at most once, however often it is
 sent. Each error says which of three happened: NotAppliedError and UsageError: it was certainly not applied;
 CommandRejectedError: the state machine got it and rejected it; OutcomeUnknownError: it may be applied, or not.
-
 `pykraft.machine.replica` decides what is applied, and `pykraft.machine.submission` brings commands into the log.
 
-Writes the log time while this node leads and the state machine waits for time alone.
+Two more kinds of records are written from here, and an idle log grows by neither. The log time: commands bring it with
+them; where none come, the leader writes it so often that unused sessions end while any are open, and as soon as the log
+time has come that the state machine waits for. And what the comparison of replicas needs: the leader's CHECK, each
+voter's DIGEST, one at a time.
 
-Commands bring the time with them. Where none come, the leader writes a record with nothing but the time: so often that
-unused sessions end while any are open, and as soon as the log time has come that the state machine waits for.
-Invariant: an idle log does not grow when no session is open and the state machine waits for nothing.
+`ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
+loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
+call waits for a thread that has ended, or that is not in this process.
 
-Writes what the comparison of replicas needs into the log: the leader's CHECK, and each voter's DIGEST.
-
-Invariant: an idle log does not grow; a node has one of these records under way at a time.
-
-The leader's side of Forward: appends what other nodes' clients execute, and confirms their reads.
-
-Invariant: NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUSTER_ID and INVALID_REQUEST mean that the
-records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps the records
-with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied everywhere.
-
-A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the leader asks that voter, where the
-log places it, with the same request: a node that gets a DIGEST in its own name answers whether it is its own.
-
-Source: Raft dissertation §6.3 and §6.4; ours (ADR 068); ours (ADR 068, ADR 086); ours (ADR 092); ours (ADR 070, ADR
-092, ADR 138), after ADR 050.
+Source: Raft dissertation §6.3 and §6.4; ours (ADR 068, ADR 086, ADR 088, ADR 092).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
 from pykraft.config import NodeConfig
 from pykraft.errors import (
-    BufferFullError,
     CommandRejectedError,
-    ErrorCode,
     NotAppliedError,
-    NotLeaderError,
     NotRunningError,
     OutcomeUnknownError,
     PykraftError,
     UsageError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder
+from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder, ForwardServer
 from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import (
     CheckRecord,
     TickRecord,
-    check_forwarded,
     encode_log_record,
-    forwarded_digest,
-    stamped,
-    unpack_records,
 )
 from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
 from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
-from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.server.clock import now
-from pykraft.types import Offset, VoterSet
-
-REQUESTS_MAX: Final = 1_000
-"""Requests of other nodes at one time; one more is told to come later."""
-ERROR_TEXT_MAX: Final = 1_000
-"""Characters of an error in an answer: it may quote the request."""
-
-
-class ForwardServer:
-    """Serves the requests of other nodes on this one."""
-
-    def __init__(
-        self,
-        node: Node[bytes],
-        applier: Applier[Any, Any],
-        cluster_id: str,
-        confirm: Callable[[int, bytes], Awaitable[None]],
-    ) -> None:
-        """``confirm`` asks a voter about a DIGEST, see `pykraft.machine.forwarder.Forwarder`."""
-        self._confirm = confirm
-        self._node = node
-        self._applier = applier
-        self._cluster_id = cluster_id
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self) -> None:
-        """Offer the API from now on."""
-        self._node.call_host(lambda host: host.serve_forwards(self._on_request))
-
-    def ended(self) -> None:
-        """The node has ended: nobody hears an answer."""
-        for task in self._tasks:
-            task.cancel()
-
-    def _on_request(self, request: Body, answer: Callable[[Body], None]) -> None:
-        """On the node's loop."""
-        self._node.loops.to_application(self._begin, request, answer)
-
-    def _begin(self, request: Body, answer: Callable[[Body], None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(request, answer), name="pykraft forwarded")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, request: Body, answer: Callable[[Body], None]) -> None:
-        try:
-            body = self._answer(offset=await self._act(request))
-        except NotLeaderError as error:
-            body = self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
-        except BufferFullError as error:
-            body = self._answer(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error))
-        except OutcomeUnknownError as error:
-            body = self._answer(ErrorCode.REQUEST_TIMED_OUT, str(error))
-        except NotRunningError:
-            return  # the connection ends, too
-        except PykraftError as error:
-            body = self._answer(ErrorCode.INVALID_REQUEST, str(error))
-        self._node.call_host(lambda _: answer(body))
-
-    async def _act(self, request: Body) -> Offset:
-        if request["cluster_id"] != self._cluster_id:
-            raise PykraftError(f"this node is of cluster {self._cluster_id}, the request of {request['cluster_id']}")
-        if len(self._tasks) > REQUESTS_MAX:
-            raise BufferFullError(f"{REQUESTS_MAX} requests of other nodes are under way")
-        records = unpack_records(bytes(request["records"]))
-        if not records:
-            offset: Offset = await self._node.ask(lambda host, answer: host.read_index(now(), answer))
-            return offset
-        digest = forwarded_digest(records)
-        if digest is None:
-            commands = (command for command in map(check_forwarded, records) if command is not None)
-            self._applier.replica.read_ahead(commands)
-        elif digest.node_id == self._node.node_id:
-            if self._applier.check is None or not self._applier.check.has_found(digest):
-                raise PykraftError(f"node {digest.node_id} did not find this at offset {digest.offset}")
-            return Offset(digest.offset)
-        else:
-            known = self._node.leader_and_epoch
-            if known.leader_id != self._node.node_id:
-                raise NotLeaderError(known.leader_id, known.epoch)
-            await self._confirm(digest.node_id, records[0])
-        time_ms = self._applier.time_ms()
-        committed = await self._node.propose([stamped(record, time_ms) for record in records])
-        return committed.base_offset
-
-    def _answer(self, error: ErrorCode = ErrorCode.NONE, text: str | None = None, *, offset: int = -1) -> Body:
-        known = self._node.leader_and_epoch
-        return {
-            "error_code": int(error),
-            "error_message": None if text is None else text[:ERROR_TEXT_MAX],
-            "leader_id": -1 if known.leader_id is None else known.leader_id,
-            "leader_epoch": known.epoch,
-            "offset": offset,
-        }
-
+from pykraft.types import VoterSet
 
 PAUSE_S: Final = 0.02
 """Before each record: a node that reads an old log meets many a CHECK, and tells about the last one only."""
@@ -274,9 +164,6 @@ class LogTicks:
             await self._node.wait_applied(self._applier, committed.end_offset)
 
 
-if TYPE_CHECKING:  # it stands on this module
-    from pykraft.machine.threaded import ThreadedReplicated
-
 C = TypeVar("C")
 R = TypeVar("R")
 M = TypeVar("M", bound=StateMachine[Any, Any])
@@ -352,8 +239,6 @@ class Replicated(Generic[M_co]):
         config: NodeConfig, machine: M, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
     ) -> ThreadedReplicated[M]:
         """A node for programs without a loop: its calls wait, and it runs in a thread of its own."""
-        from pykraft.machine.threaded import ThreadedReplicated  # it stands on this class
-
         return ThreadedReplicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
 
     async def bind(self) -> None:
@@ -465,3 +350,184 @@ class Replicated(Generic[M_co]):
 
 def _told(data: object) -> str:
     return f"{len(data)} bytes" if type(data) is bytes else f"{type(data).__name__}"
+
+
+T = TypeVar("T")
+
+
+class ThreadedReplicated(Generic[M_co]):
+    """A `StateMachine` on this node, for threads: see `Replicated.in_thread`. Use it in ``with``, or `start` it."""
+
+    def __init__(
+        self, config: NodeConfig, machine: M_co, *, check_every: int | None = None, skip_offsets: Collection[int] = ()
+    ) -> None:
+        """Open nothing yet. Errors: UsageError for an invalid configuration or machine."""
+        self._replicated = Replicated(config, machine, check_every=check_every, skip_offsets=skip_offsets)
+        self._thread = threading.Thread(target=self._run, name="pykraft machine", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._started: Future[None] = Future()
+        self._process_id: int | None = None
+        self._lock = threading.Lock()
+        self._calls: set[Future[Any]] = set()
+        """Calls that wait; guarded by the lock, as is whether the loop has ended."""
+        self._is_over = False
+        self._failure: BaseException | None = None
+
+    def start(self) -> Self:
+        """Start the node, and return when it runs; it is closed when the program ends, if not before.
+
+        Errors: UsageError the second time; those of `pykraft.client.Node.initialize`.
+        """
+        if self._process_id is not None:
+            raise UsageError("this node was started before: a node starts once, so make a new one")
+        self._process_id = os.getpid()
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        atexit.register(self._at_exit)
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Shut the node down as the end of ``async with`` does, and wait for that.
+
+        Errors: UsageError in another process, and within `read` or `call`; the error that ended a failed node.
+        """
+        if self._process_id is None:
+            self._process_id = os.getpid()  # it can no longer be started
+            return
+        self._require_own_process()
+        self._require_other_thread()
+        atexit.unregister(self._at_exit)
+        with self._lock:
+            if not self._is_over and self._loop is not None:
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def execute(self: ThreadedReplicated[StateMachine[C, R]], command: C, *, timeout_ms: int = TIMEOUT_MS) -> R:
+        """Apply this command on all replicas, once; returns its result.
+
+        Errors: as `pykraft.machine.Replicated.execute`: UsageError, NotAppliedError, BufferFullError, NotRunningError:
+        certainly not applied; CommandRejectedError: rejected by the state machine; OutcomeUnknownError: one or the
+        other, also when the node was closed meanwhile.
+        """
+        return self.call(lambda replicated: replicated.execute(command, timeout_ms=timeout_ms))
+
+    def read(
+        self,
+        look: Callable[[M_co], T],
+        *,
+        stale: bool = False,
+        max_age_ms: int | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> T:
+        """What ``look`` returns, given the state machine: ``node.read(lambda state: state.totals["x"])``.
+
+        It runs in the node's thread, and the state does not change meanwhile; keep it short, and return nothing that
+        changes on. Errors: as `pykraft.machine.Replicated.read`, and whatever ``look`` raises.
+        """
+
+        async def act(replicated: Replicated[M_co]) -> T:
+            async with replicated.read(stale=stale, max_age_ms=max_age_ms, timeout_ms=timeout_ms) as state:
+                return look(state)
+
+        return self.call(act)
+
+    def call(self, act: Callable[[Replicated[M_co]], Awaitable[T]]) -> T:
+        """Run this with the node, in the node's thread, and wait for its result.
+
+        ``node.call(lambda replicated: KeyValueStore(replicated).put("color", "red"))`` uses what needs a loop.
+
+        Errors: UsageError in another process than the one that started the node, and in the node's own thread;
+        NotRunningError before the start and after the end; OutcomeUnknownError when the node ended meanwhile; and
+        whatever ``act`` raises.
+        """
+        if self._process_id is None:
+            raise NotRunningError("the node is not started: use it in a with block, or start it")
+        self._require_own_process()
+        self._require_other_thread()
+        answer: Future[T] = Future()
+        with self._lock:
+            if self._is_over or self._loop is None:
+                raise NotRunningError("the node has ended") from self._failure
+            self._calls.add(answer)
+            self._loop.call_soon_threadsafe(self._begin, act, answer)
+        try:
+            return answer.result()
+        except CancelledError:
+            raise OutcomeUnknownError("the node was closed before there was an answer") from None
+        finally:
+            answer.cancel()  # the caller was interrupted: nobody waits any more
+            with self._lock:
+                self._calls.discard(answer)
+
+    def _begin(self, act: Callable[[Replicated[M_co]], Awaitable[T]], answer: Future[T]) -> None:
+        """On the node's loop: run a call."""
+
+        async def run() -> None:
+            try:
+                result = await act(self._replicated)
+            except Exception as error:  # noqa: BLE001 - the caller gets it
+                with suppress(InvalidStateError):
+                    answer.set_exception(error)
+            else:
+                with suppress(InvalidStateError):
+                    answer.set_result(result)
+
+        task = asyncio.get_running_loop().create_task(run(), name="pykraft call")
+        loop = asyncio.get_running_loop()
+
+        def interrupted(_: object) -> None:
+            if answer.cancelled():
+                with suppress(RuntimeError):  # the loop has ended, and with it the task
+                    loop.call_soon_threadsafe(task.cancel)
+
+        answer.add_done_callback(interrupted)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - the callers get it
+            self._failure = error
+        with self._lock:
+            self._is_over = True
+            calls = [*self._calls]
+        for answer in calls:
+            answer.cancel()
+        if not self._started.done():
+            self._started.set_exception(self._failure or NotRunningError("the node has ended"))
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with self._replicated:
+            self._started.set_result(None)
+            await self._stop.wait()
+
+    def _require_own_process(self) -> None:
+        if self._process_id != os.getpid():
+            raise UsageError(
+                f"the node was started in process {self._process_id}, and this process was forked from it: a node does "
+                "not survive a fork, so start it in each process, after the fork, with a directory and an id of its own"
+            )
+
+    def _require_other_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise UsageError("this is the node's own thread, which a call would wait for: use the awaitable methods")
+
+    def _at_exit(self) -> None:
+        if self._process_id == os.getpid():
+            with suppress(Exception):  # the program ends; its callers heard of the failure
+                self.close()

@@ -45,8 +45,7 @@ from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
-from pykraft.server.metrics import LoopWatch
-from pykraft.server.prometheus import PrometheusEndpoint, render, require_package
+from pykraft.server.prometheus import LoopWatch, PrometheusEndpoint, render, require_package
 from pykraft.text.words import counted
 from pykraft.types import Buffer, Endpoint, Io, ReportKind
 
@@ -166,7 +165,7 @@ class Driver:
 
         ``sockets`` are sockets that already listen for the listeners with these names; the driver owns them from now
         on. A guest does not change the loop's exception handler, because the loop is the application's.
-        ``accepted_max`` clients may connect (None: `pykraft.server.descriptors.ACCEPTED_MAX`), or fewer if the process
+        ``accepted_max`` clients may connect (None: `pykraft.server.run.ACCEPTED_MAX`), or fewer if the process
         has few descriptors.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
@@ -210,7 +209,7 @@ class Driver:
         return self._ended.done()
 
     def metrics(self) -> Metrics:
-        """The current values of `pykraft.server.metrics.METRICS`; call it on the loop.
+        """The current values of `pykraft.server.prometheus.METRICS`; call it on the loop.
 
         Empty before the node's first step and after it has ended. Each call begins a new interval of the idle ratio.
         """

@@ -1,25 +1,19 @@
 """Runs a node as a process, from its configuration to its end: loop, signals, process limits, workload, journal.
 
-Exit codes are the command line's.
+Exit codes are the command line's. A node under load takes snapshots, so that its disk stays bounded. The load keeps no
+state, so a snapshot has one record, which names the end of what it stands for, and replicas write the same bytes.
 
-Snapshots for a node under load, so that its disk stays bounded: they let the log be cleaned.
+The process that started the node learns what the node acknowledged, as JSON lines on a file descriptor, and can keep a
+journal outside the node: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch,
+first_sequence, count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). Lines leave
+whole and in order, and writing never blocks the loop. If the reader is gone or does not read, the node ends, because a
+journal with gaps proves nothing.
 
-The load keeps no state, so a snapshot has one record, which names the end of what it stands for. Replicas write the
-same bytes. Invariant: a log whose newest snapshot belongs to an application gets none from here, since that would drop
-the application's state.
+Invariants: a log whose newest snapshot belongs to an application gets none from here, since that would drop the
+application's state. A node that systemd did not start, or whose service manager cannot be reached, runs just the same.
 
-Tells the process that started the node what the node acknowledged, as JSON lines on a file descriptor.
-
-That process can keep a journal outside the node, so a killed node cannot take back an acknowledgement. This module owns
-the descriptor and the bytes not written yet. Invariant: lines leave whole and in order, and writing never blocks the
-loop. If the reader is gone or does not read, the node ends, because a journal with gaps proves nothing.
-
-Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch, first_sequence,
-count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). `pykraft.client.journal` reads
-them.
-
-Source: Kafka's ``TestRaftServer.main``; KIP-630; Kafka's ``metadata.log.*`` and ``metadata.max.retention.*`` say when
-one is due and what is deleted.
+Source: Kafka's ``TestRaftServer.main``; KIP-630; Kafka's ``metadata.log.*`` and ``metadata.max.retention.*``;
+``sd_notify(3)``.
 """
 
 from __future__ import annotations
@@ -31,6 +25,7 @@ import logging
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -48,11 +43,29 @@ from pykraft.process.extras import imported_for
 from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.descriptors import accepted_max
 from pykraft.server.driver import Driver
-from pykraft.server.service_manager import notify_ready
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.writer import Serializer
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
+
+_READY: Final = b"READY=1"
+_VARIABLE: Final = "NOTIFY_SOCKET"
+
+logger = logging.getLogger("pykraft")
+
+
+def notify_ready() -> None:
+    """Tell the service manager; without one it does nothing."""
+    name = os.environ.get(_VARIABLE, "")
+    if not name:
+        return
+    address = f"\0{name[1:]}" if name.startswith("@") else name
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as connection:
+            connection.sendto(_READY, address)
+    except OSError as error:
+        logger.warning("%s %s: the service manager cannot be told: %s", _VARIABLE, name, error.strerror or error)
+
 
 PENDING_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 LAST_WORDS_TIMEOUT_S: Final = 1.0
@@ -213,8 +226,6 @@ class LoadSnapshots:
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""
-
-logger = logging.getLogger("pykraft")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""The facts at the beginning of a snapshot, for callers that do not need its records.
+"""The facts at the beginning of a snapshot, and the part of the log that it replaces, which its id says.
 
 Invariant: however large the snapshot is, only its first batch and one chunk are read.
 
-Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``.
+Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``; KIP-630 §Snapshot
+Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
 """
 
 from __future__ import annotations
@@ -17,13 +18,33 @@ from pykraft.snapshot.batches import read_batches
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.types import (
     ControlRecord,
+    Epoch,
     KRaftVersion,
     KRaftVoters,
     MembershipRecord,
+    Offset,
     OffsetAndEpoch,
     SnapshotHeader,
     VoterSet,
 )
+
+
+class ContainsLog:
+    """Base of snapshot readers and writers."""
+
+    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
+        """The offset (exclusive) up to which the snapshot replaces the log, and the epoch of the record before it."""
+
+    @property
+    def last_contained_log_offset(self) -> Offset:
+        """The last offset that the snapshot replaces; -1 for the bootstrap snapshot."""
+        return Offset(self.snapshot_id.offset - 1)
+
+    @property
+    def last_contained_log_epoch(self) -> Epoch:
+        """Epoch of the record at that offset."""
+        return self.snapshot_id.epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,8 @@ from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, Protoco
 from pykraft.log.fs import File, Fs
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.batches import REPAIR, PlacedBatch, read_batches
-from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.head import SnapshotHead
+from pykraft.snapshot.head import ContainsLog, SnapshotHead
 from pykraft.types import (
     ControlRecord,
     Epoch,

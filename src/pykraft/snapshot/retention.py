@@ -1,4 +1,4 @@
-"""Decides which snapshots are no longer needed.
+"""Decides when the next snapshot is due, and which snapshots are no longer needed.
 
 The rule is a function of sizes, ages and offsets; it touches no file. Invariant: the newest snapshot stays, and so does
 one that a replica is fetching, with all newer ones. The log starts where the oldest snapshot that stays ends.
@@ -10,17 +10,42 @@ one that a replica is fetching, with all newer ones. The log starts where the ol
 
 The limits are soft: the newest snapshot and the log after it stay, however large and old they are.
 
+When the next one is due depends on what was committed since the last snapshot: without a new record there is none,
+however much time has passed. The application asks after each batch that it gets, and generates the snapshot itself.
+
 Source: KIP-630 §When to Delete Snapshots; Kafka's ``metadata.max.retention.bytes``, ``metadata.max.retention.ms`` and
-``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is ours.
+``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is ours; KIP-630 §When to Snapshot, KIP-876; Kafka's
+``SnapshotGenerator``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from pykraft.config import LogSettings
 from pykraft.types import Offset, OffsetAndEpoch
+
+
+class Reason(Enum):
+    """Why a snapshot is due, worded for a log line."""
+
+    SIZE = "enough bytes were committed since the last one"
+    TIME = "the last one is old"
+
+
+def due(settings: LogSettings, *, record_bytes: int, elapsed_ms: int) -> Reason | None:
+    """Why a snapshot is due, or None.
+
+    ``record_bytes`` is the size of the batches since the last snapshot, ``elapsed_ms`` the time since then. Without a
+    snapshot both count from the start of the node. A ``snapshot_interval_ms`` of 0 means no time limit.
+    """
+    if record_bytes >= settings.snapshot_record_bytes_max:
+        return Reason.SIZE
+    if record_bytes > 0 and 0 < settings.snapshot_interval_ms <= elapsed_ms:
+        return Reason.TIME
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

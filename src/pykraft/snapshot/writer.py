@@ -22,7 +22,7 @@ from pykraft.errors import RecordBatchTooLargeError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, encode_batch, encode_control_batch
 from pykraft.record_list import check_records
-from pykraft.snapshot.contained import ContainsLog
+from pykraft.snapshot.head import ContainsLog
 from pykraft.snapshot.raw_writer import SIZE_BYTES_MAX, RawWriter
 from pykraft.types import (
     ControlRecord,

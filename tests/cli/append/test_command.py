@@ -18,11 +18,11 @@ from pykraft.cli.append.command import (
     RECORD_SIZE_BYTES_MAX,
     AppendOptions,
     AppendRun,
+    Line,
     append,
     json_value,
     text_value,
 )
-from pykraft.cli.append.lines import Line
 from pykraft.cli.client_options import ClientOptions
 from pykraft.client.remote.appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pykraft.cli.append import lines as lines_module
-from pykraft.cli.append.lines import Line, Lines
+from pykraft.cli.append import command as lines_module
+from pykraft.cli.append.command import Line, Lines
 from pykraft.errors import UsageError
 from tests.client.scripted import run
 

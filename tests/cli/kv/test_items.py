@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.kv import items as items_module
+from pykraft.cli.kv import command as items_module
 from pykraft.cli.kv.command import kv
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from tests.kv.scripted_node import Answer, ScriptedNode, error, scripted

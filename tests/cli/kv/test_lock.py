@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.kv import lock as lock_module
-from pykraft.cli.kv.lock import lock
+from pykraft.cli.kv import command as lock_module
+from pykraft.cli.kv.command import lock
 from pykraft.errors import LeaseLostError, QuorumUnavailableError, UsageError
 from tests.kv.scripted_node import Answer, ScriptedNode, error, scripted
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.kv import serve as module
-from pykraft.cli.kv.serve import serve
+from pykraft.cli.kv import command as module
+from pykraft.cli.kv.command import serve
 from pykraft.kv import trial
 from pykraft.types import Endpoint
 

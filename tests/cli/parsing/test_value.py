@@ -1,4 +1,9 @@
-"""Wrong values of options and arguments are refused with the option, the value and what to give."""
+"""Wrong values of options and arguments are refused with the option, the value and what to give.
+
+Where a command listens: host and port, or a port alone where the host is known.
+
+Options that take one of some names, or several.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,16 @@ from pathlib import Path
 import click
 import pytest
 
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder, NumberType, WrongValueError
+from pykraft.cli.parsing.value import (
+    ExistingPath,
+    NewFile,
+    NewFolder,
+    NumberType,
+    OneOf,
+    WrongValueError,
+    any_of,
+    several_of,
+)
 from pykraft.object_storage.uris import UriPath
 
 OPTION = click.Option(["-o", "--option"])
@@ -118,3 +132,33 @@ def test_a_folder_to_write_is_not_a_uri_and_its_key_is_not_repeated() -> None:
     with pytest.raises(WrongValueError, match="a URI: is written as files and folders") as raised:
         NewFolder().convert("s3://key:SECRET@bucket/n1", OPTION, None)
     assert "SECRET" not in raised.value.format_message()
+
+
+NAMES = ("kill", "kill-all", "pause")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", ["kill", "kill-all", "pause"]),
+        ("ki", ["kill", "kill-all"]),
+        ("pause,", ["pause,kill", "pause,kill-all"]),
+        ("pause,kill,k", ["pause,kill,kill-all"]),
+        ("pause,x", []),
+    ],
+)
+def test_the_last_of_several_names_is_completed(typed: str, offered: list[str]) -> None:
+    option = click.Option(["--only"], shell_complete=several_of(lambda: NAMES))
+    assert [item.value for item in option.shell_complete(click.Context(click.Command("x")), typed)] == offered
+
+
+def test_one_name_is_completed() -> None:
+    option = click.Option(["--only"], shell_complete=any_of(lambda: NAMES))
+    assert [item.value for item in option.shell_complete(click.Context(click.Command("x")), "p")] == ["pause"]
+
+
+def test_a_word_that_is_not_similar_gets_the_list_alone() -> None:
+    with pytest.raises(click.BadParameter, match=r"^x: give one of kill, kill-all, pause$"):
+        OneOf(NAMES).convert("x", None, None)
+    with pytest.raises(click.BadParameter, match=r"; did you mean pause\?$"):
+        OneOf(NAMES).convert("pase", None, None)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from pykraft.cli.errors import exit_code
-from pykraft.cli.pipeline.metrics import metrics_option, served_metrics
+from pykraft.cli.pipeline.command import metrics_option, served_metrics
 from pykraft.errors import AddressInUseError, ConfigError, UsageError
 from pykraft.types import Endpoint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.sim.clients.prepared_appends import PreparedAppends
+from pykraft.sim.clients.admin import PreparedAppends
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.history import OperationOutcome, number_of
 from tests.sim.worlds import calm_world, led_world, run_for, run_until

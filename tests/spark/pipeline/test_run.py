@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pykraft.cli.pipeline.metrics import served_metrics
+from pykraft.cli.pipeline.command import served_metrics
 from pykraft.errors import UsageError
 from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run

@@ -17,8 +17,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.choice import OneOf
-from pykraft.cli.parsing.value import DECIMAL, WHOLE
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, OneOf
 from pykraft.errors import UsageError
 from pykraft.text.table import terminal_width
 

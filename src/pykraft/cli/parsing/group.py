@@ -1,17 +1,87 @@
-"""Groups of commands, and what they say about an unknown one: which was probably meant, in whichever group it is.
+"""Groups of commands, their help, and one line for a wrong command line: what is wrong, and what to type instead.
 
-Invariant: the help of a group cuts no sentence.
+click shows four lines, with suggestions in words of its own; an unknown command is looked for in every group. click's
+help keeps two columns, and lines of at least 50, at any width: at 40 it split words into pieces of ten letters. Here
+the help of an option is below it where two columns have no room.
+
+Invariant: the help of a group cuts no sentence, and no hidden option is suggested.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import click
 
-from pykraft.cli.parsing.narrow_help import CommandContext
-from pykraft.text.words import closest
+from pykraft.cli.parsing.value import WrongValueError
+from pykraft.cli.printable import printable
+from pykraft.text.words import closest, did_you_mean
+
+
+def usage_line(error: click.ClickException) -> str:
+    """The text about this error."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    told = printable(_problem(error, context))
+    if context is None or isinstance(error, WrongValueError) or "; did you mean " in told:
+        return told
+    return f"{told}; see {context.command_path} --help"
+
+
+def _problem(error: click.ClickException, context: click.Context | None) -> str:
+    match error:
+        case click.NoSuchOption():
+            params = [] if context is None else context.command.get_params(context)
+            names = [name for each in params if not getattr(each, "hidden", False) for name in each.opts]
+            return f"no such option {error.option_name}{did_you_mean(error.option_name, names)}"
+        case click.MissingParameter() if error.param is not None:
+            choices = getattr(error.param.type, "choices", ())
+            rule = f": give one of {', '.join(choices)}" if choices else ""
+            return f"{_named(error.param)} is missing{rule}"
+        case WrongValueError():
+            return error.format_message()
+        case _:
+            text = error.format_message().removesuffix(".").replace("'", "")
+            return text[:1].lower() + text[1:]
+
+
+def _named(param: click.Parameter) -> str:
+    """As the help shows it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return (param.metavar or (param.name or "").upper()).rstrip(".")
+
+
+TWO_COLUMNS_WIDTH_MIN: Final = 60
+WIDTH_MIN: Final = 20
+WIDTH_MAX: Final = 80
+
+
+class HelpText(click.HelpFormatter):
+    """A help text of any width."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        if width is None:  # as click has it, but for its least width of 50
+            width = max(min(shutil.get_terminal_size().columns, max_width or WIDTH_MAX) - 2, WIDTH_MIN)
+        super().__init__(indent_increment, width, max_width)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """See `click.HelpFormatter`."""
+        if self.width >= TWO_COLUMNS_WIDTH_MIN:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        for name, text in rows:
+            self.write_text(name)
+            with self.indentation():
+                self.write_text(text)
+
+
+class CommandContext(click.Context):
+    """The context of every command."""
+
+    formatter_class = HelpText
+
 
 OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "add-voter": ("quorum add-controller",),

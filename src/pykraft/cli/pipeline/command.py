@@ -3,6 +3,8 @@
 Prints a line of progress while it runs or, if asked, a JSON object for each micro-batch. A signal ends it; the next run
 continues from there. ``--master`` and ``--conf`` are Spark's own options. `pykraft.spark.pipeline` does the
 work.
+
+Invariant: an address for ``--metrics-port`` that cannot be used is an error before Spark starts.
 """
 
 from __future__ import annotations
@@ -11,21 +13,69 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
 
 from pykraft.cli.json_option import json_lines_option, json_option
-from pykraft.cli.parsing.choice import OneOf, start_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType
-from pykraft.cli.pipeline.metrics import metrics_option, served_metrics
+from pykraft.cli.parsing.listen_address import listen_address
+from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType, OneOf, start_option
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 from pykraft.types import Endpoint
+
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
+    from pykraft.spark.pipeline.stream_metrics import StreamMetrics
+
+OPTION: Final = "--metrics-port"
+HOST: Final = "localhost"
+
+
+def _address(ctx: click.Context, param: click.Parameter, text: str | None) -> Endpoint | None:
+    """Errors: UsageError."""
+    del ctx, param
+    return None if text is None else listen_address(OPTION, text, host=HOST)
+
+
+metrics_option = click.option(
+    OPTION,
+    "metrics_at",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus at this port of localhost, or of HOST; port 0 is any free one.",
+)
+
+
+@contextmanager
+def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
+    """The metrics of the pipeline's query; within this block they are served, if an address is given.
+
+    Errors: ConfigError for an address that cannot be used; UsageError without the client library.
+    """
+    from pykraft.spark.pipeline.metrics_thread import metrics_thread
+    from pykraft.spark.pipeline.stream_metrics import StreamMetrics
+    from pykraft.spark.tables.names import QUERY
+
+    metrics = StreamMetrics(QUERY)
+    if at is None:
+        yield metrics
+        return
+    from pykraft.server.binding import listening_sockets, not_bound, port_of
+    from pykraft.server.prometheus import require_package
+
+    require_package(OPTION)
+    try:
+        sockets = listening_sockets(at)
+    except OSError as error:
+        raise not_bound(OPTION, str(at), error) from error
+    with metrics_thread(sockets, metrics.render):
+        click.echo(f"metrics are at http://{Endpoint(at.host, port_of(sockets))}/metrics", err=True)
+        yield metrics
+
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.keep import KeptQuery

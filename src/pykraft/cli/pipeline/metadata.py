@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.choice import any_of
-from pykraft.cli.parsing.value import ExistingPath
+from pykraft.cli.parsing.value import ExistingPath, any_of
 from pykraft.cli.printable import printable
 from pykraft.cli.tables import print_table
 from pykraft.cli.tail import in_utc

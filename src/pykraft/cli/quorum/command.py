@@ -1,33 +1,304 @@
-"""``pykraft quorum``: describe a live quorum, with the verbs, columns and wording of Kafka's ``kafka-metadata-quorum``.
+"""``pykraft quorum``: describe and change a live quorum, with the verbs, columns and wording of Kafka's tools.
 
-`pykraft.cli.quorum.views` has Kafka's two views, `pykraft.cli.quorum.overview` our own of both. Options that Kafka
-takes before the verb are also accepted after it. `pykraft.client.remote.admin` talks to the quorum.
+`pykraft.cli.quorum.overview` has Kafka's two views, and ours of both. Options that Kafka takes before the verb are also
+accepted after it. ``upgrade`` has options and output of ``kafka-features upgrade``, and raises only the named feature.
+Kafka has no ``transfer``: it needs a pykraft leader; the successor may be any voter. `pykraft.client.remote.admin`
+talks to the quorum.
 
-Source: Kafka's ``MetadataQuorumCommand``; KIP-595, KIP-836, KIP-853.
+Source: Kafka's ``MetadataQuorumCommand`` and ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft dissertation
+§3.10.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
 from pykraft.cli.client_options import ClientOptions
+from pykraft.cli.config_file import read_properties
+from pykraft.cli.identity import parse_directory_id
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import NumberType
+from pykraft.cli.parsing.value import DECIMAL, NumberType
 from pykraft.cli.printable import printable
-from pykraft.cli.quorum.leadership import transfer
 from pykraft.cli.quorum.options import admin_of, joined, with_options
-from pykraft.cli.quorum.upgrade import upgrade
-from pykraft.cli.quorum.views import row_json, status_json, status_lines, table, table_lines
-from pykraft.cli.quorum.voters import add_controller, remove_controller
+from pykraft.cli.quorum.overview import row_json, status_json, status_lines, table, table_lines
+from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.quorum import Quorum
+from pykraft.client.remote.registration import unregister_controller
 from pykraft.client.remote.verdict import shared_endpoints
-from pykraft.errors import UsageError
+from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
+from pykraft.config.properties import node_config
+from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError, UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
+from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
+from pykraft.text.words import in_ms
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+
+T = TypeVar("T")
+
+VOTERS_WATCH_S: Final = 5.0
+"""A node that joins by itself asks for it every fetch timeout, by default every two seconds."""
+WATCH_PAUSE_S: Final = 0.5
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+
+
+@click.command("add-controller")
+@with_options
+@_DRY_RUN
+@json_option
+@click.pass_obj
+def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, **after: Any) -> None:  # noqa: ANN401
+    """Make a running, caught-up node a voter. --command-config is that node's own properties file."""
+    path = after["command_config"] or before["command_config"]
+    if path is None:
+        raise UsageError("add-controller: give --command-config, the properties file of the node to be added")
+    key, listeners = described_node(path)
+    options = joined(before, after)
+    if not dry_run:
+        _do(options, lambda admin: admin.add_voter(key, listeners))
+    endpoints = ", ".join(f"{name}://{endpoint}" for name, endpoint in listeners)
+    directory_id = uuid_text(_directory_id(key))
+    if as_json:
+        document = {"id": key.id, "directoryId": directory_id, "endpoints": endpoints.split(", "), "dryRun": dry_run}
+        click.echo(json.dumps(document))
+        return
+    verb = "DRY RUN of adding" if dry_run else "Added"
+    click.echo(f"{verb} controller {key.id} with directory id {directory_id} and endpoints: {endpoints}")
+
+
+@click.command("remove-controller")
+@with_options
+@click.option(
+    "--controller-id", "-i", required=True, type=NumberType(int, 0, 2**31 - 1), help="The node.id of the voter."
+)
+@click.option(
+    "--controller-directory-id", "-d", required=True, help="The directory id of the voter, as describe shows it."
+)
+@click.option(
+    "--unregister", is_flag=True, help="Then also remove its registration with Kafka's controllers, from 4.4 on."
+)
+@_DRY_RUN
+@json_option
+@click.pass_obj
+def remove_controller(
+    before: dict[str, Any],
+    /,
+    *,
+    controller_id: int,
+    controller_directory_id: str,
+    unregister: bool,
+    dry_run: bool,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Remove a voter from the quorum. A leader resigns once its own removal is committed.
+
+    A node with controller.quorum.auto.join.enable joins again within seconds: stop it first. The command watches the
+    voters for five seconds after the removal, and exits with 1 if the node is among them again.
+    """
+    key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
+    options = joined(before, after)
+    if not dry_run:
+        _do(options, lambda admin: admin.remove_voter(key))
+    document: dict[str, Any] = {
+        "id": key.id,
+        "directoryId": controller_directory_id,
+        "dryRun": dry_run,
+        "joinedAgain": False,
+    }
+    if not as_json:
+        verb = "DRY RUN of removing" if dry_run else "Removed"
+        click.echo(f"{verb} KRaft controller {key.id} with directory id {controller_directory_id}")
+    is_back = not dry_run and _do(options, lambda admin: _joins_again(admin, key))
+    document["joinedAgain"] = is_back
+    if unregister and not is_back:
+        # The line above is out: if this fails, one knows that the voter is gone all the same.
+        if not dry_run:
+            _do(options, lambda admin: _unregister(admin, key.id, options))
+        document["unregistered"] = True
+        if not as_json:
+            click.echo(f"{'DRY RUN of unregistering' if dry_run else 'Unregistered'} controller {key.id}")
+    if as_json:
+        click.echo(json.dumps(document))
+    if is_back:
+        raise PykraftError(
+            f"controller {key.id} was removed and is a voter again, since it joins by itself: stop it before you "
+            "remove it, or set controller.quorum.auto.join.enable=false and start it again"
+        )
+
+
+async def _joins_again(admin: Admin, key: ReplicaKey) -> bool:
+    """Whether the removed node is a voter again within `VOTERS_WATCH_S`. Nobody else knows that it joins by itself."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + VOTERS_WATCH_S
+    while loop.time() < end_s:
+        await asyncio.sleep(WATCH_PAUSE_S)
+        try:
+            voters = (await admin.describe_quorum()).voters
+        except QuorumUnavailableError as error:
+            click.echo(f"the removal is committed, but nobody can tell whether the node joins again: {error}", err=True)
+            return False
+        if any(voter.key == key for voter in voters):
+            return True
+    return False
+
+
+async def _unregister(admin: Admin, controller_id: NodeId, options: ClientOptions) -> None:
+    async def find_leader() -> Endpoint | None:
+        # A broker passes the request on to its controllers, whose addresses are not for clients.
+        return (await admin.describe_quorum()).leader_endpoint if options.is_controllers else options.bootstrap[0]
+
+    await unregister_controller(
+        controller_id, find_leader, client_id=options.client_id, timeout_ms=options.request_timeout_ms
+    )
+
+
+def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
+    """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
+    config = node_config(read_properties(path, "--command-config")).config
+    file = config.log_dir / FILE_NAME
+    fs = OsFs()
+    if not fs.exists(file):
+        raise UsageError(f"{file} does not exist: start the node once, or format its directory, before you add it")
+    meta = parse_meta(file, fs.read(file))
+    if meta.node_id != config.node_id:
+        raise UsageError(f"{file} belongs to node {meta.node_id}, but {path} to node {config.node_id}")
+    if meta.directory_id is None:
+        raise UsageError(f"{file} has no directory.id: start the node once before you add it")
+    named = [name.upper() for name in config.controller_listener_names]
+    dialed = tuple((name, endpoint) for name, endpoint in config.advertised_listeners if name in named)
+    return ReplicaKey(meta.node_id, meta.directory_id), Listeners(dialed)
+
+
+def _do(options: ClientOptions, change: Callable[[Admin], Awaitable[T]]) -> T:
+    async def ask() -> T:
+        async with admin_of(options) as admin:
+            return await change(admin)
+
+    return asyncio.run(ask())
+
+
+def _directory_id(key: ReplicaKey) -> Uuid:
+    assert key.directory_id is not None
+    return key.directory_id
+
+
+CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
+
+
+@click.command()
+@with_options
+@click.option(
+    "--to",
+    "target_id",
+    required=True,
+    type=NumberType(int, 0, 2**31 - 1),
+    help="Node id of the voter that should lead.",
+)
+@click.option(
+    "--catch-up",
+    "catch_up_s",
+    type=DECIMAL,
+    default=TRANSFER_TIMEOUT_MS / 1_000,
+    show_default=True,
+    help="Seconds that the leader accepts no records while the voter catches up.",
+)
+@json_option
+@click.pass_obj
+def transfer(
+    before: dict[str, Any],
+    /,
+    *,
+    target_id: int,
+    catch_up_s: float,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Transfer leadership to a voter. The leader hands over only if the voter is running and has the whole log.
+
+    If that voter leads already, there is nothing to do, and the command says so.
+    """
+    if not 0 <= catch_up_s <= CATCH_UP_S_MAX:
+        raise UsageError(f"--catch-up {catch_up_s:g}: give 0 to {CATCH_UP_S_MAX:g} seconds")
+    options = joined(before, after)
+
+    async def ask() -> tuple[int, bool]:
+        """The epoch of the voter, and whether it led already."""
+        async with admin_of(options) as admin:
+            try:
+                return await admin.transfer_leadership(target_id, timeout_ms=round(catch_up_s * 1_000)), False
+            except RefusedError as error:
+                # What was asked for is so: Kafka's kafka-leader-election exits with 0 then, too.
+                if error.code != ErrorCode.ELECTION_NOT_NEEDED:
+                    raise
+                return (await admin.describe_quorum()).epoch, True
+
+    begun_s = time.monotonic()
+    epoch, led_already = asyncio.run(ask())
+    took_ms = 0 if led_already else round((time.monotonic() - begun_s) * 1_000)
+    if as_json:
+        click.echo(json.dumps({"leaderId": target_id, "leaderEpoch": epoch, "tookMs": took_ms}))
+    elif led_already:
+        click.echo(f"Node {target_id} leads epoch {epoch} already: nothing to do")
+    else:
+        click.echo(f"Node {target_id} leads epoch {epoch} after {in_ms(took_ms)}")
+
+
+_FEATURE: Final = re.compile(r"([a-z.]+)=([0-9]{1,4})")
+
+
+@click.command()
+@with_options
+@click.option(
+    "--feature", metavar="NAME=LEVEL", required=True, help="Feature and its new level; the only one is kraft.version=1."
+)
+@click.option("--dry-run", is_flag=True, help="Only ask the leader whether the upgrade is possible.")
+@json_option
+@click.pass_obj
+def upgrade(
+    before: dict[str, Any],
+    /,
+    *,
+    feature: str,
+    dry_run: bool,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Move static voters into the log by raising kraft.version to 1; this is final. All voters must be running."""
+    level = level_of(feature)
+    options = joined(before, after)
+
+    async def ask() -> None:
+        async with admin_of(options) as admin:
+            await admin.upgrade_kraft_version(level, validate_only=dry_run)
+
+    asyncio.run(ask())
+    if as_json:
+        click.echo(json.dumps({"feature": KRAFT_VERSION_FEATURE, "level": level, "dryRun": dry_run}))
+    else:
+        done = "can be upgraded" if dry_run else "was upgraded"
+        click.echo(f"{KRAFT_VERSION_FEATURE} {done} to {level}.")
+
+
+def level_of(feature: str) -> int:
+    """The level of kraft.version that ``NAME=LEVEL`` names. Errors: UsageError."""
+    found = _FEATURE.fullmatch(feature)
+    if found is None:
+        raise UsageError(f"--feature {feature[:100]!r}: give NAME=LEVEL, such as kraft.version=1")
+    if found[1] != KRAFT_VERSION_FEATURE:
+        raise UsageError(f"--feature {found[1]}: a pykraft quorum has only the feature {KRAFT_VERSION_FEATURE}")
+    return int(found[2])
+
 
 WATCH_S: Final = 2.0
 WATCH_S_MIN: Final = 0.1

@@ -18,7 +18,7 @@ import click
 
 import pykraft
 from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.choice import any_of
+from pykraft.cli.parsing.value import any_of
 from pykraft.cli.sim.options import parse_seeds, workers_option
 from pykraft.errors import UsageError
 from pykraft.text.words import did_you_mean

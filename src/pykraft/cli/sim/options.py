@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-from pykraft.cli.parsing.choice import several_of
-from pykraft.cli.parsing.value import WHOLE
+from pykraft.cli.parsing.value import WHOLE, several_of
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Row

@@ -26,9 +26,9 @@ from functools import partial
 from random import Random
 from typing import Any, Final, cast
 
+from pykraft.client.listener import LeaderWatch
 from pykraft.client.node import Node
 from pykraft.client.thread import LoopCall, NodeMain
-from pykraft.client.watch import LeaderWatch
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
@@ -69,18 +69,18 @@ class SimulatedLink:
         self._connection = process.guests.dial(self, endpoint)
 
     def connected(self) -> None:
-        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self._settle(b"")
 
     def closed(self) -> None:
-        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self.is_open = False
         if not self._news.done():
             self._news.set_exception(UnreachableError(self.endpoint, "the connection is closed"))
             self._news.exception()  # nobody may be waiting
 
     def received(self, frame: bytes) -> None:
-        """See `pykraft.sim.machine.guests.ProcessGuest`."""
+        """See `pykraft.sim.machine.node.ProcessGuest`."""
         self._settle(frame)
 
     def offers_key(self, key: ApiKey) -> bool:
@@ -279,7 +279,7 @@ SESSION_TIMEOUT_MS: Final = 2_500
 
 
 class MachineUsers:
-    """See `pykraft.sim.clients.users.Users`."""
+    """See `pykraft.sim.clients.others.Users`."""
 
     def __init__(
         self,

@@ -11,8 +11,11 @@ written. So if the state changed meanwhile, or did not match the snapshot id, th
 
 Invariant: a snapshot has the state of the moment at which it begins, whatever is committed during the writing.
 
+A snapshot is written piece by piece, each after the one before was passed to the disk, then frozen. Whatever goes
+wrong, it is closed.
+
 Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630; KIP-630 §When to Snapshot;
-`pykraft.host.snapshots.trigger`; Kafka's ``SnapshotGenerator``.
+`pykraft.host.snapshots.trigger`; Kafka's ``SnapshotGenerator``; `pykraft.host.snapshots.creation`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ from typing import Final
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
-from pykraft.sim.clients.snapshot_pieces import PieceWriter, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
@@ -35,6 +37,69 @@ from pykraft.sim.machine.io_errors import SnapshotDiskError
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
+
+
+def starts_of(count: int, pieces: int) -> range:
+    """Where each piece begins when so many records are split into about so many pieces; the step is a piece's size."""
+    return range(0, count, count // pieces + 1)
+
+
+def write_pieces(
+    taken: NewSnapshot,
+    pieces: Iterator[Sequence[bytes]],
+    done: Callable[[int | Exception | None], None],
+    gives_up: Callable[[], bool] = lambda: False,
+    problem: Exception | None = None,
+) -> None:
+    """Write all pieces, then call ``done``: with the size in bytes, with an error, or with None if it ``gives_up``."""
+    piece = next(pieces, None) if problem is None else None
+    if piece is not None:
+        taken.append(piece, partial(write_pieces, taken, pieces, done, gives_up))
+    elif problem is not None or gives_up():
+        taken.close()
+        done(problem)
+    else:
+        taken.freeze(done)
+
+
+def write_carelessly(
+    taken: NewSnapshot, pieces: Iterator[Sequence[bytes]], done: Callable[[int | Exception | None], None]
+) -> None:
+    """Write as a careless application does: it ignores errors, writes on, and freezes what there is."""
+    piece = next(pieces, None)
+    if piece is not None:
+        taken.append(piece, lambda _: write_carelessly(taken, pieces, done))
+        return
+
+    def frozen(result: int | Exception) -> None:
+        if isinstance(result, Exception):
+            taken.close()
+        done(result)
+
+    taken.freeze(frozen)
+
+
+class PieceWriter:
+    """Writes snapshots of one process, each in a random number of pieces, and reports what became of them."""
+
+    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+        self._facts = facts
+        self._witness = witness
+        self._node = node
+        self._rng = rng
+
+    def _starts(self, count: int) -> range:
+        """Where each piece of so many records begins."""
+        return starts_of(count, self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
+
+    def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
+        """Report the size of a snapshot that is complete, or a problem; None is neither."""
+        if isinstance(outcome, int):
+            self._witness.happened("snapshot taken", self._node)
+            self._witness.note(self._node, done)
+        elif outcome is not None:
+            self._witness.note(self._node, f"{failed}: {outcome}")
+
 
 WITHIN_PROBABILITY: Final = 0.1
 """In worlds with such applications, the share of larger batches within which one asks for a snapshot."""

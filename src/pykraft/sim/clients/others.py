@@ -2,9 +2,8 @@
 
 Each has a random generator of its own, so a world without them is the same as before they existed.
 
-A client that now and then asks a node what any tool would ask, and asks for changes that no leader may accept.
-
-It calls the host of a running process directly. Without a network between them nothing is lost, and no other random
+The visitor asks a node now and then what any tool would ask, and for changes that no leader may accept. It calls the
+host of a running process directly. Without a network between them nothing is lost, and no other random
 draw in the world changes. It describes the quorum and the cluster, fetches committed records as a node without an id
 does, and tries to add impossible voters: one without a directory id, and one that nobody can dial. It asks for brokers,
 too, which only a listener of clients knows. Oracles check the answers.
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest, FetchRequest, Request
 from pykraft.host.describe_cluster import CONTROLLERS
@@ -34,6 +33,37 @@ from pykraft.sim.facts.visit import Visit, VisitQuestion
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, Epoch, NodeId, Offset, ReplicaKey, Uuid
+
+
+class Users(Protocol):
+    """The applications of all processes, and their clients."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of acknowledged values."""
+        ...
+
+    @property
+    def acknowledged_end_offset(self) -> int:
+        """Exclusive end of what was acknowledged."""
+        ...
+
+    def begin(self) -> None:
+        """The world begins."""
+        ...
+
+    def started(self, node: SimulatedNode) -> None:
+        """A process starts; its host has not taken its first step."""
+        ...
+
+    def over(self) -> None:
+        """The world has healed: check what can only be checked at the end. Errors: ViolationError."""
+        ...
+
+
+MakeUsers: TypeAlias = Callable[[Facts, Witness, Callable[[str], Random]], Users]
+"""The last argument returns the random generator of the named part of the world."""
+
 
 PERIOD_US: Final = 120_000
 NOBODY_ID: Final = NodeId(77)

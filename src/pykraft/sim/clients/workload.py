@@ -11,8 +11,8 @@ from random import Random
 
 from pykraft.errors import BufferFullError
 from pykraft.host.producers import Committed, ProposalOutcome, Rejected
+from pykraft.sim.clients.admin import PreparedAppends
 from pykraft.sim.clients.application import Application
-from pykraft.sim.clients.prepared_appends import PreparedAppends
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import READ, WRITE, Operation, OperationOutcome, value_of

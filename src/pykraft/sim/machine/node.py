@@ -6,6 +6,9 @@ network and disk, and passes what arrives to the host. Its two lanes are in `pyk
 A paused process does nothing; what arrives during the pause waits in the kernel and is processed in order afterwards. A
 disk error ends the process, as it would end the server; the node starts again later. Every call into the host tells the
 observer that something happened to this node.
+
+Code that shares a process with the host, such as a program's own requests to other nodes, has connections, too: their
+frames share the links with the host's and end with the process, and none reaches the host.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.core.effects import EnterQuarantine
@@ -27,13 +30,75 @@ from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
-from pykraft.sim.machine.guests import Guests
 from pykraft.sim.machine.lanes import BulkLane, SimulatedOrderedLane
 from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.machine.network import Network, Station
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
 from pykraft.types import Buffer, Endpoint, Io, ReplicaKey, ReportKind
+
+
+class ProcessGuest(Protocol):
+    """The owner of one connection."""
+
+    def connected(self) -> None:
+        """The dial succeeded."""
+        ...
+
+    def closed(self) -> None:
+        """The dial failed, or the connection is gone."""
+        ...
+
+    def received(self, frame: bytes) -> None:
+        """A whole frame arrived."""
+        ...
+
+
+class Guests:
+    """The guests of one process, by their connections."""
+
+    def __init__(self, station: Station, network: Network) -> None:
+        self._station = station
+        self._network = network
+        self._guests: dict[ConnectionId, ProcessGuest] = {}
+
+    def dial(self, guest: ProcessGuest, endpoint: Endpoint) -> ConnectionId:
+        """Connect for this guest."""
+        connection = self._network.dial(self._station, endpoint)
+        self._guests[connection] = guest
+        return connection
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        """Send a frame."""
+        self._network.send(connection, parts)
+
+    def close(self, connection: ConnectionId) -> None:
+        """Close a connection; its guest hears nothing more of it."""
+        if self._guests.pop(connection, None) is not None:
+            self._network.close(connection)
+
+    def connected(self, connection: ConnectionId) -> bool:
+        """Tell the guest, if it is one's."""
+        guest = self._guests.get(connection)
+        if guest is not None:
+            guest.connected()
+        return guest is not None
+
+    def closed(self, connection: ConnectionId) -> bool:
+        """As `connected`."""
+        guest = self._guests.pop(connection, None)
+        if guest is not None:
+            guest.closed()
+        return guest is not None
+
+    def received(self, connection: ConnectionId, frame: bytes) -> bool:
+        """As `connected`."""
+        guest = self._guests.get(connection)
+        if guest is not None:
+            guest.received(frame)
+        return guest is not None
+
 
 T = TypeVar("T")
 

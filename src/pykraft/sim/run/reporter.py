@@ -15,7 +15,7 @@ from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.clients.bystander import Bystander
-from pykraft.sim.clients.users import Users
+from pykraft.sim.clients.others import Users
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults import Faults

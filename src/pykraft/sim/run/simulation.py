@@ -29,7 +29,7 @@ from shlex import quote
 from typing import Final, TypeVar
 
 from pykraft.process.signals import ENDING, signals_later
-from pykraft.sim.clients.users import MakeUsers
+from pykraft.sim.clients.others import MakeUsers
 from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.run.outcome import Outcome

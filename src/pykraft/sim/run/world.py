@@ -13,9 +13,8 @@ from functools import partial
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.sim.clients.others import OtherClients
-from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
-from pykraft.sim.clients.users import MakeUsers, Users
+from pykraft.sim.clients.admin import PreparedAppends, with_small_buffers
+from pykraft.sim.clients.others import MakeUsers, OtherClients, Users
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
@@ -30,12 +29,11 @@ from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.kafka_rules import let_one_never_lead
 from pykraft.sim.machine.ledger import Ledger
-from pykraft.sim.machine.network import Network
+from pykraft.sim.machine.network import Network, Weather
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.machine.surroundings import Surroundings
 from pykraft.sim.machine.trace import Trace
-from pykraft.sim.machine.weather import Weather
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.reporter import Reporter
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
