@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.core.state.leader import Leader
 from pykraft.errors import StorageError
 from pykraft.log.lane import Job
@@ -139,5 +140,5 @@ class VoterTwin:
     def persisted(self, _node: SimulatedNode) -> None:
         """See `NodeWatch`."""
 
-    def reported(self, _node: SimulatedNode, _text: str) -> None:
+    def reported(self, _node: SimulatedNode, _report: Report) -> None:
         """See `NodeWatch`."""

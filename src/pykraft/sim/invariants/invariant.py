@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pykraft.core.effects import Report
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.facts.electorate import VoterRecord
@@ -76,7 +77,7 @@ class Invariant:
         Its ledger does not hold the set yet.
         """
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A host reports something to its operator."""
 
     def persisted(self, node: SimulatedNode) -> None:

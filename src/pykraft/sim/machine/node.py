@@ -17,7 +17,7 @@ from random import Random
 from typing import TypeVar
 
 from pykraft.config import NodeConfig
-from pykraft.core.effects import EnterQuarantine
+from pykraft.core.effects import EnterQuarantine, Report
 from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import StorageError
@@ -33,7 +33,7 @@ from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
-from pykraft.types import Buffer, Endpoint, Io, ReplicaKey, ReportKind
+from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
 T = TypeVar("T")
 
@@ -208,11 +208,10 @@ class Process:
         """See `Ports`."""
         self._alarm.at(mono_ms)
 
-    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+    def report(self, report: Report) -> None:
         """See `Ports`."""
-        del is_alarm, kind
-        self._surroundings.trace.note(self.node_id, text)
-        self._observer.watch.reported(self._node, text)
+        self._surroundings.trace.note(self.node_id, report.text)
+        self._observer.watch.reported(self._node, report)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""

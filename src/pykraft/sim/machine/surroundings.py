@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.errors import StorageError
 from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Clock
@@ -57,7 +58,7 @@ class NodeWatch(Protocol[N_contra]):
     def persisted(self, node: N_contra) -> None:
         """Every storage job is done."""
 
-    def reported(self, node: N_contra, text: str) -> None:
+    def reported(self, node: N_contra, report: Report) -> None:
         """The host reports something to its operator."""
 
 
