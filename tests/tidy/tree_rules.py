@@ -86,7 +86,6 @@ APART: dict[str, str] = {
     "pykraft.sim.machine.guests": "not merged yet",
     "pykraft.sim.machine.lanes": "not merged yet",
     "pykraft.sim.machine.wiretap": "not merged yet",
-    "pykraft.sim.run.reporter": "not merged yet",
     "pykraft.sim.run.world": "not merged yet",
     "pykraft.spark.data_source.blocks": "not merged yet",
     "pykraft.spark.data_source.bulk": "not merged yet",

@@ -13,7 +13,7 @@ from tests.sim.worlds import dynamic_world, led, run_until
 
 def test_a_voter_is_removed_and_added_and_the_operator_hears_of_it() -> None:
     world, leader = led(dynamic_world(observers=1))
-    admin, heard = OperatorStation(world.facts, world.witness), list[VoterRequest]()
+    admin, heard = OperatorStation(world.facts, world.watch), list[VoterRequest]()
     node = next(node for node in world.nodes.values() if node.process is not leader)
     removal = admin.ask(leader, RemoveVoterRequest(voter=node.key), heard.append)
     assert removal.is_open
@@ -32,7 +32,7 @@ def test_a_refusal_is_an_answer() -> None:
     world, leader = led(dynamic_world())
     heard = list[VoterRequest]()
     stranger = ReplicaKey(world.nodes[1].node_id, world.nodes[2].key.directory_id)
-    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
+    OperatorStation(world.facts, world.watch).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
     run_until(world, lambda: bool(heard))
     assert heard[0].answer == ErrorCode.VOTER_NOT_FOUND
 
@@ -40,7 +40,7 @@ def test_a_refusal_is_an_answer() -> None:
 def test_what_is_asked_of_a_process_that_ends_is_over_without_an_answer() -> None:
     world, leader = led(dynamic_world())
     heard = list[VoterRequest]()
-    asked = OperatorStation(world.facts, world.witness).ask(
+    asked = OperatorStation(world.facts, world.watch).ask(
         leader, RemoveVoterRequest(voter=world.nodes[leader.node_id].key), heard.append
     )
     world.nodes[leader.node_id].kill()
@@ -51,4 +51,4 @@ def test_what_is_asked_of_a_process_that_ends_is_over_without_an_answer() -> Non
 
 def test_news_of_a_connection_that_is_over_is_none() -> None:
     world = dynamic_world()
-    OperatorStation(world.facts, world.witness).closed(ConnectionId(99))
+    OperatorStation(world.facts, world.watch).closed(ConnectionId(99))

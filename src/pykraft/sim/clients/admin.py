@@ -17,9 +17,9 @@ from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
 
@@ -32,9 +32,9 @@ class OperatorStation:
     node_id = 0
     port = 0
 
-    def __init__(self, facts: Facts, witness: Witness) -> None:
+    def __init__(self, facts: Facts, watch: Watch) -> None:
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._asked: dict[ConnectionId, VoterRequest] = {}
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
         facts.network.attach(self)
@@ -56,7 +56,7 @@ class OperatorStation:
     def connected(self, connection: ConnectionId) -> None:
         """Send the request."""
         asked = self._asked[connection]
-        self._witness.watch.asked(asked)
+        self._watch.asked(asked)
         message = asked.message
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
         self._facts.network.send(connection, framed(request))
@@ -66,7 +66,7 @@ class OperatorStation:
         del is_refused
         asked = self._asked.pop(connection, None)
         if asked is not None:
-            self._witness.watch.answered(asked)
+            self._watch.answered(asked)
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
@@ -76,7 +76,7 @@ class OperatorStation:
         answer = codec.decode_answer(key, version, frame, self._context).message
         assert isinstance(answer, ChangeVoterResponse), f"the operator is answered {answer}"
         asked.answer = ErrorCode(answer.error)
-        self._witness.absorb(frame)
+        self._watch.trace.absorb(frame)
         self._facts.network.close(connection)
-        self._witness.watch.answered(asked)
+        self._watch.answered(asked)
         asked.then(asked)

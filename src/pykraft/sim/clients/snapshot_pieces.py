@@ -13,8 +13,8 @@ from functools import partial
 from random import Random
 
 from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 
 
@@ -61,9 +61,9 @@ def write_carelessly(
 class PieceWriter:
     """Writes snapshots of one process, each in a random number of pieces, and reports what became of them."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+    def __init__(self, facts: Facts, watch: Watch, node: SimulatedNode, rng: Random) -> None:
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._node = node
         self._rng = rng
 
@@ -74,7 +74,7 @@ class PieceWriter:
     def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
         """Report the size of a snapshot that is complete, or a problem; None is neither."""
         if isinstance(outcome, int):
-            self._witness.happened("snapshot taken", self._node)
-            self._witness.note(self._node, done)
+            self._watch.happened("snapshot taken", self._node)
+            self._watch.trace.note(self._node.node_id, done)
         elif outcome is not None:
-            self._witness.note(self._node, f"{failed}: {outcome}")
+            self._watch.trace.note(self._node.node_id, f"{failed}: {outcome}")

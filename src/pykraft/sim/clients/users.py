@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeAlias
 
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 
 
@@ -37,5 +37,5 @@ class Users(Protocol):
         ...
 
 
-MakeUsers: TypeAlias = Callable[[Facts, Witness, Callable[[str], Random]], Users]
+MakeUsers: TypeAlias = Callable[[Facts, Watch, Callable[[str], Random]], Users]
 """The last argument returns the random generator of the named part of the world."""
