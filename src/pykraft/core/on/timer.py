@@ -115,33 +115,29 @@ def _may_open_epoch(replica: Replica) -> bool:
 
 def _resignation(replica: Replica, leader: Leader, now: Instant) -> Report | None:
     """The report of a leader that should resign; None when it should stay leader."""
-    resigning, epoch = f"resigning from epoch {leader.epoch}", leader.epoch
-    if replica.shutdown_deadline_ms is None and not leader.resign_requested:
-        if replica.transfer is not None and is_due(replica, leader):
-            target_id = replica.transfer.target_id
-            text = f"{resigning}: node {target_id} is to lead, and has the whole log"
-            return Report(text=text, kind=ReportKind.RESIGNED_FOR_TARGET, values=(epoch, target_id))
-        if (successor_id := successor(replica, leader)) is not None:
-            text = f"{resigning}: it never leads for long, and node {successor_id} has the whole log"
-            return Report(text=text, kind=ReportKind.HANDED_OVER, values=(epoch, successor_id))
-    reason = _why_resign(replica, leader, now)
-    return None if reason is None else Report(text=f"{resigning}: {reason}")
-
-
-def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
-    """Why this leader should resign without a certain successor."""
+    transfer, stalled_ms = replica.transfer, _stalled_deadline_ms(replica)
+    kind = ReportKind.EVENT
+    values: tuple[int, ...] = ()
     if replica.shutdown_deadline_ms is not None:
-        return "the node shuts down"
-    if leader.resign_requested:
-        return "the application asked for it"
-    if is_removed(replica, leader):
-        return "it is no longer a voter"
-    if leader.check_quorum_deadline_ms <= now.mono_ms:
-        return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
-    stalled_ms = _stalled_deadline_ms(replica)
-    if stalled_ms is not None and stalled_ms <= now.mono_ms:
-        return f"storage has not finished a write for {now.mono_ms - stalled_ms + replica.config.fetch_timeout_ms} ms"
-    return None
+        reason = "the node shuts down"
+    elif leader.resign_requested:
+        reason = "the application asked for it"
+    elif transfer is not None and is_due(replica, leader):
+        reason = f"node {transfer.target_id} is to lead, and has the whole log"
+        kind, values = ReportKind.RESIGNED_FOR_TARGET, (leader.epoch, transfer.target_id)
+    elif (successor_id := successor(replica, leader)) is not None:
+        reason = f"it never leads for long, and node {successor_id} has the whole log"
+        kind, values = ReportKind.HANDED_OVER, (leader.epoch, successor_id)
+    elif is_removed(replica, leader):
+        reason = "it is no longer a voter"
+    elif leader.check_quorum_deadline_ms <= now.mono_ms:
+        reason = f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
+    elif stalled_ms is not None and stalled_ms <= now.mono_ms:
+        waited_ms = now.mono_ms - stalled_ms + replica.config.fetch_timeout_ms
+        reason = f"storage has not finished a write for {waited_ms} ms"
+    else:
+        return None
+    return Report(text=f"resigning from epoch {leader.epoch}: {reason}", kind=kind, values=values)
 
 
 def _stalled_deadline_ms(replica: Replica) -> int | None:
