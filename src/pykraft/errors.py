@@ -117,14 +117,14 @@ class UsageError(PykraftError):
 
 
 class ConfigError(UsageError):
-    """A property has an invalid value, or none (None); ``origin`` says where the value comes from, if that is known.
+    """A property is missing or has an invalid value; ``origin`` says where the value comes from, if that is known.
 
     An option that stands for a property, such as an address, is named as it is.
     """
 
     def __init__(self, key: str, value: object, allowed: str, *, origin: str = "") -> None:
         where = f"{origin}: " if origin else ""
-        given = "" if value is None else f" = {value!r}:"
+        given = "" if allowed.startswith("is required") else f" = {value!r}:"
         what = key if key.startswith("--") else f"property {key}"
         super().__init__(f"{where}{what}{given} {allowed}")
         self.key = key

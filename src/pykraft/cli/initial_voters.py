@@ -81,7 +81,7 @@ def initial_voters(
     if not named:
         raise ConfigError(
             _VOTERS,
-            None,
+            "",
             "is required for static voters; for a dynamic quorum give --standalone, --initial-controllers with the "
             "same list on each node, or --no-initial-controllers for a node that joins later",
         )

@@ -106,7 +106,7 @@ def _node_config(properties: Mapping[str, str]) -> ParsedConfig:
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
         raise ConfigError(
-            "controller.quorum.voters", None, "is required: id@host:port,…; or give controller.quorum.bootstrap.servers"
+            "controller.quorum.voters", "", "is required: id@host:port,…; or give controller.quorum.bootstrap.servers"
         )
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
@@ -203,7 +203,7 @@ class _Reader:
         text = self.text(number.key)
         if not text:
             if default is None:
-                raise ConfigError(number.key, None, f"is required: {number.allowed}")
+                raise ConfigError(number.key, text, f"is required: {number.allowed}")
             return default
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not number.least <= int(text) <= number.most:
             raise ConfigError(number.key, text, number.allowed)
@@ -243,7 +243,7 @@ class _Reader:
                 self.warn(key, f"of {key} only the first has an effect here: {dirs[0]}")
             found += [Path(text) for text in dirs if text]
         if not found:
-            raise ConfigError("log.dirs", None, "is required: the directory that keeps the log")
+            raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
         return found[0]
 
     def prometheus_listener(self) -> Endpoint | None:
@@ -299,7 +299,7 @@ class _Reader:
                 raise ConfigError(key, item, "each listener name and each address may be given once")
             entries[name.upper()] = endpoint
         if required and not entries:
-            raise ConfigError(key, None, "is required: NAME://host:port, separated by commas")
+            raise ConfigError(key, "", "is required: NAME://host:port, separated by commas")
         if len(entries) > LISTENERS_MAX:  # nobody takes more from a voter
             raise ConfigError(key, f"{len(entries)} listeners", f"at most {LISTENERS_MAX}")
         return Listeners(tuple(entries.items()))
