@@ -26,6 +26,19 @@ ROOTED = "/"
 DOT = "."
 HOST = f"pypi{DOT}org"
 
+FORMERLY_BY_TEXT = (
+    "if text.startswith(BEGINS): ...",
+    "if FAILED in text and node_id in begun: ...",
+    "blames = text.startswith(CLOSING) or GIVEN_UP in text",
+    "if not text.startswith(SnapshotAccess.WRITE.value[0]): ...",
+    "if text.startswith('voter ') and ' fetches from offset ' in text: ...",
+    "if not told.startswith(f'truncating the log from {end} to {job.end_offset}: '): ...",
+    "if text == HAS_RESIGNED: ...",
+    "return text is not None and MAY_BE_MADE_YET in text",
+    "kept = 2 if self.reason.startswith('ViolationError') else 1",
+)
+"""Lines by which oracles, the core and the admin client once recognized what had happened."""
+
 # rule: (path, guilty text, innocent text)
 PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
     "short_files": [(CODE, "a = 1\n" * 601, "a = 1\n" * 600)],
@@ -65,6 +78,15 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (SIMULATED, "if TYPE_CHECKING:  # slow to import\n    import b", "import b"),
         (CODE, "if TYPE_CHECKING:\n    import b", "if TYPE_CHECKING:  # slow to import\n    import b"),
         (SIMULATED, "if typing.TYPE_CHECKING:\n    import b", "a = 'TYPE_CHECKING'"),
+    ],
+    "meaning_by_value": [
+        *((CODE, guilty, "if report.kind is ReportKind.TWIN: ...") for guilty in FORMERLY_BY_TEXT),
+        (SIMULATED, "if SAID.match(text): ...", "if FORM.match(name): ..."),
+        (CODE, "text.endswith('?')", "name.endswith('.log')"),
+        (CODE, "if text != HAS_RESIGNED: ...", "if text != '': ..."),
+        (CODE, "if 'a' not in self._reason: ...", "if node_id not in self._told: ..."),
+        (CODE, "def f(text): return text == 'max'", "def parse_throughput(text): return text == 'max'"),
+        (CODE, "if NO_ROOM in str(error): ...", "if error.errno == ENOSPC: ..."),
     ],
     "no_skips_or_sleeps": [
         (TEST, "time.sleep(1)", "clock.sleep(1)"),

@@ -297,11 +297,42 @@ ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaf
 
 
 class ReportKind(Enum):
-    """Why a line for the operator may be left out of the log for a while, or for ever (`pykraft.server.driver`)."""
+    """What a line for the operator reports: code compares kinds and values, and never reads the text back.
+
+    Some lines may be left out of the log for a while, or for ever (`pykraft.server.driver`).
+    """
 
     EVENT = auto()
-    """The node itself changed; repetitions may be left out."""
+    """Any other: the node itself changed."""
     CONNECTION = auto()
     """Anyone who can connect may cause it, at any rate."""
     UNPROVEN = auto()
     """The directory is unproven. At a normal first start of a quorum that is over within moments."""
+    REQUESTER_CLOSED = auto()
+    """The node closes a connection because of what came on it; its id. Anyone who can connect may cause it."""
+    PEER_CLOSED = auto()
+    """The node closes its connection to a peer because of an answer; the id of the peer."""
+    LEADER_GIVEN_UP = auto()
+    """A follower leaves a leader that contradicts what it knows; the id of the leader."""
+    TRANSFER_BEGUN = auto()
+    """A leader transfers its leadership; the id of the target."""
+    TRANSFER_FAILED = auto()
+    """It did not succeed; the id of the target."""
+    RESIGNED_FOR_TARGET = auto()
+    """The target of a transfer has the whole log, so the leader resigns; its epoch, and the id of the target."""
+    HANDED_OVER = auto()
+    """A leader that never leads for long resigns; its epoch, and the id of its successor."""
+    TRUNCATION = auto()
+    """A sound log is cut; the end offsets before and after."""
+    QUARANTINE_OVER = auto()
+    """A damaged log is whole again; its end offset."""
+    ACKNOWLEDGED_AGAIN = auto()
+    """A voter fetches what it has acknowledged in this epoch; its id."""
+    TWIN = auto()
+    """Two processes have one node id; that id."""
+    SNAPSHOT_DUE = auto()
+    """The application is asked for a snapshot; its end offset."""
+    SNAPSHOT_NOT_WRITTEN = auto()
+    """The disk takes no snapshot."""
+    SNAPSHOT_NOT_READ = auto()
+    """The disk gives no snapshot back."""

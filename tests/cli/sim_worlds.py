@@ -28,6 +28,7 @@ def passed(seed: int) -> Outcome:
 def failed(seed: int) -> Failure:
     return Failure(
         seed=seed,
+        finding="ViolationError: OneVote",
         reason="ViolationError: OneVote: it broke",
         story="the traceback",
         trace=("the last line",),

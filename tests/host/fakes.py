@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
-from pykraft.core.effects import NotifyLeaderChange
+from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.ports import ConnectionId
 from pykraft.host.recent_batches import HeaderAndBytes
@@ -177,11 +177,11 @@ class FakePorts:
     def wake_at(self, mono_ms: int | None) -> None:
         self.wake_ms = mono_ms
 
-    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
-        self.kinds.append(kind)
-        self.reports.append(text)
-        if is_alarm:
-            self.alarms.append(text)
+    def report(self, report: Report) -> None:
+        self.kinds.append(report.kind)
+        self.reports.append(report.text)
+        if report.is_alarm:
+            self.alarms.append(report.text)
 
     def stop(self, error: Exception | None) -> None:
         self.stops.append(error)

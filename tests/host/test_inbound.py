@@ -255,7 +255,7 @@ def test_the_core_can_close_a_requester() -> None:
     desk.inbound.close(event.request_id, "two leaders in epoch 3")
     assert desk.ports.closed == [ONE]
     assert desk.ports.reports == [f"closing connection 1 on {LISTENER}: two leaders in epoch 3"]
-    assert desk.ports.kinds == [ReportKind.CONNECTION]
+    assert desk.ports.kinds == [ReportKind.REQUESTER_CLOSED]
 
 
 def test_a_second_answer_to_one_request_is_not_sent() -> None:

@@ -27,7 +27,7 @@ from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.reader import Reader
 from pykraft.client.remote.admin import Admin
 from pykraft.config import TEST_CLUSTER_ID
-from pykraft.errors import RefusedError
+from pykraft.errors import OutcomeUnknownError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.kafka.java import Kafka
@@ -93,7 +93,7 @@ class Quorum:
 
         try:
             asyncio.run(ask())
-        except RefusedError as error:
+        except OutcomeUnknownError as error:
             assert "has not caught up" in str(error)
             return False
         return True

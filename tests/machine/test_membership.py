@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pykraft.errors import PykraftError, QuorumUnavailableError, RefusedError, UsageError
+from pykraft.errors import (
+    ErrorCode,
+    OutcomeUnknownError,
+    PykraftError,
+    QuorumUnavailableError,
+    RefusedError,
+    UsageError,
+)
 from pykraft.machine import Replicated
 from pykraft.machine.membership import Membership
+from pykraft.types import NodeId, ReplicaKey, Uuid
 from tests.client.nodes import config_of, run, voters_of
 from tests.machine.counters import Add, Counters, Node, leader_of, machines
 
@@ -120,3 +130,38 @@ async def follower_without_id(folder: Path, node: Node, stack: AsyncExitStack) -
     await observer.initialize(voters_of([node.node]))
     stack.push_async_callback(observer.close)
     return observer
+
+
+class Voters:
+    """An admin of a quorum with these voters, and a change that gets these answers."""
+
+    def __init__(self, *keys: ReplicaKey) -> None:
+        self.voters = [SimpleNamespace(key=key) for key in keys]
+        late = RefusedError("it", ErrorCode.REQUEST_TIMED_OUT, None)
+        self.answers: list[Exception] = [OutcomeUnknownError("it"), RefusedError("it", ErrorCode.DUPLICATE_VOTER, None)]
+        self.answers[0].__cause__ = late
+
+    async def describe_quorum(self) -> Voters:
+        return self
+
+    async def change(self) -> None:
+        raise self.answers.pop(0)
+
+
+def test_a_repeated_change_that_is_refused_counts_as_made_if_it_is(tmp_path: Path) -> None:
+    key = ReplicaKey(NodeId(7), Uuid(bytes(15) + b"7"))
+
+    async def ask(admin: Any) -> None:
+        membership = Membership(Any, config_of(tmp_path))  # type: ignore[arg-type]
+        await membership._change(admin, admin.change, is_made=lambda voters: key in voters)
+
+    async def main() -> None:
+        await ask(Voters(key))
+        with pytest.raises(RefusedError, match="DUPLICATE_VOTER"):
+            await ask(Voters(ReplicaKey(NodeId(7), Uuid(bytes(15) + b"8"))))
+        lost = Voters(key)
+        lost.answers[0].__cause__ = None
+        with pytest.raises(OutcomeUnknownError):
+            await ask(lost)
+
+    run(main)

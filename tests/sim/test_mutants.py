@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.sim.invariants import ALL
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Process
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 from tests.sim.mutants import FAMILIES, MUTANTS, Mutant, planted
@@ -67,6 +69,29 @@ def test_an_oracle_notices_a_bug_alone(oracle: str) -> None:
     failure = live(MUTANTS[catch.mutant], catch.seed, catch.scenario, oracle)
     assert isinstance(failure, Failure), f"{catch.mutant} lives: {failure}"
     assert noticed_by(failure) == oracle, failure.reason
+
+
+@pytest.fixture
+def reversed_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that nodes report reads backwards."""
+    report = Process.report
+    monkeypatch.setattr(Process, "report", lambda self, seen: report(self, replace(seen, text=seen.text[::-1])))
+
+
+@pytest.mark.sim
+@pytest.mark.interpreted
+@pytest.mark.usefixtures("reversed_words")
+@pytest.mark.parametrize("oracle", [kind.__name__ for kind in ALL if kind.reported is not Invariant.reported])
+def test_an_oracle_of_reports_reads_no_words(oracle: str) -> None:
+    test_an_oracle_notices_a_bug_alone(oracle)
+
+
+@pytest.mark.sim
+@pytest.mark.interpreted
+@pytest.mark.usefixtures("reversed_words")
+@pytest.mark.parametrize("oracle", ["CutsAreTold", "LivingLeaderIsFollowed", "SaveIsAskedInTime", "TwinsAreTold"])
+def test_a_report_in_other_words_is_a_report(oracle: str) -> None:
+    test_without_the_bug_the_same_world_passes(KNOWN.oracles[oracle].scenario, KNOWN.oracles[oracle].seed)
 
 
 @pytest.mark.sim

@@ -50,6 +50,19 @@ OURS = {
 }
 """Modules and tests that would have to cite a source but contain no rule, and what they contain instead."""
 
+MESSAGE_NAMES = frozenset(("text", "message", "reason", "detail", "problem", "story", "why", "words", "told"))
+"""Names of variables and attributes that hold what a person is to read."""
+ERROR_NAMES = frozenset(("error", "failure", "refused"))
+MAKE_REPORTS = ("src/pykraft/core/", "src/pykraft/host/", "src/pykraft/sim/")
+PARSERS = re.compile(r"_?(parse|read)(_|$)")
+"""Functions that are given text to make values of."""
+READ_TEXT = {
+    "src/pykraft/cli/parsing/usage_error.py": "an error of click has no field for a suggestion",
+    "src/pykraft/object_storage/stores.py": "errors of Arrow have no code",
+    "src/pykraft/protocol/compression.py": "errors of cramjam have no code",
+}
+"""Modules that read messages of others, and why they have to."""
+
 RANDOM_CLASSES = {"Random", "SystemRandom"}
 SLEEPS = {("time", "sleep"), ("asyncio", "sleep")}
 SKIPS = {"skip", "skipif", "xfail", "importorskip"}
@@ -140,6 +153,19 @@ def imports_at_run_time(file: SourceFile) -> Iterator[str]:
                 pass
 
 
+def meaning_by_value(file: SourceFile) -> Iterator[str]:
+    """Code decides by kinds, codes and fields; a text is for people, and can be reworded without another change.
+
+    Parsers read text by trade: they are named so. `READ_TEXT` has the modules that read what other programs write.
+    """
+    if not file.is_product or file.path in READ_TEXT:
+        return
+    parsing = {id(inner) for each in _functions(file) if PARSERS.match(each.name) for inner in ast.walk(each)}
+    for node in ast.walk(file.tree):
+        if id(node) not in parsing and _reads_message(node, has_reports=file.path.startswith(MAKE_REPORTS)):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+
+
 def no_skips_or_sleeps(file: SourceFile) -> Iterator[str]:
     """A test never skips and never sleeps; it waits for a condition, and fails if something is missing."""
     if not file.is_test:
@@ -225,6 +251,7 @@ FILE_RULES: tuple[FileRule, ...] = (
     cited_source,
     injected_randomness,
     imports_at_run_time,
+    meaning_by_value,
     no_skips_or_sleeps,
     telling_names,
     present_names,
@@ -235,6 +262,42 @@ FILE_RULES: tuple[FileRule, ...] = (
     no_registry_hosts,
     no_private_references,
 )
+
+
+def _reads_message(node: ast.AST, *, has_reports: bool) -> bool:
+    """True for a comparison of a message with text, and in `MAKE_REPORTS` for a search of it."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr="startswith" | "endswith")):
+            return _is_message(value)
+        case ast.Call(func=ast.Attribute(attr="match" | "search" | "fullmatch" | "findall"), args=args):
+            return has_reports and any(map(_is_message, args))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
+            return _is_message(right) and (_is_text(left) or isinstance(right, ast.Call))
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+            return (_is_message(left) and _is_text(right)) or (_is_text(left) and _is_message(right))
+        case _:
+            return False
+
+
+def _is_message(node: ast.expr) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lstrip("_") in MESSAGE_NAMES
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name) | ast.Attribute(attr=name)]):
+            return name in ERROR_NAMES
+        case _:
+            return False
+
+
+def _is_text(node: ast.expr) -> bool:
+    """A literal that is not empty, or a constant."""
+    match node:
+        case ast.Constant(value=str(value)):
+            return bool(value)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.isupper()
+        case _:
+            return isinstance(node, ast.JoinedStr)
 
 
 def _prose_below(file: SourceFile, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -237,7 +237,7 @@ class _Reader:
         found: list[Path] = []
         for key in ("metadata.log.dir", "log.dirs", "log.dir"):
             dirs = [self.text(key)] if key == "metadata.log.dir" else self._items(key)
-            if any("\0" in text for text in dirs):
+            if any("\0" in path for path in dirs):
                 raise ConfigError(key, ",".join(dirs), "a directory")
             if len(dirs) > 1 and not found:
                 self.warn(key, f"of {key} only the first has an effect here: {dirs[0]}")

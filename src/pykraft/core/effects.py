@@ -295,11 +295,12 @@ class CompleteShutdown:
 
 @value(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A log line for operators; nothing else depends on it. An alarm calls for action."""
+    """A log line for operators; an alarm calls for action. `ReportKind` says what the ``values`` are."""
 
     text: str
     is_alarm: bool = False
     kind: ReportKind = ReportKind.EVENT
+    values: tuple[int, ...] = ()
 
 
 StorageEffect: TypeAlias = (

@@ -26,8 +26,6 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Unattached
 from pykraft.types import Instant, NodeId
 
-HANDS_OVER: Final = "it never leads for long"
-"""Why such a leader resigns, as its report says."""
 TIMEOUTS_MAX: Final = 3
 """After this many election timeouts without a leader such a voter campaigns."""
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from pykraft.core.effects import NotifyLeaderChange
+from pykraft.core.effects import NotifyLeaderChange, Report
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
@@ -38,7 +38,7 @@ from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, S
 from pykraft.host.snapshots.trigger import SnapshotTrigger
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
+from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReportKind
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Upper bound of bytes passed to a listener in one call, unless a single batch is larger."""
@@ -175,7 +175,9 @@ class Registration:
         assert loader is not None
         assert loader.save is not None
         place = f"up to offset {snapshot_id.offset} of epoch {snapshot_id.epoch}"
-        self._delivery.ports.report(f"the application is asked for a snapshot {place}: {reason.value}")
+        text = f"the application is asked for a snapshot {place}: {reason.value}"
+        report = Report(text=text, kind=ReportKind.SNAPSHOT_DUE, values=(snapshot_id.offset,))
+        self._delivery.ports.report(report)
         loader.save(snapshot_id)
         return True
 

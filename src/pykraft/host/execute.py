@@ -228,7 +228,7 @@ def _notify_role(components: Components, effect: effects.NotifyRole, step: Step)
     if effect.role != LEADER:
         # A listener that has not heard yet that this node led need not hear it any more.
         components.delivery.leads_no_more()
-    components.ports.report(_role_report(effect, components.status()))
+    components.ports.report(effects.Report(text=_role_report(effect, components.status())))
 
 
 def _role_report(effect: effects.NotifyRole, status: Status) -> str:
@@ -245,15 +245,14 @@ def _role_report(effect: effects.NotifyRole, status: Status) -> str:
 
 
 def _complete_shutdown(components: Components, effect: effects.CompleteShutdown, _: Step) -> None:
-    components.ports.report(
-        "shut down gracefully" if effect.graceful else "the shutdown timed out: no other node leads"
-    )
+    text = "shut down gracefully" if effect.graceful else "the shutdown timed out: no other node leads"
+    components.ports.report(effects.Report(text=text))
     components.ending.is_graceful = effect.graceful
     stop(components, None)
 
 
 def _report(components: Components, effect: effects.Report, _: Step) -> None:
-    components.ports.report(effect.text, is_alarm=effect.is_alarm, kind=effect.kind)
+    components.ports.report(effect)
 
 
 _MEANINGS: Final[Mapping[str, str]] = {

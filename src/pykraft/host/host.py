@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.core.events import (
     AppendsScheduled,
     CommitHeard,
@@ -83,9 +84,9 @@ class Host:
         """
         opened = open_node(fs, config, rng)
         for note in opened.notes:
-            ports.report(note)
+            ports.report(Report(text=note))
         for alarm in opened.alarms:
-            ports.report(alarm, is_alarm=True)
+            ports.report(Report(text=alarm, is_alarm=True))
         return cls(ports, opened, rng, core)
 
     def start(self, now: Instant) -> None:

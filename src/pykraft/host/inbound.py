@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+from pykraft.core.effects import Report
 from pykraft.core.events import UNSEEN_SIZE_BYTES, AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import DescribeQuorumResponse, FetchRequest, Request, Response
 from pykraft.errors import ErrorCode, ProtocolError
@@ -363,6 +364,6 @@ class Inbound:
         """Log one line and close the connection."""
         self.violations += 1
         text = f"closing connection {requester.connection} on {requester.listener}: {reason}"
-        self._ports.report(text, kind=ReportKind.CONNECTION)
+        self._ports.report(Report(text=text, kind=ReportKind.REQUESTER_CLOSED, values=(requester.connection,)))
         self.on_closed(requester.connection)
         self._ports.close(requester.connection)

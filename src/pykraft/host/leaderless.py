@@ -15,6 +15,7 @@ from os.path import basename
 from typing import Final
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.core.status import Status
 from pykraft.host.peer_problems import PeerProblem
 from pykraft.host.peers import Peers
@@ -64,7 +65,7 @@ class LeaderlessReport:
         self._is_told = True
         own = own_problem(status, self._key, it="this node", its="this node's", path_of=str)
         reasons = "; ".join([*filter(None, [own]), *self._of_peers(status, now)]) or "no other node was asked yet"
-        self._ports.report(f"no leader for {_seconds(self._since_ms, now)}: {reasons}")
+        self._ports.report(Report(text=f"no leader for {_seconds(self._since_ms, now)}: {reasons}"))
 
     def _is_led(self, status: Status, now: Instant) -> bool:
         if status.serving_leader is None or status.role.startswith(PROSPECTIVE):
@@ -83,7 +84,8 @@ class LeaderlessReport:
             return
         self._is_told = False
         waited = _seconds(since_ms, now)
-        self._ports.report(f"node {status.leader_id} leads epoch {status.epoch}, after {waited} without a leader")
+        text = f"node {status.leader_id} leads epoch {status.epoch}, after {waited} without a leader"
+        self._ports.report(Report(text=text))
 
     def _of_peers(self, status: Status, now: Instant) -> list[str]:
         """What is wrong with each peer that could help: the voters in force, and the bootstrap servers."""

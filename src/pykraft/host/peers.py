@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from pykraft.core.effects import Peer, Send
+from pykraft.core.effects import Peer, Report, Send
 from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
@@ -44,7 +44,7 @@ from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import Buffer, Endpoint, Instant, NodeId, Offset
+from pykraft.types import Buffer, Endpoint, Instant, NodeId, Offset, ReportKind
 
 FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
 """Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
@@ -351,15 +351,16 @@ class Peers:
             self._tell(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
 
     def _tell_closed(self, contact: _Contact, reason: str) -> None:
-        self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
+        text = f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}"
+        self._tell(contact, text, ReportKind.PEER_CLOSED)
 
-    def _tell(self, contact: _Contact, text: str) -> None:
+    def _tell(self, contact: _Contact, text: str, kind: ReportKind = ReportKind.EVENT) -> None:
         """Log one line unless it was logged already."""
         if text not in contact.told:
             if len(contact.told) >= COMPLAINTS_MAX:
                 contact.told.clear()
             contact.told.add(text)
-            self._ports.report(text)
+            self._ports.report(Report(text=text, kind=kind, values=(contact.peer.id,)))
 
     def _hang_up(self, contact: _Contact) -> None:
         link, contact.link = contact.link, None

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NewType, Protocol, TypeVar
 
+from pykraft.core.effects import Report
 from pykraft.log.lane import Job
-from pykraft.types import Buffer, Endpoint, ReportKind
+from pykraft.types import Buffer, Endpoint
 
 ConnectionId = NewType("ConnectionId", int)
 """One TCP connection in either direction; ids are never reused within a process."""
@@ -50,8 +51,8 @@ class Ports(Protocol):
     def wake_at(self, mono_ms: int | None) -> None:
         """Call `Host.on_tick` at this time; replaces the previous request. None: no call needed."""
 
-    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
-        """Log one line for the operator; an alarm calls for action. ``kind`` says which lines may be left out."""
+    def report(self, report: Report) -> None:
+        """Log one line for the operator."""
 
     def stop(self, error: Exception | None) -> None:
         """The host has ended: gracefully (None), or because of an error that makes it unsafe to continue."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pykraft.config import LogSettings
+from pykraft.core.effects import Report
 from pykraft.core.events import CorruptionFound
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
@@ -94,7 +95,8 @@ class Scrubbing:
             self._found(damage)
             return
         if damage is None:
-            self._ports.report(f"a read at offset {offset} found damage that a second read did not find")
+            text = f"a read at offset {offset} found damage that a second read did not find"
+            self._ports.report(Report(text=text))
         for retry in retries:
             retry()
 

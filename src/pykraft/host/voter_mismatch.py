@@ -10,6 +10,7 @@ Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetc
 from __future__ import annotations
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.core.status import Status
 from pykraft.host.ports import Ports
 from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
@@ -46,9 +47,10 @@ class VoterMismatch:
         if self._told == told:
             return
         if self._told is None:
-            self._ports.report(f"node {self._key.id} is a voter now")
+            self._ports.report(Report(text=f"node {self._key.id} is a voter now"))
         else:
-            self._ports.report(self._told, is_alarm=voters.get(self._key.id) is not None)
+            is_alarm = voters.get(self._key.id) is not None
+            self._ports.report(Report(text=self._told, is_alarm=is_alarm))
 
     def _mismatch(self, status: Status, key: ReplicaKey) -> str | None:
         voters = status.voters

@@ -27,12 +27,12 @@ def stored_value(data: bytes) -> str:
     return stored_text(text)
 
 
-def stored_text(text: str) -> str:
+def stored_text(given: str) -> str:
     """The text that the store keeps for this text."""
-    if text.startswith(BINARY_MARK):
+    if given.startswith(BINARY_MARK):
         # It would be read as base64.
-        return BINARY_MARK + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
-    return text
+        return BINARY_MARK + base64.b64encode(given.encode("utf-8", "surrogatepass")).decode("ascii")
+    return given
 
 
 def stored_base64(text: str) -> str:

@@ -10,7 +10,8 @@ Source: KIP-853; ours (ADR 089).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
@@ -18,7 +19,7 @@ from pykraft.client.node import Node
 from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.config import NodeConfig
-from pykraft.errors import ErrorCode, RefusedError, UsageError
+from pykraft.errors import OutcomeUnknownError, RefusedError, UsageError
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid
 
 TIMEOUT_MS: Final = 30_000
@@ -62,11 +63,10 @@ class Membership:
         key = ReplicaKey(self._node.node_id, directory_id)
         listeners = Listeners(((self._config.default_listener, self._node.endpoint),))
 
-        async def add(admin: Admin) -> None:
-            if key not in {voter.key for voter in (await admin.describe_quorum()).voters}:
-                await admin.add_voter(key, listeners, timeout_ms=self._timeout_ms)
-
-        await self._change(add)
+        async with self._admin() as admin:
+            if key not in await _voters(admin):
+                add = partial(admin.add_voter, key, listeners, timeout_ms=self._timeout_ms)
+                await self._change(admin, add, is_made=lambda voters: key in voters)
 
     async def remove(self, node_id: int) -> None:
         """Remove a voter, which may have died; a leader then resigns. It goes on without a vote, until it is closed.
@@ -75,14 +75,13 @@ class Membership:
         """
         wanted = NodeId(whole_number("node_id", node_id, least=0, most=INT32_MAX))
 
-        async def take_out(admin: Admin) -> None:
-            voters = {voter.key.id: voter.key for voter in (await admin.describe_quorum()).voters}
-            if wanted not in voters:
-                known = ", ".join(map(str, sorted(voters)))
+        async with self._admin() as admin:
+            voters = await _voters(admin)
+            key = next((key for key in voters if key.id == wanted), None)
+            if key is None:
+                known = ", ".join(map(str, sorted(key.id for key in voters)))
                 raise UsageError(f"node {wanted} is not a voter: the voters are {known}")
-            await admin.remove_voter(voters[wanted])
-
-        await self._change(take_out)
+            await self._change(admin, partial(admin.remove_voter, key), is_made=lambda voters: key not in voters)
 
     async def replace(self, node_id: int) -> None:
         """Join in the place of a voter, which may have died: this node joins first, then the other one is removed.
@@ -94,22 +93,34 @@ class Membership:
         await self.join()
         await self.remove(node_id)
 
-    async def _change(self, act: Callable[[Admin], Awaitable[None]]) -> None:
+    async def _change(
+        self, admin: Admin, act: Callable[[], Awaitable[None]], *, is_made: Callable[[Collection[ReplicaKey]], bool]
+    ) -> None:
         """Change the voters, and wait while the leader is new, or busy with another change."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._timeout_ms / 1_000
-        async with self._admin() as admin:
-            while True:
-                try:
-                    return await act(admin)
-                except RefusedError as refused:
-                    # With this code the leader says that it changed nothing, and that it may do so later.
-                    if refused.code != ErrorCode.REQUEST_TIMED_OUT or loop.time() >= deadline_s:
-                        raise
-                await asyncio.sleep(PAUSE_S)
+        is_repeated = False
+        while True:
+            try:
+                return await act()
+            except RefusedError:
+                # A leader refuses to repeat a change that is made, and only while no other is pending.
+                if is_repeated and is_made(await _voters(admin)):
+                    return None
+                raise
+            except OutcomeUnknownError as error:
+                # A leader has answered, so the quorum works, and a later answer decides.
+                if not isinstance(error.__cause__, RefusedError) or loop.time() >= deadline_s:
+                    raise
+            is_repeated = True
+            await asyncio.sleep(PAUSE_S)
 
     def _admin(self) -> Admin:
         voters = self._node.latest_voter_set.voters
         known: list[Endpoint] = [next(iter(voter.listeners))[1] for voter in voters if len(voter.listeners)]
         limits = AdminLimits(timeout_ms=self._timeout_ms, request_timeout_ms=self._timeout_ms)
         return Admin(known, cluster_id=self._config.cluster_id, client_id="pykraft-membership", limits=limits)
+
+
+async def _voters(admin: Admin) -> list[ReplicaKey]:
+    return [voter.key for voter in (await admin.describe_quorum()).voters]

@@ -35,6 +35,7 @@ from time import thread_time
 from typing import Final, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.ports import ConnectionId
@@ -52,6 +53,7 @@ from pykraft.types import Buffer, Endpoint, Io, ReportKind
 BURST_MAX: Final = 50
 """Lines about connections that may be written at once."""
 LINES_PER_S: Final = 5.0
+OF_CONNECTIONS: Final = (ReportKind.CONNECTION, ReportKind.REQUESTER_CLOSED)
 REPEATED_S: Final = 60.0
 REMEMBERED_MAX: Final = 100
 """Different lines whose last report is remembered; beyond that, the oldest is forgotten."""
@@ -72,17 +74,17 @@ class Reports:
         """The newest line that waits by rule 3, and its level."""
         self._unproven_since_s: float | None = None
 
-    def tell(self, text: str, now_s: float, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+    def tell(self, report: Report, now_s: float) -> None:
         """Log this line, now or later, or leave it out."""
-        level = logging.ERROR if is_alarm else logging.INFO
+        text, level = report.text, logging.ERROR if report.is_alarm else logging.INFO
         # Rule 3: `look` logs it.
-        if kind is ReportKind.UNPROVEN:
+        if report.kind is ReportKind.UNPROVEN:
             self._unproven = text, level
             if self._unproven_since_s is None:
                 self._unproven_since_s = now_s
-        elif is_alarm:
+        elif report.is_alarm:
             self._log(level, text)
-        elif kind is ReportKind.CONNECTION:
+        elif report.kind in OF_CONNECTIONS:
             self._tell_of_connection(text, now_s)
         else:
             # Rule 2.
@@ -292,13 +294,13 @@ class Driver:
             self._timer.cancel()
         self._set_timer(mono_ms)
 
-    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+    def report(self, report: Report) -> None:
         """See `Ports`."""
-        self._reports.tell(text, self._loop.time(), is_alarm=is_alarm, kind=kind)
+        self._reports.tell(report, self._loop.time())
 
     def report_connection(self, text: str) -> None:
         """See `LinksUser`."""
-        self.report(text, kind=ReportKind.CONNECTION)
+        self.report(Report(text=text, kind=ReportKind.CONNECTION))
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -334,7 +336,7 @@ class Driver:
             raise not_bound(PROMETHEUS_LISTENER, str(endpoint), error) from error
         told = Endpoint(endpoint.host or "localhost", port_of(sockets))
         await self._prometheus.listen(sockets)
-        self.report(f"metrics are at http://{told}/metrics")
+        self.report(Report(text=f"metrics are at http://{told}/metrics"))
 
     async def _close(self) -> None:
         """Answer waiting callers, close sockets, then files; the loop keeps running meanwhile. Errors: StorageError."""

@@ -24,7 +24,15 @@ from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.on.transfer import is_due, on_transfer_requested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Resigned, State
-from pykraft.errors import ErrorCode, LeadershipTransferError, NotLeaderError, PykraftError, RefusedError, UsageError
+from pykraft.errors import (
+    ErrorCode,
+    LeadershipTransferError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    PykraftError,
+    RefusedError,
+    UsageError,
+)
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
 from tests.core.on.voters.test_upgrade import told as told_voters
 from tests.core.on.voters.test_upgrade import upgraded
@@ -272,19 +280,26 @@ def test_the_application_hears_it_too() -> None:
     assert error_of(acted(made)) is None
 
 
-def test_nobody_in_time_is_an_answer_too() -> None:
+OUTCOME_MS = TIMEOUT_MS + 2 * CONFIG.election_timeout_ms
+
+
+def test_the_outcome_is_unknown_after_resigning_when_no_leader_is_known_in_time() -> None:
     made = leading()
     ask(made, request())
     fetch_of(made, key(3))
     acted(made)
-    outcome_ms = TIMEOUT_MS + 2 * CONFIG.election_timeout_ms
-    acted(made, outcome_ms - 1)
+    acted(made, OUTCOME_MS - 1)
     assert made.transfer is not None
-    error, text = told(acted(made, outcome_ms))
+    error, text = told(acted(made, OUTCOME_MS))
     assert (error, text) == (
-        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.LEADER_NOT_AVAILABLE,
         "this node has resigned and knows no new leader: the transfer may still take effect",
     )
+    made = leading()
+    wanted(made)
+    fetch_of(made, key(3))
+    acted(made)
+    assert isinstance(error_of(acted(made, OUTCOME_MS)), OutcomeUnknownError)
 
 
 def refusal(found: list[Effect]) -> str:

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from kio.schema.errors import ErrorCode
 
 from pykraft.cli.main import pykraft
-from pykraft.errors import RefusedError
+from pykraft.errors import OutcomeUnknownError, RefusedError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.kafka.java import Kafka, Main
@@ -124,7 +124,7 @@ class Cluster:
         known = ("--bootstrap-controller", f"{HOST}:{self.ports[JAVA[0]]}")
         config = ("--command-config", str(self._configs[OURS]))
         done = CliRunner().invoke(pykraft, ["quorum", *known, *config, "add-controller"])
-        refused = done.exception if isinstance(done.exception, RefusedError) else None
+        refused = done.exception if isinstance(done.exception, RefusedError | OutcomeUnknownError) else None
         # An answer may be lost after the change was accepted.
         if refused is not None and "DUPLICATE_VOTER" in str(refused):
             return True

@@ -28,7 +28,7 @@ from tests.sim.worlds import THREE, calm_world, led_world, run_until
 
 
 def application_of(world: World) -> Application:
-    return Application(world.facts, world.witness, world.nodes[1], snapshot_dice=Random(1), asking_dice=Random(1))
+    return Application(world.facts, world.watch, world.nodes[1], snapshot_dice=Random(1), asking_dice=Random(1))
 
 
 def test_a_read_finds_what_was_written_before_it() -> None:

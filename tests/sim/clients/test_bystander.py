@@ -24,8 +24,8 @@ def test_it_falls_behind_and_goes_on() -> None:
     world.users.begin()
     run_until(world, lambda: world.faults.counts["listener fell behind"] > 2)
     goal = world.users.acknowledged_end_offset
-    run_until(world, lambda: all(each.end_offset >= goal for each in world.witness.bystanders.values()))
-    assert len(world.witness.bystanders) == 3
+    run_until(world, lambda: all(each.end_offset >= goal for each in world.bystanders.values()))
+    assert len(world.bystanders) == 3
 
 
 def test_a_world_without_snapshots_has_none() -> None:
@@ -33,4 +33,4 @@ def test_a_world_without_snapshots_has_none() -> None:
     world = World(8, scenario=replace(THREE, snapshots=snapshots))
     for node in world.nodes.values():
         node.start()
-    assert not world.witness.bystanders
+    assert not world.bystanders

@@ -31,7 +31,7 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer(monkeypatch: 
         )
         return empty, b""
 
-    stranger = Stranger(world.facts, world.witness, answer)
+    stranger = Stranger(world.facts, world.watch, answer)
     world.facts.claims.epochs.add(EPOCH)
     node = world.nodes[1]
     message = BeginQuorumEpochRequest(
@@ -53,7 +53,7 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer(monkeypatch: 
 
 def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
     world, _ = led_world()
-    stranger = Stranger(world.facts, world.witness, lambda _: None)
+    stranger = Stranger(world.facts, world.watch, lambda _: None)
     message = BeginQuorumEpochRequest(
         epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
     )

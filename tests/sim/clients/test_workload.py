@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.sim.clients.admin import PreparedAppends
+from pykraft.sim.clients.prepared_appends import PreparedAppends
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.history import OperationOutcome, number_of
 from tests.sim.worlds import calm_world, led_world, run_for, run_until
@@ -60,7 +60,7 @@ def test_nothing_is_acknowledged_without_a_majority() -> None:
 
 def test_without_a_leader_nothing_is_proposed() -> None:
     world = calm_world()
-    workload = SimulatedWorkload(world.facts, world.witness, Random(1), PreparedAppends(None), Random)
+    workload = SimulatedWorkload(world.facts, world.watch, Random(1), PreparedAppends(None), Random)
     workload.begin()
     run_for(world, 100_000)
     assert workload.proposed == 0

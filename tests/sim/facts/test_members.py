@@ -31,7 +31,7 @@ def test_a_set_counts_from_the_moment_that_it_is_in_a_log() -> None:
     for other in world.nodes.values():
         if other is not node:
             other.kill()
-    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
+    OperatorStation(world.facts, world.watch).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
     run_until(world, lambda: len(world.facts.members.electorate.records) == 2)
     after = world.facts.members.electorate.records[-1].voters
     assert world.members.voters_of(node) == after
@@ -114,7 +114,7 @@ def test_an_observer_with_the_first_list_and_a_machine_that_is_gone_count_for_no
     gone.kill()
     world.nodes[4].kill()
     world.facts.absent.update({4, int(gone.node_id)})
-    OperatorStation(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=gone.key), lambda _: None)
+    OperatorStation(world.facts, world.watch).ask(leader, RemoveVoterRequest(voter=gone.key), lambda _: None)
     run_until(world, lambda: world.members.committed not in first)
     run_until(world, lambda: world.members.in_force() == [world.members.committed])
     world.facts.absent.discard(4)

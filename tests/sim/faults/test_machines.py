@@ -58,9 +58,7 @@ def test_each_machine_is_replaced_twice_and_the_observer_follows() -> None:
     assert [endpoint.port for endpoint in observer.process.bootstrap] == [1]
     run_until(world, lambda: observer.status is not None and observer.status.leader_id == 4)
     goal = world.users.acknowledged + 20
-    run_until(
-        world, lambda: world.users.acknowledged > goal and world.witness.ends[2] == max(world.witness.ends.values())
-    )
+    run_until(world, lambda: world.users.acknowledged > goal and world.watch.ends[2] == max(world.watch.ends.values()))
 
 
 def test_the_last_machine_that_an_observer_knows_waits_for_it() -> None:

@@ -136,5 +136,5 @@ def test_what_is_promised_behind_a_lie_is_lost_only_if_others_hold_it(has_promis
         before = world.facts.platters.end_offset(node)
         run_until(world, lambda: world.facts.platters.end_offset(node) > before)
         third.disk.lose_power()
-    world.witness.power_goes(node)
+    world.watch.power_goes(node)
     assert node.disk.is_rotten is not has_promised_more

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pykraft.config import RaftConfig
-from pykraft.core.effects import InstallSnapshot, MoveLogStart, TruncateTo
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, Report, TruncateTo
 from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes
@@ -31,6 +31,7 @@ from pykraft.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
+    ReportKind,
     Uuid,
     Voter,
     VoterSet,
@@ -55,6 +56,11 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
     )
+
+
+def report(kind: ReportKind = ReportKind.EVENT, *values: int, text: str = "some words") -> Report:
+    """A report; its words are never those of a real one, since no oracle may depend on them."""
+    return Report(text=text, kind=kind, values=values)
 
 
 def wiretap(**fields: Any) -> Any:

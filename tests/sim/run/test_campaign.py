@@ -29,7 +29,9 @@ def passed(seed: int) -> Outcome:
 
 
 def failed(seed: int) -> Failure:
-    return Failure(seed=seed, reason="broke", story="told", trace=("line",), harm=((0, "kill"),), faults={"kill": 2})
+    return Failure(
+        seed=seed, finding="it", reason="broke", story="told", trace=("line",), harm=((0, "kill"),), faults={"kill": 2}
+    )
 
 
 def test_rows_say_what_they_are_results_of() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykraft.sim.invariants import ViolationError
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
 from pykraft.sim.run.world import World
@@ -29,9 +30,18 @@ def test_a_seed_becomes_an_outcome_and_its_trace_is_told() -> None:
     assert told
 
 
-@pytest.mark.parametrize("error", [AssertionError("no"), KeyError("no"), RecursionError("no"), struct.error("no")])
+@pytest.mark.parametrize(
+    ("error", "finding"),
+    [
+        (AssertionError("no"), "AssertionError"),
+        (KeyError("no"), "KeyError"),
+        (RecursionError("no"), "RecursionError"),
+        (struct.error("no"), "error"),
+        (ViolationError("OneVote", "a: b"), "ViolationError: OneVote"),
+    ],
+)
 def test_a_failure_tells_the_reason_the_story_and_the_last_lines(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch, error: Exception, finding: str
 ) -> None:
     def run(world: World, **given: Any) -> Outcome:
         world.trace.note(None, "the last line")
@@ -42,6 +52,7 @@ def test_a_failure_tells_the_reason_the_story_and_the_last_lines(
     assert isinstance(failure, Failure)
     assert failure.seed == 3
     assert failure.reason.startswith(type(error).__name__)
+    assert failure.finding == finding
     assert "Traceback" in failure.story
     assert failure.trace[-1].endswith("the last line")
 

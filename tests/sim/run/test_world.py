@@ -104,8 +104,8 @@ def test_oracles_look_at_the_nodes_that_something_happened_to(monkeypatch: pytes
     world = started_world()
     seen: list[int] = []
     monkeypatch.setattr(world.watch, "event_over", lambda node: seen.append(int(node.node_id)))
-    world.clock.after(0, lambda: world.witness.touch(world.nodes[2]))
-    world.witness.touched.clear()
+    world.clock.after(0, lambda: world.watch.touch(world.nodes[2]))
+    world.watch.touched.clear()
     world.turn()
     world.clock.after(0, lambda: None)
     world.turn()

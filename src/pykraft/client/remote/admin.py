@@ -14,8 +14,9 @@ each. If one has answered, if only that it knows no leader, it continues until t
 be elected; after each round it tells ``on_waiting`` what is wrong with each node. Every answer is bounded in time and
 size (`pykraft.client.remote.connection`).
 
-A change of the voters is sent once to each leader; any answer other than "ask another node" is final. If the answer to
-a change is lost, or says that the change is not decided, and no later answer says that it is made, the result is an
+A change of the voters is sent once to each leader; any answer other than "ask another node" is final. The error code
+decides, never the text, which Kafka leaves out: after a code of `NEVER_MADE` the change can no longer be made. If the
+answer is lost, or has another code, and no later answer says that the change is made, the result is an
 OutcomeUnknownError.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
@@ -73,6 +74,29 @@ _LEADS_NOT: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE}
 )
 _ASK_ANOTHER: Final = _LEADS_NOT | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+NEVER_MADE: Final = frozenset(
+    {
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        ErrorCode.INVALID_VOTER_KEY,
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.VOTER_NOT_FOUND,
+    }
+)
+"""Codes of checks before a change begins: it was not made, and will not be.
+
+A leader answers REQUEST_TIMED_OUT also to a change whose record may still commit, and NOT_LEADER_OR_FOLLOWER (or
+NOT_CONTROLLER) also when it loses the leadership meanwhile.
+"""
+_NEVER_TRANSFERRED: Final = NEVER_MADE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT}
+"""A leader that gives a transfer up stays the leader; one that has resigned answers LEADER_NOT_AVAILABLE."""
 _OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
 
 
@@ -177,8 +201,8 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
 
         ``listeners`` are those that voters dial.
 
-        Errors: RefusedError with the leader's reason; OutcomeUnknownError when the change may still be made; as
-        `describe_quorum`.
+        Errors: RefusedError with the leader's reason; OutcomeUnknownError when the change may still be made, also when
+        a leader that is busy or new answers REQUEST_TIMED_OUT; as `describe_quorum`.
         Source: KIP-853 §AddRaftVoter.
         """
         message = AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
@@ -229,12 +253,11 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         assert isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if answer.error:
             refused = RefusedError(what, answer.error, answer.error_message)
-            if _may_be_made_yet(answer):
-                doubts.append(str(answer.error_message))
-            if not doubts:
+            if not doubts and not _may_be_made_yet(answer):
                 raise refused
-            # This refusal may itself be a result of the change that an earlier leader made.
-            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
+            # After a doubt, this refusal may itself be a result of the change that an earlier leader made.
+            earlier = f"{'; '.join(doubts)}; then " if doubts else ""
+            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {earlier}{refused}") from refused
         return answer
 
     async def _ask_leader(
@@ -355,7 +378,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
-                doubts.append(f"{leader}: it stopped leading after it had begun")
+                doubts.append(f"{leader}: it does not lead, and may have begun before")
             # What it said of itself when it was asked for its leader says more.
             own = None if leader == node else self._asked.answer_of(leader)
             raise UnreachableError(leader, own or f"it does not lead ({error_name(code)})", has_answered=True)
@@ -394,6 +417,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
 
 
 def _may_be_made_yet(answer: Response) -> bool:
-    """Whether the answer to a change says that the change has begun but is not decided."""
-    text = answer.error_message if isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse) else None
-    return text is not None and MAY_BE_MADE_YET in text
+    """Whether a change that got this answer, which is an error, may be under way."""
+    if isinstance(answer, TransferLeadershipResponse):
+        return answer.error not in _NEVER_TRANSFERRED
+    return isinstance(answer, ChangeVoterResponse) and answer.error not in NEVER_MADE

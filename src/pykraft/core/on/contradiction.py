@@ -32,7 +32,7 @@ from pykraft.core.messages import FetchResponse
 from pykraft.core.never_leads import hear_leader
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
-from pykraft.types import Instant, NodeId, Offset
+from pykraft.types import Instant, NodeId, Offset, ReportKind
 
 WAYS_OUT: Final = (
     "if it really leads, the voters that elected it have lost records (formatted anew, or an older copy put back): "
@@ -118,7 +118,8 @@ def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant)
         part_deadline_ms=None,
     )
     text = f"node {state.leader_id} is given up as the leader of epoch {state.epoch}: {reason}"
-    replica.outbox.add(Report(text=text, is_alarm=True))
+    kind = ReportKind.LEADER_GIVEN_UP
+    replica.outbox.add(Report(text=text, is_alarm=True, kind=kind, values=(state.leader_id,)))
 
 
 def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:

@@ -32,7 +32,7 @@ from pykraft.core.messages import FetchResponse
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned
-from pykraft.types import Instant, Offset
+from pykraft.types import Instant, Offset, ReportKind
 
 
 def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) -> None:
@@ -110,7 +110,8 @@ def leave_if_whole(replica: Replica, answer: FetchResponse) -> None:
         return
     cut_damage(replica)
     replica.log.quarantine = None
-    replica.outbox.add(Report(text=f"out of quarantine: the log is whole again up to {log.end_offset}"))
+    text = f"out of quarantine: the log is whole again up to {log.end_offset}"
+    replica.outbox.add(Report(text=text, kind=ReportKind.QUARANTINE_OVER, values=(log.end_offset,)))
     replica.outbox.add(LeaveQuarantine(io=replica.outbox.next_log_io()))
 
 

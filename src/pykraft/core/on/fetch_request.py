@@ -23,7 +23,7 @@ from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant, Offset, ReplicaKey, uuid_text
+from pykraft.types import Instant, Offset, ReplicaKey, ReportKind, uuid_text
 
 WAIT_MS_MAX: Final = 30_000
 """No Fetch is parked longer, whatever it asks for: the leader notices a dead connection only when it answers."""
@@ -112,7 +112,7 @@ def _watch_identity(replica: Replica, key: ReplicaKey) -> None:
         f"{replica.epoch}, and {other} fetches in its name: that acknowledges nothing; stop the process that does not "
         f"belong there (if the disk of node {key.id} was replaced, its new directory counts from the next epoch on)"
     )
-    _alarm_once(replica, leader, key, text)
+    _alarm_once(replica, leader, key, ReportKind.TWIN, text)
 
 
 def _watch_voter(replica: Replica, leader: Leader, voter: ReplicaProgress, fetch_offset: Offset) -> None:
@@ -137,15 +137,15 @@ def _watch_voter(replica: Replica, leader: Leader, voter: ReplicaProgress, fetch
         f"epoch {leader.epoch}: its log was damaged, or its directory replaced by an older copy; what it forgot may be "
         "committed because of it"
     )
-    _alarm_once(replica, leader, voter.key, text)
+    _alarm_once(replica, leader, voter.key, ReportKind.ACKNOWLEDGED_AGAIN, text)
 
 
-def _alarm_once(replica: Replica, leader: Leader, key: ReplicaKey, text: str) -> None:
+def _alarm_once(replica: Replica, leader: Leader, key: ReplicaKey, kind: ReportKind, text: str) -> None:
     # Bounded, since anyone can make up directory ids.
     reported = leader.progress.reported
     if key not in reported and len(reported) < ALARMS_PER_EPOCH_MAX:
         reported.add(key)
-        replica.outbox.add(Report(text=text, is_alarm=True))
+        replica.outbox.add(Report(text=text, is_alarm=True, kind=kind, values=(key.id,)))
 
 
 def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offset, now: Instant) -> None:

@@ -20,7 +20,7 @@ from pykraft.core.on.proof import on_probe_answer, prove_if_caught_up
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.errors import ProtocolError
-from pykraft.types import Instant, Offset, OffsetAndEpoch
+from pykraft.types import Instant, Offset, OffsetAndEpoch, ReportKind
 
 EMPTY_ANSWERS_MAX = 2
 """Empty responses accepted within one retry back-off; one more backs off from the leader."""
@@ -174,7 +174,7 @@ def _truncate(replica: Replica, point: Offset) -> None:
         return
     former = f"truncating the log from {log.end_offset} to {end_offset}"
     text = f"{former}: node {replica.leader_id}, the leader of epoch {replica.epoch}, has other records from there on"
-    replica.outbox.add(Report(text=text))
+    replica.outbox.add(Report(text=text, kind=ReportKind.TRUNCATION, values=(log.end_offset, end_offset)))
     log.truncate_to(end_offset)
     replica.voter_history.truncate_to(end_offset)
     io = replica.outbox.next_log_io()

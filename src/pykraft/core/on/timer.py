@@ -16,7 +16,7 @@ from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resign
 from pykraft.core.leader.appending import drain_if_due, may_drain
 from pykraft.core.leader.serving import serve
 from pykraft.core.leader.voter_change import Update
-from pykraft.core.never_leads import HANDS_OVER, abstains, let_timeout_pass, successor
+from pykraft.core.never_leads import abstains, let_timeout_pass, successor
 from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.read import serve_reads
 from pykraft.core.on.send_requests import (
@@ -32,7 +32,7 @@ from pykraft.core.on.voters.update_voter import ask_if_silent
 from pykraft.core.on.voters.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from pykraft.types import EPOCH_MAX, Epoch, Instant
+from pykraft.types import EPOCH_MAX, Epoch, Instant, ReportKind
 
 TURNS_MAX = 8
 """Upper bound of transitions in one step; exceeding it is our bug."""
@@ -88,9 +88,9 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             # First answer a change that has committed: resigning would report its outcome as unknown.
             if state.change is not None:
                 end_change(replica, state, now)
-            reason = _why_resign(replica, state, now)
-            if reason is not None:
-                replica.outbox.add(Report(text=f"resigning from epoch {state.epoch}: {reason}"))
+            report = _resignation(replica, state, now)
+            if report is not None:
+                replica.outbox.add(report)
                 to_resigned(replica, now)
         case Resigned():
             if _may_open_epoch(replica) and state.election_deadline_ms <= now.mono_ms:
@@ -113,24 +113,31 @@ def _may_open_epoch(replica: Replica) -> bool:
     return not replica.is_shutting_down and replica.epoch < EPOCH_MAX
 
 
-def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
-    """Why this leader should resign; None when it should stay leader."""
+def _resignation(replica: Replica, leader: Leader, now: Instant) -> Report | None:
+    """The report of a leader that should resign; None when it should stay leader."""
+    transfer, stalled_ms = replica.transfer, _stalled_deadline_ms(replica)
+    kind = ReportKind.EVENT
+    values: tuple[int, ...] = ()
     if replica.shutdown_deadline_ms is not None:
-        return "the node shuts down"
-    if leader.resign_requested:
-        return "the application asked for it"
-    if replica.transfer is not None and is_due(replica, leader):
-        return f"node {replica.transfer.target_id} is to lead, and has the whole log"
-    if (successor_id := successor(replica, leader)) is not None:
-        return f"{HANDS_OVER}, and node {successor_id} has the whole log"
-    if is_removed(replica, leader):
-        return "it is no longer a voter"
-    if leader.check_quorum_deadline_ms <= now.mono_ms:
-        return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
-    stalled_ms = _stalled_deadline_ms(replica)
-    if stalled_ms is not None and stalled_ms <= now.mono_ms:
-        return f"storage has not finished a write for {now.mono_ms - stalled_ms + replica.config.fetch_timeout_ms} ms"
-    return None
+        reason = "the node shuts down"
+    elif leader.resign_requested:
+        reason = "the application asked for it"
+    elif transfer is not None and is_due(replica, leader):
+        reason = f"node {transfer.target_id} is to lead, and has the whole log"
+        kind, values = ReportKind.RESIGNED_FOR_TARGET, (leader.epoch, transfer.target_id)
+    elif (successor_id := successor(replica, leader)) is not None:
+        reason = f"it never leads for long, and node {successor_id} has the whole log"
+        kind, values = ReportKind.HANDED_OVER, (leader.epoch, successor_id)
+    elif is_removed(replica, leader):
+        reason = "it is no longer a voter"
+    elif leader.check_quorum_deadline_ms <= now.mono_ms:
+        reason = f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
+    elif stalled_ms is not None and stalled_ms <= now.mono_ms:
+        waited_ms = now.mono_ms - stalled_ms + replica.config.fetch_timeout_ms
+        reason = f"storage has not finished a write for {waited_ms} ms"
+    else:
+        return None
+    return Report(text=f"resigning from epoch {leader.epoch}: {reason}", kind=kind, values=values)
 
 
 def _stalled_deadline_ms(replica: Replica) -> int | None:

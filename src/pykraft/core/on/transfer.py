@@ -17,7 +17,6 @@ Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import CompletePendingRequest, Report
@@ -30,9 +29,7 @@ from pykraft.core.on.voters.voter_changes import ACCEPTED, ChangeRefusal
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode, NotLeaderError, OutcomeUnknownError, PykraftError, RefusedError, UsageError
-from pykraft.types import Instant, NodeId, ReplicaKey
-
-HAS_RESIGNED: Final = f"this node has resigned and knows no new leader: the transfer {MAY_BE_MADE_YET}"
+from pykraft.types import Instant, NodeId, ReplicaKey, ReportKind
 
 REST_FACTOR = 9
 """After a failed transfer, the pause before the next one is this many times as long as the transfer took."""
@@ -47,7 +44,8 @@ def on_transfer_leadership_request(
     Units: ``timeout_ms`` is how long the leader waits for the target's log, a fetch timeout at most.
     Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, VOTER_NOT_FOUND, ELECTION_NOT_NEEDED when the
     target leads, REQUEST_TIMED_OUT while another change is under way, soon after a failed transfer, or when the target
-    does not catch up in time, PREFERRED_LEADER_NOT_AVAILABLE when the target is silent or another voter wins.
+    does not catch up in time, PREFERRED_LEADER_NOT_AVAILABLE when the target is silent or another voter wins,
+    LEADER_NOT_AVAILABLE when this node has resigned and does not learn in time who leads.
     """
     error = leader_only_error(replica, replica.epoch)
     refusal = (error, _who_leads(replica)) if error else _refusal(replica, message.target_id, message.timeout_ms, now)
@@ -102,12 +100,10 @@ def settle_transfer(replica: Replica, transfer: Transfer, now: Instant) -> None:
     Effects: Reply or CompletePendingRequest, Report.
     """
     deadline_ms = transfer_deadline_ms(replica, transfer)
-    leads = isinstance(replica.state, Leader)
     if replica.epoch > transfer.epoch and replica.leader_id is not None:
         _end(replica, transfer, _outcome(replica, transfer), now)
     elif deadline_ms <= now.mono_ms:
-        text = _why_late(replica, transfer) if leads else HAS_RESIGNED
-        _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text), now)
+        _end(replica, transfer, _why_late(replica, transfer), now)
 
 
 def transfer_deadline_ms(replica: Replica, transfer: Transfer) -> int:
@@ -185,7 +181,8 @@ def _begin(replica: Replica, transfer: Transfer, refusal: ChangeRefusal) -> None
     assert isinstance(leader, Leader)
     # Step 1: from here on `on_proposed` rejects proposals.
     replica.transfer = transfer
-    replica.outbox.add(Report(text=f"transferring the leadership of epoch {transfer.epoch} to {transfer.target_id}"))
+    text = f"transferring the leadership of epoch {transfer.epoch} to {transfer.target_id}"
+    replica.outbox.add(Report(text=text, kind=ReportKind.TRANSFER_BEGUN, values=(transfer.target_id,)))
     if leader.accumulation.is_empty:
         # Step 2: answer parked Fetches now, so that the target's next Fetch takes no longer than a round trip.
         answer_parked(replica, leader)
@@ -205,10 +202,18 @@ def _who_leads(replica: Replica) -> str:
     return f"node {replica.leader_id} leads epoch {replica.epoch}"
 
 
-def _why_late(replica: Replica, transfer: Transfer) -> str:
-    """What the leader was still waiting for when the transfer timed out."""
+def _why_late(replica: Replica, transfer: Transfer) -> ChangeRefusal:
+    """What this node was still waiting for when the transfer timed out."""
     leader = replica.state
-    assert isinstance(leader, Leader)
+    if not isinstance(leader, Leader):
+        # Step 3 was made, and nobody knows yet whether the target or another voter will win.
+        text = f"this node has resigned and knows no new leader: the transfer {MAY_BE_MADE_YET}"
+        return ErrorCode.LEADER_NOT_AVAILABLE, text
+    return ErrorCode.REQUEST_TIMED_OUT, _missing(replica, leader, transfer)
+
+
+def _missing(replica: Replica, leader: Leader, transfer: Transfer) -> str:
+    """What a leader that stays waited for."""
     end_offset = replica.log.end_offset
     target = leader.progress.voters.get(transfer.target_id)
     stays = f"node {leader.leader_id} stays the leader"
@@ -225,8 +230,12 @@ def _end(replica: Replica, transfer: Transfer, outcome: ChangeRefusal, now: Inst
     if error:
         # After this rest the leader has accepted proposals for nine tenths of the time.
         replica.transfer_rest_ms = now.mono_ms + REST_FACTOR * (now.mono_ms - transfer.begun_ms)
-    said = f"not transferred: {text}" if error else f"transferred to {transfer.target_id}"
-    replica.outbox.add(Report(text=f"the leadership of epoch {transfer.epoch} was {said}"))
+    what = f"the leadership of epoch {transfer.epoch} was"
+    if error:
+        kind, values = ReportKind.TRANSFER_FAILED, (transfer.target_id,)
+        replica.outbox.add(Report(text=f"{what} not transferred: {text}", kind=kind, values=values))
+    else:
+        replica.outbox.add(Report(text=f"{what} transferred to {transfer.target_id}"))
     _answer(replica, transfer, error, text)
 
 
@@ -239,8 +248,7 @@ def _answer(replica: Replica, transfer: Transfer, error: ErrorCode, text: str | 
         return
     assert transfer.handle is not None
     what = f"transferring the leadership to node {transfer.target_id}"
-    told: PykraftError | None = RefusedError(what, error, text) if error else None
-    # Step 3 was made, and nobody knows yet whether the target or another voter will win.
-    if text == HAS_RESIGNED:
-        told = OutcomeUnknownError(f"{what}: {text}")
-    replica.outbox.add(CompletePendingRequest(handle=transfer.handle, error=told))
+    outcome: PykraftError | None = RefusedError(what, error, text) if error else None
+    if error == ErrorCode.LEADER_NOT_AVAILABLE:
+        outcome = OutcomeUnknownError(f"{what}: {text}")
+    replica.outbox.add(CompletePendingRequest(handle=transfer.handle, error=outcome))

@@ -19,6 +19,7 @@ from collections import OrderedDict
 from typing import Final
 
 from pykraft.config import AUTO_RECORDS, KRAFT_RECORDS, NodeConfig
+from pykraft.core.effects import Report
 from pykraft.core.leader.progress import OBSERVER_SESSION_MS
 from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
@@ -112,7 +113,7 @@ class RecordsProfile:
                 f"clients may write only what Kafka's own replicas can read: {why}; "
                 "such a replica stops at other records that are in the log already"
             )
-        self._ports.report(text, kind=ReportKind.CONNECTION)
+        self._ports.report(Report(text=text, kind=ReportKind.CONNECTION))
 
     def poll(self, mono_ms: int) -> None:
         """Advance to this time."""

@@ -17,21 +17,27 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.errors import SnapshotFailedError
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.types import Instant
+from pykraft.types import Instant, ReportKind
 
 PAUSES_MAX: Final = 16
 """The longest pause, in units of the first one."""
 
 
 class SnapshotAccess(Enum):
-    """What failed, and what the operator should do about it."""
+    """What failed, as an operator reads it, what to do about it, and the kind of the report."""
 
-    WRITE = "NO SNAPSHOT WRITTEN", "until one succeeds, the log here keeps growing: make room on this disk, or check it"
+    WRITE = (
+        "NO SNAPSHOT WRITTEN",
+        "until one succeeds, the log here keeps growing: make room on this disk, or check it",
+        ReportKind.SNAPSHOT_NOT_WRITTEN,
+    )
     READ = (
         "SNAPSHOT NOT READ",
         "check the disk; a restart examines the snapshots, and sets a damaged one aside if the log holds the same",
+        ReportKind.SNAPSHOT_NOT_READ,
     )
 
 
@@ -65,8 +71,9 @@ class SnapshotFailures:
         if self.is_pausing:
             return
         self._pause_ms = min(max(self._pause_ms * 2, self._pause_ms_min), self._pause_ms_min * PAUSES_MAX)
-        what, advice = self._access.value
-        self._ports.report(f"{what}: {error}; the node goes on, and tries again; {advice}", is_alarm=True)
+        what, advice, kind = self._access.value
+        text = f"{what}: {error}; the node goes on, and tries again; {advice}"
+        self._ports.report(Report(text=text, is_alarm=True, kind=kind))
         self._is_new = True
         # The next `poll` knows the time at which the pause begins.
         self._ports.wake_at(AT_ONCE_MS)

@@ -18,7 +18,6 @@ from pykraft.errors import UsageError
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.testing.users import MachineUsers
 from pykraft.machine.testing.workload import DrawnCommands, MachineProgram, MachineWorkload, RepeatedProgram
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants import ALL
 from pykraft.sim.invariants.invariant import Invariant
@@ -26,6 +25,7 @@ from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
 from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
 from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
 from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.page.render import render
 from pykraft.sim.run.outcome import Outcome
@@ -133,8 +133,8 @@ def run_machines(
     """Run one world; see `pykraft.sim.run.simulation.simulate`, and `Replicated` for ``check_every``."""
     made: list[MachineUsers] = []
 
-    def make(facts: Facts, witness: Witness, dice: Callable[[str], Random]) -> MachineUsers:
-        made.append(MachineUsers(machine, workload(), facts, witness, dice, check_every=check_every))
+    def make(facts: Facts, watch: Watch, dice: Callable[[str], Random]) -> MachineUsers:
+        made.append(MachineUsers(machine, workload(), facts, watch, dice, check_every=check_every))
         return made[-1]
 
     try:

@@ -48,9 +48,9 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.writer import Serializer
 from pykraft.types import Buffer, Endpoint, Epoch, Instant, NodeId, Offset, OffsetAndEpoch
@@ -286,7 +286,7 @@ class MachineUsers:
         make: Callable[[], StateMachine[Any, Any]],
         workload: MachineWorkload,
         facts: Facts,
-        witness: Witness,
+        watch: Watch,
         dice: Callable[[str], Random],
         check_every: int | None = None,
     ) -> None:
@@ -296,7 +296,7 @@ class MachineUsers:
         self._check_every = check_every
         self._make = make
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._dice = dice
         self._starts = 0
         self._mains: list[asyncio.Task[None]] = []
@@ -336,7 +336,7 @@ class MachineUsers:
         )
         machine = WatchedMachine(self._make(), self.history.reference, int(node.node_id))
         replicated = Replicated(node.config, machine, check_every=self._check_every, runtime=runtime)
-        _Progress(self._witness, node).listen(host)
+        _Progress(self._watch, node).listen(host)
         self._mains.append(loop.create_task(self._main(node, replicated, rng), name=f"program {node.node_id}"))
         self._loops.append(loop)
 
@@ -383,23 +383,23 @@ class MachineUsers:
 class _Progress:
     """A plain listener that tells the world how far a process has come."""
 
-    def __init__(self, witness: Witness, node: SimulatedNode) -> None:
-        self._witness = witness
+    def __init__(self, watch: Watch, node: SimulatedNode) -> None:
+        self._watch = watch
         self._node = node
 
     def listen(self, host: Host) -> None:
         """Listen from the log start on."""
-        self._witness.watch.listens(self._node, host.status.log_start_offset)
+        self._watch.listens(self._node, host.status.log_start_offset)
         host.register(self, is_held=True, on_skipped=self._skipped).release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """See `pykraft.host.delivery.HostListener`."""
-        self._witness.watch.overheard(self._node, batches)
-        self._witness.given(self._node, batches[-1].end_offset)
+        self._watch.overheard(self._node, batches)
+        self._watch.given(self._node, batches[-1].end_offset)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """See `pykraft.host.delivery.HostListener`: ignored."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        self._witness.watch.skipped(self._node, next_offset, start_offset)
-        self._witness.given(self._node, int(start_offset))
+        self._watch.skipped(self._node, next_offset, start_offset)
+        self._watch.given(self._node, int(start_offset))

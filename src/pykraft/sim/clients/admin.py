@@ -4,77 +4,24 @@ No fault cuts its connections, but they break with the process at the other end.
 carry it out when nobody waits for the answer any more. So a request is open until it is answered, or until the process
 that received it has ended (`VoterRequest.is_open`).
 
-A client prepares a few appends in a row. Then it schedules them, or goes on with an append that is not prepared, which
-schedules them too. Leaders have small buffers in these worlds, so prepared appends often fill them.
-
-Source: KIP-853 (``kafka-metadata-quorum add-controller`` and ``remove-controller``); Kafka's message definitions;
-Kafka's ``RaftClient.prepareAppend`` and ``schedulePreparedAppend``.
+Source: KIP-853 (``kafka-metadata-quorum add-controller`` and ``remove-controller``); Kafka's message definitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from random import Random
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from pykraft.config import NodeConfig
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.voter_requests import VoterRequest
-from pykraft.sim.machine.node import Process, SimulatedNode
+from pykraft.sim.invariants.watch import Watch
+from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
-
-BEGIN_PROBABILITY = 0.1
-"""Probability that after a call that is not prepared the next ones are."""
-SCHEDULE_PROBABILITIES = (0.0, 0.3)
-"""A world draws one: the probability that a client schedules its row of prepared appends at the end."""
-LENGTHS = (1, 3, 10, 40)
-BATCH_SIZE_BYTES_MAX = 2_048
-"""Each proposal of the workload fits into one batch of this size."""
-BATCHES_MAX = (1, 2, 10)
-
-
-def with_small_buffers(configs: Sequence[NodeConfig], rng: Random) -> list[NodeConfig]:
-    """These configurations with one draw of how much a leader accumulates."""
-    batches_max = rng.choice(BATCHES_MAX)
-    return [
-        replace(
-            config,
-            raft=replace(config.raft, batch_size_bytes_max=BATCH_SIZE_BYTES_MAX, accumulated_batches_max=batches_max),
-        )
-        for config in configs
-    ]
-
-
-class PreparedAppends:
-    """The prepared appends of one world; none when ``rng`` is None."""
-
-    def __init__(self, rng: Random | None) -> None:
-        self._rng = rng
-        self._schedule_probability = rng.choice(SCHEDULE_PROBABILITIES) if rng is not None else 0.0
-        self._left: dict[int, int] = {}
-
-    def is_next(self, node: SimulatedNode) -> bool:
-        """Whether the next append at this leader is only prepared. At the end of a row it may schedule them."""
-        if self._rng is None:
-            return False
-        left = self._left.pop(int(node.node_id), None)
-        if left:
-            self._left[int(node.node_id)] = left - 1
-            return True
-        if left == 0 and node.host is not None and self._rng.random() < self._schedule_probability:
-            node.host.schedule_prepared(node.clock.instant)
-        if self._rng.random() >= BEGIN_PROBABILITY:
-            return False
-        self._left[int(node.node_id)] = self._rng.choice(LENGTHS) - 1
-        return True
-
 
 _VERSIONS: Final[Mapping[type[AddVoterRequest | RemoveVoterRequest], int]] = {AddVoterRequest: 1, RemoveVoterRequest: 0}
 
@@ -85,9 +32,9 @@ class OperatorStation:
     node_id = 0
     port = 0
 
-    def __init__(self, facts: Facts, witness: Witness) -> None:
+    def __init__(self, facts: Facts, watch: Watch) -> None:
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._asked: dict[ConnectionId, VoterRequest] = {}
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
         facts.network.attach(self)
@@ -109,7 +56,7 @@ class OperatorStation:
     def connected(self, connection: ConnectionId) -> None:
         """Send the request."""
         asked = self._asked[connection]
-        self._witness.watch.asked(asked)
+        self._watch.asked(asked)
         message = asked.message
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
         self._facts.network.send(connection, framed(request))
@@ -119,7 +66,7 @@ class OperatorStation:
         del is_refused
         asked = self._asked.pop(connection, None)
         if asked is not None:
-            self._witness.watch.answered(asked)
+            self._watch.answered(asked)
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
@@ -129,7 +76,7 @@ class OperatorStation:
         answer = codec.decode_answer(key, version, frame, self._context).message
         assert isinstance(answer, ChangeVoterResponse), f"the operator is answered {answer}"
         asked.answer = ErrorCode(answer.error)
-        self._witness.absorb(frame)
+        self._watch.trace.absorb(frame)
         self._facts.network.close(connection)
-        self._witness.watch.answered(asked)
+        self._watch.answered(asked)
         asked.then(asked)

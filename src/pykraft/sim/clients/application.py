@@ -29,10 +29,10 @@ from typing import Final
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.io_errors import SnapshotDiskError
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.reader import SnapshotReader
@@ -82,9 +82,9 @@ def write_carelessly(
 class PieceWriter:
     """Writes snapshots of one process, each in a random number of pieces, and reports what became of them."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+    def __init__(self, facts: Facts, watch: Watch, node: SimulatedNode, rng: Random) -> None:
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._node = node
         self._rng = rng
 
@@ -95,10 +95,10 @@ class PieceWriter:
     def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
         """Report the size of a snapshot that is complete, or a problem; None is neither."""
         if isinstance(outcome, int):
-            self._witness.happened("snapshot taken", self._node)
-            self._witness.note(self._node, done)
+            self._watch.happened("snapshot taken", self._node)
+            self._watch.trace.note(self._node.node_id, done)
         elif outcome is not None:
-            self._witness.note(self._node, f"{failed}: {outcome}")
+            self._watch.trace.note(self._node.node_id, f"{failed}: {outcome}")
 
 
 WITHIN_PROBABILITY: Final = 0.1
@@ -108,8 +108,8 @@ WITHIN_PROBABILITY: Final = 0.1
 class SnapshotGenerator(PieceWriter):
     """Takes the snapshots of one process, each after roughly the same number of records."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
-        super().__init__(facts, witness, node, rng)
+    def __init__(self, facts: Facts, watch: Watch, node: SimulatedNode, rng: Random) -> None:
+        super().__init__(facts, watch, node, rng)
         self._is_busy = False
         self._due_offset = self._next_due(Offset(0))
         # Generators of their own, so that worlds without such applications stay what they were.
@@ -218,20 +218,20 @@ class Application:
     """The main listener of one process."""
 
     def __init__(
-        self, facts: Facts, witness: Witness, node: SimulatedNode, *, snapshot_dice: Random, asking_dice: Random
+        self, facts: Facts, watch: Watch, node: SimulatedNode, *, snapshot_dice: Random, asking_dice: Random
     ) -> None:
         """``snapshot_dice`` decides when to take snapshots, ``asking_dice`` whether the host asks for them."""
         self.reads: dict[bytes, Operation] = {}
         """Reads that clients sent to this process, by value."""
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._node = node
         has_snapshots = bool(facts.records_between)
-        self._generator = SnapshotGenerator(facts, witness, node, snapshot_dice) if has_snapshots else None
+        self._generator = SnapshotGenerator(facts, watch, node, snapshot_dice) if has_snapshots else None
         # Draw nothing where no host asks, so that those worlds stay what they were.
         probability = facts.scenario.snapshots.asked_probability
         is_asked = has_snapshots and probability and asking_dice.random() < probability
-        self._saver = SnapshotSaver(facts, witness, node, snapshot_dice) if is_asked else None
+        self._saver = SnapshotSaver(facts, watch, node, snapshot_dice) if is_asked else None
         self._state = ApplicationState(keeps_entries=self._generator is not None)
         self._registration: Registration | None = None
 
@@ -250,24 +250,25 @@ class Application:
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Apply committed batches, in order."""
         registers = self._state.registers
-        for batch, values in zip(batches, self._witness.delivered(self._node, batches), strict=True):
+        self._watch.delivered(self._node, batches)
+        for batch, values in zip(batches, self._watch.values_of(batches), strict=True):
             self._state.note(batch)
             for value in values:
                 found = registers.apply(value)
                 operation = self.reads.pop(value, None)
                 if operation is not None:
                     operation.read, operation.read_us = found, self._facts.clock.now_us
-        self._witness.given(self._node, batches[-1].end_offset)
+        self._watch.given(self._node, batches[-1].end_offset)
         if self._generator is not None:
             self._generator.ask_within(batches[-1], self._state)
             if self._saver is None:
                 self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """Report a new epoch or leader to the witness."""
+        """Report a new epoch or leader."""
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
-        self._witness.note(self._node, f"hears of {news}")
-        self._witness.watch.told_leader(self._node, epoch, leader_id)
+        self._watch.trace.note(self._node.node_id, f"hears of {news}")
+        self._watch.told_leader(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
         """Replace the state by a snapshot, read on the bulk lane; deliveries are held meanwhile."""
@@ -300,9 +301,9 @@ class Application:
         assert self._generator is not None
         self._state = ApplicationState.of(records)
         self._generator.loaded(snapshot_id.offset)
-        self._witness.happened("snapshot loaded", self._node)
-        self._witness.watch.loaded(self._node, snapshot_id)
-        self._witness.given(self._node, snapshot_id.offset)
+        self._watch.happened("snapshot loaded", self._node)
+        self._watch.loaded(self._node, snapshot_id)
+        self._watch.given(self._node, snapshot_id.offset)
         self._registration.release()
 
 

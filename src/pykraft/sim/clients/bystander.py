@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from random import Random
 
 from pykraft.host.delivery import CommittedBatch, Registration
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Epoch, NodeId, Offset
 
@@ -25,11 +25,11 @@ HOLD_US_MAX = (1_000, 100_000, 1_500_000)
 class Bystander:
     """The plain listener of one process; begins with `listen`."""
 
-    def __init__(self, facts: Facts, witness: Witness, node: SimulatedNode, rng: Random) -> None:
+    def __init__(self, facts: Facts, watch: Watch, node: SimulatedNode, rng: Random) -> None:
         self.end_offset = 0
         """End offset of what it was given or has missed."""
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._node = node
         self._rng = rng
         self._registration: Registration | None = None
@@ -38,13 +38,13 @@ class Bystander:
         """Register from the log start on."""
         host = self._node.host
         assert host is not None
-        self._witness.watch.listens(self._node, host.status.log_start_offset)
+        self._watch.listens(self._node, host.status.log_start_offset)
         self._registration = host.register(self, is_held=True, on_skipped=self._skipped)
         self._registration.release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """See `pykraft.host.delivery.HostListener`."""
-        self._witness.watch.overheard(self._node, batches)
+        self._watch.overheard(self._node, batches)
         self.end_offset = batches[-1].end_offset
         process, registration = self._node.process, self._registration
         if self._rng.random() < HOLD_PROBABILITY and process is not None and registration is not None:
@@ -55,6 +55,6 @@ class Bystander:
         """See `pykraft.host.delivery.HostListener`: ignored."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        self._witness.watch.skipped(self._node, next_offset, start_offset)
-        self._witness.happened("listener fell behind", self._node)
+        self._watch.skipped(self._node, next_offset, start_offset)
+        self._watch.happened("listener fell behind", self._node)
         self.end_offset = start_offset

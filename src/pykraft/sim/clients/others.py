@@ -27,9 +27,9 @@ from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc import codec
 from pykraft.sim.clients.producer import SimulatedProducer
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.visit import Visit, VisitQuestion
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, Epoch, NodeId, Offset, ReplicaKey, Uuid
@@ -61,7 +61,7 @@ class Users(Protocol):
         ...
 
 
-MakeUsers: TypeAlias = Callable[[Facts, Witness, Callable[[str], Random]], Users]
+MakeUsers: TypeAlias = Callable[[Facts, Watch, Callable[[str], Random]], Users]
 """The last argument returns the random generator of the named part of the world."""
 
 
@@ -85,9 +85,9 @@ _FRAME_LENGTH_SIZE_BYTES: Final = 4
 class Visitor:
     """The client of one world; only some worlds have one."""
 
-    def __init__(self, facts: Facts, witness: Witness, rng: Random) -> None:
+    def __init__(self, facts: Facts, watch: Watch, rng: Random) -> None:
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._rng = rng
         self._is_there = rng.random() < facts.scenario.work.visitor_probability
         # Generators of their own, so that worlds without these questions stay what they were.
@@ -120,16 +120,16 @@ class Visitor:
         assert node.process is not None
         self._asked += 1
         visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
-        self._witness.watch.visited(node, visit)
+        self._watch.visited(node, visit)
 
         def told(parts: Sequence[Buffer]) -> None:
             if not parts:
                 visit.is_refused = True
-                self._witness.watch.visited(node, visit)
+                self._watch.visited(node, visit)
                 return
             frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
             _, visit.answer = decode_response(question.api_key, question.version, frame)
-            self._witness.watch.visited(node, visit)
+            self._watch.visited(node, visit)
 
         node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), told)
 
@@ -179,11 +179,11 @@ class Visitor:
 class OtherClients:
     """The visitor and the producers of one world."""
 
-    def __init__(self, facts: Facts, witness: Witness, dice: Callable[[str], Random], *, producer_count: int) -> None:
+    def __init__(self, facts: Facts, watch: Watch, dice: Callable[[str], Random], *, producer_count: int) -> None:
         """``dice`` returns the random generator of the named part of the world."""
-        self.visitor = Visitor(facts, witness, dice("visitor"))
+        self.visitor = Visitor(facts, watch, dice("visitor"))
         self.producers = [
-            SimulatedProducer(facts, witness, dice(f"producer {index}"), index) for index in range(producer_count)
+            SimulatedProducer(facts, watch, dice(f"producer {index}"), index) for index in range(producer_count)
         ]
         self._faults_us = facts.scenario.course.faults_us
 

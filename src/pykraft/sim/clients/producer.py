@@ -28,10 +28,10 @@ from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.protocol.schema import Body
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import WRITE, Operation, OperationOutcome, value_of
 from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import Epoch, Offset
 
@@ -82,12 +82,12 @@ class _Asked:
 class SimulatedProducer:
     """A station of the network that is not a node; number ``index`` of its world."""
 
-    def __init__(self, facts: Facts, witness: Witness, rng: Random, index: int) -> None:
+    def __init__(self, facts: Facts, watch: Watch, rng: Random, index: int) -> None:
         self.node_id = self.port = FIRST_STATION_ID + index
         self.acknowledged_us = -1
         """When the newest batch was acknowledged; -1 before."""
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._rng = rng
         self._settings = facts.scenario.producers
         config = next(iter(facts.nodes.values())).config
@@ -136,7 +136,7 @@ class SimulatedProducer:
         """The answer to the oldest request."""
         if connection != self._connection:
             return
-        self._witness.absorb(frame)
+        self._watch.trace.absorb(frame)
         asked = self._asked.popleft()
         number, body = decode_response(asked.api_key, _VERSIONS[asked.api_key], frame)
         assert number == asked.number, "answers come in the order of the requests"
@@ -184,7 +184,7 @@ class SimulatedProducer:
             is_alive=lambda: False,
         )
         self._facts.history.operations.append(operation)
-        self._witness.watch.proposed(operation)
+        self._watch.proposed(operation)
         batch = _Batch(
             operation=operation,
             producer_id=self._producer_id,
@@ -238,7 +238,7 @@ class SimulatedProducer:
             self._hang_up()
             return
         self._producer_id, self._producer_epoch, self._next_sequence = body["producer_id"], body["producer_epoch"], 0
-        self._witness.watch.id_issued(IssuedId(node_id=self._target_id, producer_id=self._producer_id))
+        self._watch.id_issued(IssuedId(node_id=self._target_id, producer_id=self._producer_id))
         self._is_ready = True
 
     def _batch_answered(self, batch: _Batch, body: Body) -> None:
@@ -258,7 +258,7 @@ class SimulatedProducer:
             base_offset=part["base_offset"],
             is_next=is_next,
         )
-        self._witness.watch.produced(answer)
+        self._watch.produced(answer)
         if error == ErrorCode.NONE:
             self._in_flight.remove(batch)
             self.acknowledged_us = self._facts.clock.now_us
@@ -305,7 +305,7 @@ class SimulatedProducer:
         operation, batch.is_open = batch.operation, False
         operation.answer, operation.base_offset = outcome, base_offset
         operation.answered_us = self._facts.clock.now_us
-        self._witness.watch.decided(operation)
+        self._watch.decided(operation)
 
     def _dial(self, *, is_known: bool = False) -> None:
         if not is_known:

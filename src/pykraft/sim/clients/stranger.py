@@ -26,9 +26,9 @@ from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
 from pykraft.types import Buffer, Endpoint, Listeners, NodeId, VersionRange
 
@@ -58,7 +58,7 @@ class Stranger:
     def __init__(
         self,
         facts: Facts,
-        witness: Witness,
+        watch: Watch,
         answer: Callable[[Request], StrangerAnswer | None],
         *,
         node_id: int = STRANGER_ID,
@@ -67,7 +67,7 @@ class Stranger:
         self.node_id = self.port = node_id
         self._levels = levels
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._answer = answer
         self._asked: dict[ConnectionId, Request] = {}
         self._accepted: set[ConnectionId] = set()
@@ -114,7 +114,7 @@ class Stranger:
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """An answer, or a request of a node that takes it for a leader."""
-        self._witness.absorb(frame)
+        self._watch.trace.absorb(frame)
         if connection not in self._accepted:
             self.hang_up(connection)
             return

@@ -11,11 +11,11 @@ from random import Random
 
 from pykraft.errors import BufferFullError
 from pykraft.host.producers import Committed, ProposalOutcome, Rejected
-from pykraft.sim.clients.admin import PreparedAppends
 from pykraft.sim.clients.application import Application
-from pykraft.sim.clients.witness import Witness
+from pykraft.sim.clients.prepared_appends import PreparedAppends
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import READ, WRITE, Operation, OperationOutcome, value_of
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.types import Offset
 
@@ -28,7 +28,7 @@ class SimulatedWorkload:
     def __init__(
         self,
         facts: Facts,
-        witness: Witness,
+        watch: Watch,
         rng: Random,
         prepared: PreparedAppends,
         dice: Callable[[str], Random],
@@ -40,7 +40,7 @@ class SimulatedWorkload:
         self.acknowledged_end_offset = 0
         self.proposed = 0
         self._facts = facts
-        self._witness = witness
+        self._watch = watch
         self._rng = rng
         self._prepared = prepared
         self._work = facts.scenario.work
@@ -58,7 +58,7 @@ class SimulatedWorkload:
         node_id = int(node.node_id)
         self._applications[node_id] = application = Application(
             self._facts,
-            self._witness,
+            self._watch,
             node,
             snapshot_dice=self._snapshot_dice.setdefault(node_id, self._dice(f"snapshots {node_id}")),
             asking_dice=self._asking_dice.setdefault(node_id, self._dice(f"asking {node_id}")),
@@ -75,7 +75,7 @@ class SimulatedWorkload:
             process = node.process
             if process is not None and process.host.status.leads and not process.is_paused:
                 # A proposal changes the node's state, so the oracles must look at it after this event.
-                self._witness.touch(node)
+                self._watch.touch(node)
                 for _ in range(self._proposals_in_a_row()):
                     self._call(node)
         period_us = self._work.period_us
@@ -98,11 +98,11 @@ class SimulatedWorkload:
         self.history.operations.append(operation)
         if operation.is_read:
             application.reads[operation.values[0]] = operation
-        self._witness.watch.proposed(operation)
+        self._watch.proposed(operation)
 
         def accepted(base_offset: Offset) -> None:
             operation.base_offset = base_offset
-            self._witness.watch.accepted(operation)
+            self._watch.accepted(operation)
 
         process.host.propose(
             operation.values,
@@ -127,7 +127,7 @@ class SimulatedWorkload:
             operation.answer = OperationOutcome.REJECTED if isinstance(outcome, Rejected) else OperationOutcome.UNKNOWN
             # The error of a leadership transfer is a subclass, so compare the exact type.
             operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
-        self._witness.watch.decided(operation)
+        self._watch.decided(operation)
 
     def _next_values(self) -> tuple[bytes, ...]:
         if self._rng.random() < READ_PROBABILITY:

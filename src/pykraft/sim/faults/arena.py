@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
@@ -18,15 +17,11 @@ class Arena(Protocol):
     facts: Facts
     """The true state of the world."""
     watch: Watch
-    """The oracles, which forget what a fault takes away from a node."""
+    """Oracles forget what a fault takes away from a node; the clients that a fault creates report here."""
     trace: Trace
     """Faults write lines to it."""
     recorder: Recorder | None
     """Collects events for the page of the run, if there is one."""
-
-    @property
-    def witness(self) -> Witness:
-        """Passed to the clients that a fault creates."""
 
     def newcomer(self) -> SimulatedNode:
         """Create another machine, formatted or configured to join the others; no process runs on it yet."""

@@ -168,7 +168,7 @@ class Faults:
         """Count an event that is not a fault."""
         self._harm.happened(kind, node)
 
-    def committed(self) -> None:
+    def committed(self, _node: SimulatedNode, _end_offset: int) -> None:
         """A node learned of a commit."""
         self._process.committed()
 

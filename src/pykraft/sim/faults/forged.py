@@ -131,7 +131,7 @@ class ForgedFaults:
         if self._stranger is None:
             facts = self._harm.facts
             self._stranger = Stranger(
-                facts, self._harm.world.witness, self._answer, node_id=FORGER_ID, levels=KRAFT_VERSIONS
+                facts, self._harm.world.watch, self._answer, node_id=FORGER_ID, levels=KRAFT_VERSIONS
             )
         return self._stranger
 

@@ -99,7 +99,7 @@ class Harm:
             return
         leader = self.facts.newest_leader()
         if leader is not None and leader.host.status.epoch <= epoch and not leader.is_paused:
-            self.world.witness.touch(self.facts.nodes[leader.node_id])
+            self.world.watch.touch(self.facts.nodes[leader.node_id])
             leader.host.resign(leader.host.status.epoch, self.facts.nodes[leader.node_id].clock.instant)
         self.move_on(node)
 

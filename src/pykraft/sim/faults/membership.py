@@ -193,7 +193,7 @@ class MembershipFaults:
             if error is None and leader.host.status.kraft_version == UPGRADED:
                 self._harm.happened("upgrade", node)
 
-        world.witness.touch(node)
+        world.watch.touch(node)
         if leader.host.status.kraft_version < UPGRADED:
             leader.host.upgrade_kraft_version(
                 UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=told
@@ -256,7 +256,7 @@ class MembershipFaults:
         then: Callable[[VoterRequest], None],
     ) -> None:
         if self._admin is None:
-            self._admin = OperatorStation(self._harm.facts, self._harm.world.witness)
+            self._admin = OperatorStation(self._harm.facts, self._harm.world.watch)
 
         def told(asked: VoterRequest) -> None:
             what = "be a voter" if asked.adds else "be no voter any more"

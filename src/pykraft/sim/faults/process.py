@@ -140,7 +140,7 @@ class ProcessFaults:
             return False
         node = self._harm.facts.nodes[leader.node_id]
         self._harm.happened("resign", node)
-        self._harm.world.witness.touch(node)
+        self._harm.world.watch.touch(node)
         leader.host.resign(leader.host.status.epoch, node.clock.instant)
         return True
 
@@ -150,7 +150,7 @@ class ProcessFaults:
             return False
         assert node.process is not None
         self._harm.hit("shutdown", node, "is asked to leave")
-        self._harm.world.witness.touch(node)
+        self._harm.world.watch.touch(node)
         node.process.is_leaving = True
         node.process.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
         return True
@@ -177,7 +177,7 @@ class ProcessFaults:
             if error is None:
                 self._harm.happened("transfer", target)
 
-        world.witness.touch(node)
+        world.watch.touch(node)
         leader.host.transfer_leadership(
             target.node_id,
             epoch=leader.host.status.epoch,

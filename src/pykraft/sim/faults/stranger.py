@@ -354,7 +354,7 @@ class StrangerFaults:
     def _present(self) -> Stranger:
         """The stranger; created at its first use."""
         if self._stranger is None:
-            self._stranger = Stranger(self._harm.facts, self._harm.world.witness, self._leader.answer)
+            self._stranger = Stranger(self._harm.facts, self._harm.world.watch, self._leader.answer)
         return self._stranger
 
     def _sender(self) -> ReplicaKey:

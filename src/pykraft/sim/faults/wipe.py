@@ -68,7 +68,7 @@ class WipeFaults:
         # A generator of its own, so that worlds without such kills stay what they were.
         dice = Random(f"{world.facts.seed} emptied {world.facts.clock.now_us}")
         if dice.random() < self._harm.pace.emptied_kill_probability:
-            first_start.plan_for(world.witness, node, dice, self._harm.later)
+            first_start.plan_for(world.watch, node, dice, self._harm.later)
         return True
 
     def failed(self, node: SimulatedNode, error: StorageError) -> None:

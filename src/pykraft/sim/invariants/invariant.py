@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pykraft.core.effects import Report
+from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
 from pykraft.sim.facts.electorate import VoterRecord
@@ -21,6 +23,7 @@ from pykraft.sim.facts.view import View
 from pykraft.sim.facts.visit import Visit
 from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.violation import ViolationError
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
@@ -41,6 +44,24 @@ class Invariant:
 
     def started(self, node: SimulatedNode) -> None:
         """A process begins on this node, after its recovery."""
+
+    def process_begun(self, node: SimulatedNode) -> None:
+        """The oracles know that a process has started; its application may listen from the first record on."""
+
+    def process_ended(self, node: SimulatedNode) -> None:
+        """A process ended, or did not get through its recovery."""
+
+    def interrupted(self, node: SimulatedNode, interruption: Interrupted) -> None:
+        """A process ended in the middle of an operation on its disk."""
+
+    def disk_failed(self, node: SimulatedNode, error: StorageError) -> None:
+        """A program ended with this storage error; the disk may be replaced now."""
+
+    def performs(self, node: SimulatedNode, jobs: Sequence[Job]) -> None:
+        """The ordered lane is about to carry out these jobs; it may be interrupted in the middle."""
+
+    def happened(self, kind: str, node: SimulatedNode) -> None:
+        """Something happened that is counted in the report and is not a fault."""
 
     def lost(self, node: SimulatedNode) -> None:
         """This node starts; its disk has lied about its last records, so it may lack what it acknowledged."""
@@ -70,13 +91,16 @@ class Invariant:
     def submitted(self, node: SimulatedNode, job: Job) -> None:
         """A host submits a storage job; the node's ledger does not hold it yet."""
 
+    def voters_appended(self, node: SimulatedNode) -> None:
+        """A leader appends a voter set, in force from now on."""
+
     def voters_written(self, node: SimulatedNode, record: VoterRecord, committed_end: int) -> None:
         """A leader appends this voter set; ``committed_end`` is what it knows to be committed.
 
         Its ledger does not hold the set yet.
         """
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A host reports something to its operator."""
 
     def persisted(self, node: SimulatedNode) -> None:
@@ -84,6 +108,9 @@ class Invariant:
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node got committed batches."""
+
+    def given(self, node: SimulatedNode, end_offset: int) -> None:
+        """An application has everything up to this offset."""
 
     def listens(self, node: SimulatedNode, start_offset: int) -> None:
         """A plain listener of this node begins at this offset."""

@@ -1,7 +1,8 @@
-"""Passes everything that happens in a world to its oracles.
+"""Passes everything that happens in a world to its oracles, and to others that subscribe to an event.
 
-It calls an oracle only for the hooks it overrides, and for a change of a node only when there is one. It keeps what
-several oracles compare with: the view of each node, and what leaders have counted as committed.
+It observes all nodes, and clients report to it. It calls an oracle only for the hooks it overrides, and for a change of
+a node only when there is one. It keeps what several oracles compare with: the view of each node, and what leaders have
+counted as committed. A process that starts gets its ledger here.
 
 Source: the design is ours; each oracle names its own source.
 """
@@ -13,15 +14,17 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from pykraft.config import NodeConfig
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import decode_values, read_header
 from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.platter import DurableElection
+from pykraft.sim.facts.platter import LOG_SUFFIX, DurableElection
 from pykraft.sim.facts.view import DOWN, View, view_of
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.trace import Trace
 
 HOOKS = frozenset(
     name for name, hook in vars(Invariant).items() if callable(hook) and name[0] != "_" and name != "violated"
@@ -38,18 +41,28 @@ else:
 class Watch(Hooks):
     """Passes each event to the oracles of a world that need it; a hook that it does not define does just that."""
 
-    def __init__(
-        self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[SimulatedNode], None]
-    ) -> None:
-        """``on_voters_appended`` is called with each leader that appends a voter set, before the oracles."""
+    def __init__(self, facts: Facts, oracles: Sequence[type[Invariant]], trace: Trace) -> None:
         self.facts = facts
+        self.trace = trace
         self.oracles = [oracle(facts) for oracle in oracles]
-        self._on_voters_appended = on_voters_appended
+        self.touched: dict[int, SimulatedNode] = {}
+        """Nodes that the present event concerns: oracles look at them once it is over."""
+        self.ends: dict[int, int] = {}
+        """By running node: end offset of the batches that its application was given."""
+        self._subscribers = {hook: self._overriding(hook) for hook in HOOKS}
         self._views: dict[int, View] = {}
         self._batches: dict[tuple[int, int], list[bytes]] = {}
         self._tell = {hook: self._telling(hook) for hook in HOOKS}
         for hook in HOOKS - vars(Watch).keys():
             setattr(self, hook, self._tell[hook])
+
+    def subscribe(self, hook: str, call: Callable[..., object]) -> None:
+        """Call this, too, for an event: after the oracles, and those that subscribed earlier."""
+        self._subscribers[hook].append(call)
+
+    def touch(self, node: SimulatedNode) -> None:
+        """The present event concerns this node."""
+        self.touched[int(node.node_id)] = node
 
     def event_over(self, node: SimulatedNode) -> None:
         """An event that concerned this node is over."""
@@ -76,32 +89,77 @@ class Watch(Hooks):
                 self._voters_appended(node, record)
         self._tell["submitted"](node, job)
 
+    def starting(self, node: SimulatedNode) -> None:
+        """See `Invariant`: remembers for good that a version without pre-votes ran."""
+        self.facts.members.has_pre_votes &= node.dialect is None
+        self._tell["starting"](node)
+
+    def configured(self, node: SimulatedNode) -> NodeConfig:
+        """See `NodeObserver`."""
+        return self.facts.members.with_bootstrap(node.config)
+
     def started(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
+        assert node.host is not None
+        self.ends[int(node.node_id)] = 0
+        self.facts.atlas.started(node)
+        quarantine = node.host.status.quarantine
+        keeps_damage = quarantine is not None and not quarantine.is_cut
+        node.ledger = self.facts.platters.recovered(node, keeps_damage=keeps_damage)
+        node.ledger.cut(node.host.status.log_end_offset)
+        if self.facts.atlas.has_lost(node):
+            self.lost(node)
         self._tell["started"](node)
         self.persisted(node)
+        self.process_begun(node)
+
+    def power_goes(self, node: SimulatedNode) -> None:
+        """See `NodeObserver`: a disk has lied only about what others hold."""
+        if self.facts.atlas.hides_too_much(node):
+            directory = node.disk.directory(node.config.partition_directory)
+            assert directory is not None
+            for name, inode in directory.synced.items():
+                if name.endswith(LOG_SUFFIX):
+                    inode.mend()
+
+    def process_ended(self, node: SimulatedNode) -> None:
+        """See `Invariant`."""
+        self.ends.pop(node.node_id, None)
+        self._tell["process_ended"](node)
+
+    def durable_epoch(self, node: SimulatedNode) -> int:
+        """See `NodeObserver`."""
+        return self.facts.platters.election(node).epoch
+
+    def given(self, node: SimulatedNode, end_offset: int) -> None:
+        """See `Invariant`."""
+        self.ends[node.node_id] = end_offset
+        self._tell["given"](node, end_offset)
 
     def values_of(self, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """The values of each batch that was just delivered, none for a control batch."""
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
     def _telling(self, hook: str) -> Callable[..., None]:
-        """A function that calls this hook of each oracle that overrides it."""
-        default = getattr(Invariant, hook)
-        told = [getattr(oracle, hook) for oracle in self.oracles if getattr(type(oracle), hook) is not default]
+        """A function that calls all that subscribe to this hook."""
+        subscribers = self._subscribers[hook]
 
         def tell(*event: object) -> None:
-            for hear in told:
-                hear(*event)
+            for call in subscribers:
+                call(*event)
 
         return tell
+
+    def _overriding(self, hook: str) -> list[Callable[..., object]]:
+        default = getattr(Invariant, hook)
+        return [getattr(oracle, hook) for oracle in self.oracles if getattr(type(oracle), hook) is not default]
 
     def _voters_appended(self, node: SimulatedNode, record: VoterRecord) -> None:
         """If a leader appends this voter set, tell the oracles; it may resign in the same event."""
         status = node.status
         if status is None or status.leader_id != node.node_id:
             return
-        self._on_voters_appended(node)
+        self.voters_appended(node)
         self.voters_written(node, record, min(status.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: SimulatedNode, high_watermark: int) -> None:

@@ -20,7 +20,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from pykraft.config import NodeConfig
-from pykraft.core.effects import EnterQuarantine
+from pykraft.core.effects import EnterQuarantine, Report
 from pykraft.core.raft import Raft
 from pykraft.core.status import Status
 from pykraft.errors import StorageError
@@ -36,7 +36,7 @@ from pykraft.sim.machine.network import Network, Station
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
-from pykraft.types import Buffer, Endpoint, Io, ReplicaKey, ReportKind
+from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
 
 class ProcessGuest(Protocol):
@@ -223,7 +223,7 @@ class Process:
         """See `Ports`."""
         connection, target_id = self._surroundings.network.dial(self, endpoint), node_at(endpoint.port)
         self.wiretap.dialed(connection, target_id)
-        self._observer.watch.dialed(self._node, target_id)
+        self._observer.dialed(self._node, target_id)
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
@@ -234,7 +234,7 @@ class Process:
         is_epoch_durable = self.host.status.epoch <= self._observer.durable_epoch(self._node)
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:
-            self._observer.watch.before_send(self._node, spoken)
+            self._observer.before_send(self._node, spoken)
             if spoken.fetched is not None:
                 led_epoch = spoken.epoch if spoken.target_id == self.host.status.leader_id else None
                 self.wiretap.fetches(connection, self._surroundings.clock.now_us, led_epoch=led_epoch)
@@ -258,7 +258,7 @@ class Process:
 
     def submit(self, job: Job) -> None:
         """See `Ports`."""
-        self._observer.watch.submitted(self._node, job)
+        self._observer.submitted(self._node, job)
         ledger = self._node.ledger
         ledger.submitted(job)
         if isinstance(job, EnterQuarantine):
@@ -273,11 +273,10 @@ class Process:
         """See `Ports`."""
         self._alarm.at(mono_ms)
 
-    def report(self, text: str, *, is_alarm: bool = False, kind: ReportKind = ReportKind.EVENT) -> None:
+    def report(self, report: Report) -> None:
         """See `Ports`."""
-        del is_alarm, kind
-        self._surroundings.trace.note(self.node_id, text)
-        self._observer.watch.reported(self._node, text)
+        self._surroundings.trace.note(self.node_id, report.text)
+        self._observer.reported(self._node, report)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -321,7 +320,7 @@ class Process:
 
     def _ring(self) -> None:
         self.touch()
-        self._observer.watch.woken(self._node)
+        self._observer.woken(self._node)
         self.host.on_tick(self._node.clock.instant)
 
     def perform(self, jobs: Sequence[Job]) -> Io:
@@ -331,7 +330,7 @@ class Process:
 
     def persisted(self) -> None:
         """Called when no storage job waits or is being done."""
-        self._observer.watch.persisted(self._node)
+        self._observer.persisted(self._node)
 
     def told(self, io: Io) -> None:
         """Tell the host that everything up to this job is durable."""
@@ -341,12 +340,12 @@ class Process:
 class SimulatedNode:
     """A machine with its disk; at most one process runs on it at a time."""
 
-    def __init__(
-        self, config: NodeConfig, rng: Random, surroundings: Surroundings, observer: NodeObserver[SimulatedNode]
-    ) -> None:
+    observer: NodeObserver[SimulatedNode]
+    """It must be set before the first process starts."""
+
+    def __init__(self, config: NodeConfig, rng: Random, surroundings: Surroundings) -> None:
         assert config.node_id is not None
         self.surroundings = surroundings
-        self.observer = observer
         self.node_id = config.node_id
         self.config = config
         self.rng = rng
@@ -381,7 +380,7 @@ class SimulatedNode:
         assert self.process is None
         self.observer.starting(self)
         if self.disk.io_errors.stalled_until_us > self.surroundings.clock.now_us:
-            self.observer.ended(self)
+            self.observer.process_ended(self)
             return
         self.surroundings.trace.note(self.node_id, "starts")
         self.observer.touch(self)
@@ -420,7 +419,7 @@ class SimulatedNode:
 
     def failed(self, error: StorageError) -> None:
         """The program ended with a storage error; oracles check that its disk caused the error."""
-        self.observer.watch.stopped(self, error)
+        self.observer.stopped(self, error)
         self.surroundings.trace.note(self.node_id, f"stops: {error}")
         self.kill()
         self.observer.disk_failed(self, error)
@@ -428,7 +427,7 @@ class SimulatedNode:
     def stopped(self, error: Exception | None) -> None:
         """The host stopped, with an error or after a shutdown."""
         process = self.process
-        self.observer.watch.stopped(self, error)
+        self.observer.stopped(self, error)
         self.surroundings.clock.after(0, lambda: self._leave(process))
 
     @property
@@ -462,4 +461,4 @@ class SimulatedNode:
             self.last_role = self.process.host.status.role
             self.process.end(is_silent=is_silent)
             self.process = None
-        self.observer.ended(self)
+        self.observer.process_ended(self)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.core.effects import Report
 from pykraft.errors import StorageError
 from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Clock
@@ -36,8 +37,38 @@ class Surroundings:
     """How many times as long a turn of the bulk lane takes as one of the ordered lane."""
 
 
-class NodeWatch(Protocol[N_contra]):
-    """What the oracles are told of a node, as `NodeObserver.watch`."""
+class NodeObserver(Protocol[N_contra]):
+    """Called for everything that happens to a node; the type parameter is the node's own class."""
+
+    def touch(self, node: N_contra) -> None:
+        """The present event concerns this node."""
+
+    def starting(self, node: N_contra) -> None:
+        """The program is about to start, from what the disk holds."""
+
+    def configured(self, node: N_contra) -> NodeConfig:
+        """The configuration for its next process."""
+
+    def started(self, node: N_contra) -> None:
+        """A process begins, after its recovery and before its first step; the observer sets the node's ledger."""
+
+    def power_goes(self, node: N_contra) -> None:
+        """The node is about to lose power: from now on its files are what the platter holds."""
+
+    def process_ended(self, node: N_contra) -> None:
+        """A process ended, or did not get through its recovery."""
+
+    def interrupted(self, node: N_contra, interruption: Interrupted) -> None:
+        """A process ended in the middle of an operation on its disk."""
+
+    def disk_failed(self, node: N_contra, error: StorageError) -> None:
+        """A program ended with this storage error; the disk may be replaced now."""
+
+    def durable_epoch(self, node: N_contra) -> int:
+        """The epoch that a power loss now would leave on this node."""
+
+    def performs(self, node: N_contra, jobs: Sequence[Job]) -> None:
+        """The ordered lane is about to carry out these jobs; it may be interrupted in the middle."""
 
     def stopped(self, node: N_contra, error: Exception | None) -> None:
         """A program stopped, with an error or (None) after a shutdown."""
@@ -57,43 +88,5 @@ class NodeWatch(Protocol[N_contra]):
     def persisted(self, node: N_contra) -> None:
         """Every storage job is done."""
 
-    def reported(self, node: N_contra, text: str) -> None:
+    def reported(self, node: N_contra, report: Report) -> None:
         """The host reports something to its operator."""
-
-
-class NodeObserver(Protocol[N_contra]):
-    """Called for everything that happens to a node; the type parameter is the node's own class."""
-
-    @property
-    def watch(self) -> NodeWatch[N_contra]:
-        """Passes on to the oracles what only they need to know."""
-
-    def touch(self, node: N_contra) -> None:
-        """The present event concerns this node."""
-
-    def starting(self, node: N_contra) -> None:
-        """The program is about to start, from what the disk holds."""
-
-    def configured(self, node: N_contra) -> NodeConfig:
-        """The configuration for its next process."""
-
-    def started(self, node: N_contra) -> None:
-        """A process begins, after its recovery and before its first step; the observer sets the node's ledger."""
-
-    def power_goes(self, node: N_contra) -> None:
-        """The node is about to lose power: from now on its files are what the platter holds."""
-
-    def ended(self, node: N_contra) -> None:
-        """A process ended, or did not get through its recovery."""
-
-    def interrupted(self, node: N_contra, interruption: Interrupted) -> None:
-        """A process ended in the middle of an operation on its disk."""
-
-    def disk_failed(self, node: N_contra, error: StorageError) -> None:
-        """A program ended with this storage error; the disk may be replaced now."""
-
-    def durable_epoch(self, node: N_contra) -> int:
-        """The epoch that a power loss now would leave on this node."""
-
-    def performs(self, node: N_contra, jobs: Sequence[Job]) -> None:
-        """The ordered lane is about to carry out these jobs; it may be interrupted in the middle."""

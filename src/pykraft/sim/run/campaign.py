@@ -64,5 +64,5 @@ def row_of(result: Outcome | Failure, identity: Identity) -> Row:
     """The row of one seed; a failure's row omits trace and story, because replaying the seed gives them again."""
     fields = {field.name: getattr(result, field.name) for field in dataclass_fields(result)}
     if isinstance(result, Failure):
-        del fields["trace"], fields["story"], fields["harm"]
+        del fields["trace"], fields["story"], fields["harm"], fields["finding"]
     return {"seed": result.seed, "failed": isinstance(result, Failure), **asdict(identity), **fields}

@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 from pykraft.process.signals import ENDING, signals_later
 from pykraft.sim.clients.others import MakeUsers
 from pykraft.sim.invariants import ALL, Invariant
+from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.world import World
@@ -121,6 +122,8 @@ class Failure:
     """A seed whose world broke a rule or raised an error: the reason, and the last lines of the trace."""
 
     seed: int
+    finding: str
+    """What two failures must share to be the same: the error and, for a violation, the oracle."""
     reason: str
     story: str
     trace: tuple[str, ...]
@@ -136,11 +139,6 @@ class Failure:
     """How often each kind of fault happened before it."""
     states: dict[str, dict[str, int]] = field(default_factory=dict)
     """By kind of fault: how often it hit a node in each role."""
-
-    @property
-    def finding(self) -> str:
-        """What two failures must share to be the same: the error and, for a violation, the oracle."""
-        return ": ".join(self.reason.split(": ")[: 2 if self.reason.startswith("ViolationError") else 1])
 
 
 def simulate(
@@ -159,12 +157,16 @@ def simulate(
         world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder, make_users=make_users)
         outcome = world.run(until_us=until_us)
     except Exception as error:  # noqa: BLE001 (whatever a world raises is a finding)
-        reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        finding = name = type(error).__name__
+        if isinstance(error, ViolationError):
+            finding += f": {error.invariant}"
+        reason, story = f"{name}: {error}", "".join(traceback.format_exception(error))
         if world is None:
-            return Failure(seed=seed, reason=reason, story=story, trace=())
+            return Failure(seed=seed, finding=finding, reason=reason, story=story, trace=())
         world.record_end()
         return Failure(
             seed=seed,
+            finding=finding,
             reason=reason,
             story=story,
             trace=tuple(world.trace.lines),

@@ -2,7 +2,7 @@
 
 All randomness comes from the seed, through a generator of its own for each part, so a change in one part does not
 change the random draws of the others. After every event, all oracles look at the nodes that it concerned
-(`Reporter.touch`).
+(`Watch.touch`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import partial
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.sim.clients.admin import PreparedAppends, with_small_buffers
+from pykraft.sim.clients.bystander import Bystander
 from pykraft.sim.clients.others import MakeUsers, OtherClients, Users
+from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
 from pykraft.sim.clients.workload import SimulatedWorkload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
@@ -35,7 +36,6 @@ from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.machine.surroundings import Surroundings
 from pykraft.sim.machine.trace import Trace
 from pykraft.sim.run.outcome import Outcome
-from pykraft.sim.run.reporter import Reporter
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import (
     node_configs,
@@ -82,7 +82,6 @@ class World:
         prepares = preparing.random() < scenario.work.prepared_probability
         self._producer_dice = self._dice(seed, "producers")
         self._producer_count = self._producer_dice.choice(scenario.producers.count)
-        self.witness = Reporter(self.trace)
         self._surroundings = Surroundings(
             clock=self.clock,
             network=self.network,
@@ -95,27 +94,51 @@ class World:
             for config in self._configs(snapshot_dice, preparing if prepares else None)
         }
         self._let_one_never_lead()
-        self.facts = self.witness.facts = self._facts()
+        self.facts = self._facts()
+        self.watch = Watch(self.facts, oracles, self.trace)
+        for node in self.nodes.values():
+            node.observer = self.watch
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
         self.users: Users
         dice = partial(self._dice, seed)
         if make_users is not None:
-            self.users = make_users(self.facts, self.witness, dice)
+            self.users = make_users(self.facts, self.watch, dice)
         else:
             prepared = PreparedAppends(preparing if prepares else None)
             work_dice = self._dice(seed, "workload", variant)
-            self.users = SimulatedWorkload(self.facts, self.witness, work_dice, prepared, dice)
+            self.users = SimulatedWorkload(self.facts, self.watch, work_dice, prepared, dice)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"), dice)
         self.others = OtherClients(
-            self.facts, self.witness, partial(self._dice, seed), producer_count=self._producer_count
+            self.facts, self.watch, partial(self._dice, seed), producer_count=self._producer_count
         )
-        self.watch = Watch(self.facts, oracles, self.faults.voters_appended)
-        self.members.on_committed = self.faults.voters_committed
-        self.witness.users, self.witness.faults, self.witness.watch = self.users, self.faults, self.watch
+        self._subscribe()
+        self.bystanders: dict[int, Bystander] = {}
+        """The plain listeners of the running nodes."""
         listening = self._dice(seed, "bystanders")
         if self.records_between and listening.random() < scenario.snapshots.bystander_probability:
-            self.witness.bystander_dice = listening
+            self.watch.subscribe("process_begun", partial(self._listen, listening))
+
+    def _subscribe(self) -> None:
+        """What follows from events besides the oracles' judgement."""
+        self.members.on_committed = self.faults.voters_committed
+        subscribe = self.watch.subscribe
+        subscribe("voters_appended", self.faults.voters_appended)
+        subscribe("process_begun", self.users.started)
+        subscribe("process_ended", self._ended)
+        subscribe("interrupted", self.faults.interrupted)
+        subscribe("disk_failed", self.faults.wipe.failed)
+        subscribe("performs", self.faults.snapshot.performs)
+        subscribe("happened", self.faults.happened)
+        subscribe("given", self.faults.committed)
+
+    def _listen(self, dice: Random, node: SimulatedNode) -> None:
+        self.bystanders[node.node_id] = bystander = Bystander(self.facts, self.watch, node, dice)
+        bystander.listen()
+
+    def _ended(self, node: SimulatedNode) -> None:
+        self.bystanders.pop(node.node_id, None)
+        self.faults.ended(node)
 
     def _let_one_never_lead(self) -> None:
         """Draw whether the last voter that runs never leads."""
@@ -160,7 +183,7 @@ class World:
 
     def _node(self, config: NodeConfig, rng: Random) -> SimulatedNode:
         self._surroundings.network.size_limits[int(config.node_id or 0)] = size_limits(config)
-        return SimulatedNode(config, rng, self._surroundings, self.witness)
+        return SimulatedNode(config, rng, self._surroundings)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
         """Draw the configurations of the nodes; each part of them has a random generator of its own."""
@@ -189,7 +212,7 @@ class World:
         faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
-        first_start.plan(self.facts, self.witness, self._dice(self.seed, "first starts"))
+        first_start.plan(self.facts, self.watch, self._dice(self.seed, "first starts"))
         self.users.begin()
         self.others.begin()
         self.faults.begin()
@@ -203,7 +226,7 @@ class World:
         goal = self._committed() + course.progress_records
         while not self._has_healed(goal):
             if self.clock.now_us > course.faults_us + course.heal_us:
-                self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self.witness.ends}")
+                self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self.watch.ends}")
                 break
             self.turn()
         self.watch.ended()
@@ -232,6 +255,7 @@ class World:
 
     def _join(self, config: NodeConfig, rng: Random) -> SimulatedNode:
         node = self._node(config, rng)
+        node.observer = self.watch
         self.nodes[int(node.node_id)] = node
         self.facts.platters.joined(node)
         self.facts.atlas.joined(node)
@@ -249,10 +273,10 @@ class World:
         if not self.clock.advance():
             raise ViolationError("Liveness", "nothing is left to happen")
         if self.recorder is not None:
-            self.record(self.witness.touched.values())
-        for node in self.witness.touched.values():
+            self.record(self.watch.touched.values())
+        for node in self.watch.touched.values():
             self.watch.event_over(node)
-        self.witness.touched.clear()
+        self.watch.touched.clear()
 
     def record(self, nodes: Iterable[SimulatedNode]) -> None:
         """Record the present state of these nodes, if there is a recorder."""
@@ -285,7 +309,7 @@ class World:
         return Random(f"{seed} {part} {variant}" if variant else f"{seed} {part}")
 
     def _committed(self) -> int:
-        return max(self.witness.ends.values(), default=0)
+        return max(self.watch.ends.values(), default=0)
 
     def _has_healed(self, goal: int) -> bool:
         """True when all nodes have the goal, then what was acknowledged by that time, and one node everything since."""
@@ -299,11 +323,11 @@ class World:
         return is_told and self._is_given(self._last_goal)
 
     def _is_given(self, goal: int) -> bool:
-        if len(self.witness.ends) < len(self.nodes) - len(self.facts.absent):
+        if len(self.watch.ends) < len(self.nodes) - len(self.facts.absent):
             return False
         kept = [node_id for node_id in self.nodes if not self.facts.claims.is_any or not self._is_misled(node_id)]
-        ends = [self.witness.ends[node_id] for node_id in kept if node_id in self.witness.ends]
-        ends += [each.end_offset for node_id, each in self.witness.bystanders.items() if node_id in kept]
+        ends = [self.watch.ends[node_id] for node_id in kept if node_id in self.watch.ends]
+        ends += [each.end_offset for node_id, each in self.bystanders.items() if node_id in kept]
         return bool(ends) and min(ends) >= goal
 
     def _is_misled(self, node_id: int) -> bool:

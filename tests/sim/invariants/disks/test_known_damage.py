@@ -9,8 +9,8 @@ import pytest
 from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
-from pykraft.types import Damage, Epoch, Offset
-from tests.sim.invariants.fakes import node, world
+from pykraft.types import Damage, Epoch, Offset, ReportKind
+from tests.sim.invariants.fakes import node, report, world
 
 
 def damaged(*offsets: int) -> Any:
@@ -27,9 +27,9 @@ def test_more_damage_is_accepted_and_none_when_it_is_over() -> None:
     made.persisted(damaged(5, 9))
     made.persisted(node(1, quarantine=None))
     made.persisted(damaged(7))
-    made.reported(damaged(7), "something else")
+    made.reported(damaged(7), report())
     made.persisted(damaged(7))
-    made.reported(node(1), "out of quarantine: the log is whole again up to 9")
+    made.reported(node(1), report(ReportKind.QUARANTINE_OVER, 9))
     made.persisted(damaged(3))
     made.wiped(node(1))
     made.persisted(damaged(8))

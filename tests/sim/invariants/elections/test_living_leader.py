@@ -12,8 +12,8 @@ from pykraft.core.state.follower import SnapshotDownload
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.living_leader import LivingLeaderIsFollowed
 from pykraft.sim.scenario.settings import listeners_of
-from pykraft.types import Epoch, NodeId
-from tests.sim.invariants.fakes import node, snapshot_id, view, world
+from pykraft.types import Epoch, NodeId, ReportKind
+from tests.sim.invariants.fakes import node, report, snapshot_id, view, world
 
 FOLLOWS, CAMPAIGNS = view("follower", leader_id=2), view("prospective")
 ASKS = SnapshotDownload(snapshot_id=snapshot_id(9), position=5)
@@ -80,8 +80,8 @@ def test_who_took_nothing_of_this_leader_may_campaign(seen: tuple[Any, ...]) -> 
 def test_who_was_told_that_it_leaves_or_gave_it_up_may_campaign() -> None:
     watched(*TOOK_RECORDS).changed(follower(20, 5, departures=1), FOLLOWS, CAMPAIGNS)
     made = watched(*TOOK_RECORDS)
-    made.reported(follower(15, 5), "something else")
-    made.reported(follower(15, 5), "node 2 is given up as the leader of epoch 1: it lies")
+    made.reported(follower(15, 5), report())
+    made.reported(follower(15, 5), report(ReportKind.LEADER_GIVEN_UP, 2))
     made.changed(follower(20, 5), FOLLOWS, CAMPAIGNS)
 
 

@@ -12,8 +12,8 @@ from pykraft.core.state import Follower
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.reached_leader import ReachedLeaderStays
 from pykraft.sim.scenario.settings import listeners_of
-from pykraft.types import Epoch, NodeId
-from tests.sim.invariants.fakes import BEFORE, node, view, world
+from pykraft.types import Epoch, NodeId, ReportKind
+from tests.sim.invariants.fakes import BEFORE, node, report, view, world
 
 LEADER, FOLLOWS = view("leader", 1), view("follower", 1, leader_id=1)
 ASKING, CANDIDATE = view("prospective", 1), view("candidate", 2)
@@ -151,8 +151,8 @@ def test_not_when_the_follower_has_left_it() -> None:
     story.oracle.after_event(story.follower(2), view("observer"))
     story.campaign()
     story = reached()
-    story.oracle.reported(story.follower(2), "something else")
-    story.oracle.reported(story.follower(2), "node 1 is given up as the leader of epoch 1: it lies")
+    story.oracle.reported(story.follower(2), report())
+    story.oracle.reported(story.follower(2), report(ReportKind.LEADER_GIVEN_UP, 1))
     story.campaign()
     story = reached()
     story.process = None

@@ -7,9 +7,10 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.transfer import TransferLeavesNothing
 from pykraft.sim.machine.spoken import LogEnd, Spoken
-from tests.sim.invariants.fakes import entry, node, world
+from pykraft.types import ReportKind
+from tests.sim.invariants.fakes import entry, node, report, world
 
-SAID = "resigning from epoch 2: node 3 is to lead, and has the whole log"
+RESIGNED = report(ReportKind.RESIGNED_FOR_TARGET, 2, 3)
 
 
 def resigned(fetched: LogEnd, committed: int) -> None:
@@ -19,8 +20,8 @@ def resigned(fetched: LogEnd, committed: int) -> None:
     made.before_send(node(3), Spoken(epoch=fetched.epoch, fetched=fetched))
     made.before_send(node(3), Spoken(epoch=2))
     leader = node(committed_end_offset=committed)
-    made.reported(leader, "resigning from epoch 2: the application asked for it")
-    made.reported(leader, SAID)
+    made.reported(leader, report())
+    made.reported(leader, RESIGNED)
 
 
 def test_the_target_has_everything_and_all_is_committed() -> None:

@@ -11,11 +11,11 @@ from pykraft.core.leader.progress import Progress
 from pykraft.core.state import Leader
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.transfer_pauses import TransferPausesAreShort
-from pykraft.types import NodeId
-from tests.sim.invariants.fakes import node, voters_of, world
+from pykraft.types import NodeId, ReportKind
+from tests.sim.invariants.fakes import node, report, voters_of, world
 
-BEGINS = "transferring the leadership of epoch 1 to 2"
-FAILS = "the leadership of epoch 1 was not transferred: node 2 has not fetched since"
+BEGINS = report(ReportKind.TRANSFER_BEGUN, 2)
+FAILS = report(ReportKind.TRANSFER_FAILED, 2)
 
 
 def leader(ms: int, *, fetched_ms: int | None = None, begun_ms: int = 0) -> Any:
@@ -46,7 +46,7 @@ def test_after_one_that_failed_a_leader_rests() -> None:
         return leader(ms, fetched_ms=ms)
 
     made.reported(at(100), BEGINS)
-    made.reported(at(150), "something else")
+    made.reported(at(150), report())
     made.reported(at(200), FAILS)
     with pytest.raises(ViolationError, match="1 ms too soon"):
         made.reported(at(1_099), BEGINS)

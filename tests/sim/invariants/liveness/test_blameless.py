@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from pykraft.core.effects import Report
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
-from tests.sim.invariants.fakes import node, world
+from pykraft.types import ReportKind
+from tests.sim.invariants.fakes import node, report, world
 
-PEER = "closing the connection to peer 2 at node-2:2: it rejected the request as invalid"
-LEADER = "node 2 is given up as the leader of epoch 3: its high watermark went back from 4 to 2"
-CALLER = "closing connection 7 on CONTROLLER: it sent a response that answers no request"
+PEER = report(ReportKind.PEER_CLOSED, 2)
+LEADER = report(ReportKind.LEADER_GIVEN_UP, 2)
+CALLER = report(ReportKind.REQUESTER_CLOSED, 7)
 
 
 def of(*nodes: Any) -> NobodyIsBlamed:
@@ -21,15 +23,15 @@ def of(*nodes: Any) -> NobodyIsBlamed:
     return NobodyIsBlamed(made)
 
 
-@pytest.mark.parametrize("text", [PEER, CALLER, LEADER])
-def test_blame_is_noticed(text: str) -> None:
-    with pytest.raises(ViolationError, match=f"node 1 says: {text}"):
-        of(node(1), node(2)).reported(node(1), text)
+@pytest.mark.parametrize("blame", [PEER, CALLER, LEADER])
+def test_blame_is_noticed(blame: Report) -> None:
+    with pytest.raises(ViolationError, match=f"node 1 says: {blame.text}"):
+        of(node(1), node(2)).reported(node(1), blame)
 
 
-def test_other_words_are_none() -> None:
-    of(node(1)).reported(node(1), "closing connection -3 on CONTROLLER: it asks for API 80")
-    of(node(1)).reported(node(1), "out of quarantine: the log is whole again up to 10")
+def test_a_closed_visit_and_any_other_report_blame_nobody() -> None:
+    of(node(1)).reported(node(1), report(ReportKind.REQUESTER_CLOSED, -3))
+    of(node(1)).reported(node(1), report(ReportKind.QUARANTINE_OVER, 10))
 
 
 def test_who_lost_its_disk_may_wonder_and_nobody_else() -> None:

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.never_leads import HANDS_OVER
 from pykraft.core.state import Leader
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
-from pykraft.types import Io, Offset
+from pykraft.types import Io, Offset, ReportKind
 from tests.core.replicas import leader, resigned
-from tests.sim.invariants.fakes import encoded, node, view, world
+from tests.sim.invariants.fakes import encoded, node, report, view, world
 
 LEADS, RESIGNED = view("leader"), view("resigned")
 
@@ -61,10 +60,10 @@ def test_it_names_a_voter_with_its_log_first() -> None:
     oracle = BriefLeaderHandsOver(where)
     where.nodes = {3: SimpleNamespace(node_id=3, ledger=SimpleNamespace(end_offset=10))}
     oracle.changed(made(resigned()), LEADS, RESIGNED)
-    oracle.reported(made(resigned()), f"resigning from epoch 1: {HANDS_OVER}")
+    oracle.reported(made(resigned()), report(ReportKind.HANDED_OVER, 1, 2))
     oracle.changed(made(resigned()), LEADS, RESIGNED)
-    oracle.reported(made(resigned()), f"resigning from epoch 1: {HANDS_OVER}")
+    oracle.reported(made(resigned()), report(ReportKind.HANDED_OVER, 1, 2))
     with pytest.raises(ViolationError, match="hands 11 records over to node 3, which has 10"):
         oracle.changed(made(resigned(), end_offset=11), LEADS, RESIGNED)
-    oracle.reported(made(resigned()), f"resigning from epoch 1: {HANDS_OVER}")
+    oracle.reported(made(resigned()), report(ReportKind.HANDED_OVER, 1, 2))
     oracle.changed(made(leader()), LEADS, LEADS)

@@ -7,20 +7,21 @@ from types import SimpleNamespace
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.membership.twins_told import ALARM, TwinsAreTold
-from tests.sim.invariants.fakes import node, view, world
+from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
+from pykraft.types import ReportKind
+from tests.sim.invariants.fakes import node, report, view, world
 
 
 def told(oracle: TwinsAreTold, epoch: int, voter_id: int) -> None:
     raft = SimpleNamespace(state=SimpleNamespace(epoch=epoch))
-    oracle.reported(node(1, role="leader", raft=raft), f"{ALARM}{voter_id}: the directory")
+    oracle.reported(node(1, role="leader", raft=raft), report(ReportKind.TWIN, voter_id))
 
 
 def test_silence_is_noticed() -> None:
     oracle = TwinsAreTold(world())
     oracle.after_event(node(1), view())
     told(oracle, 4, 2)
-    oracle.reported(node(1), "something else")
+    oracle.reported(node(1), report())
     oracle.facts.claims.fed_twins.add((1, 5, 2))
     with pytest.raises(ViolationError, match="node 1, the leader of epoch 5, has sent records to a second process"):
         oracle.after_event(node(1), view())

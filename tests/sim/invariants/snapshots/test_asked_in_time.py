@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.snapshots.asked_in_time import ASKED, LATE_US, SaveIsAskedInTime
-from pykraft.types import Epoch, Offset, OffsetAndEpoch
-from tests.sim.invariants.fakes import batch, node, view, world
+from pykraft.sim.invariants.snapshots.asked_in_time import LATE_US, SaveIsAskedInTime
+from pykraft.types import Epoch, Offset, OffsetAndEpoch, ReportKind
+from tests.sim.invariants.fakes import batch, node, report, view, world
 
 
 def told(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, SaveIsAskedInTime]:
@@ -32,8 +32,8 @@ def look(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
 
 def test_who_is_asked_or_given_a_snapshot_is_content_and_who_asks_itself() -> None:
     where, saver, made = told()
-    made.reported(saver, "something else")
-    made.reported(saver, f"{ASKED} up to 2")
+    made.reported(saver, report())
+    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
     look(where, saver, made)
     where, saver, made = told()
     made.loaded(saver, OffsetAndEpoch(Offset(2), Epoch(1)))
@@ -48,7 +48,7 @@ def test_what_is_committed_is_given_first() -> None:
 
 def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
     where, saver, made = told(high_watermark=0)
-    made.reported(saver, ASKED)
+    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
     made.after_event(saver, view(high_watermark=5))
     for offset in (2, 3):
         made.delivered(saver, [batch(offset, b"c")])

@@ -8,8 +8,9 @@ import pytest
 
 from pykraft.sim.facts.claims import Claims
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.snapshots.failed_told import ALARM, METRIC, FailedSnapshotsAreTold
-from tests.sim.invariants.fakes import node, world
+from pykraft.sim.invariants.snapshots.failed_told import METRIC, FailedSnapshotsAreTold
+from pykraft.types import ReportKind
+from tests.sim.invariants.fakes import node, report, world
 
 
 def made(counted: int = 1) -> FailedSnapshotsAreTold:
@@ -23,20 +24,20 @@ def made(counted: int = 1) -> FailedSnapshotsAreTold:
 
 def test_silence_is_noticed() -> None:
     oracle = made()
-    oracle.reported(node(), "something else")
+    oracle.reported(node(), report())
     with pytest.raises(ViolationError, match="node 1 had no room for a snapshot, and raises no alarm"):
         oracle.ended()
 
 
 def test_an_alarm_passes() -> None:
     oracle = made()
-    oracle.reported(node(), f"{ALARM}: why")
+    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
     oracle.ended()
 
 
 def test_an_alarm_that_is_not_counted_is_noticed() -> None:
     oracle = made(counted=0)
-    oracle.reported(node(), f"{ALARM}: why")
+    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
     with pytest.raises(ViolationError, match=f"node 1 says that snapshots failed, and its {METRIC} is 0"):
         oracle.ended()
 

@@ -9,7 +9,8 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
-from tests.sim.invariants.fakes import batch, node, snapshot_id, view, world
+from pykraft.types import ReportKind
+from tests.sim.invariants.fakes import batch, node, report, snapshot_id, view, world
 
 
 class Failing:
@@ -28,7 +29,7 @@ class Failing:
         self.fail()
 
     def fail(self) -> None:
-        self.oracle.reported(self.node, "NO SNAPSHOT WRITTEN: no space left")
+        self.oracle.reported(self.node, report(ReportKind.SNAPSHOT_NOT_WRITTEN))
 
     def go_on(self, end_offset: int, *, after_ms: int = 1_000, **seen: Any) -> None:
         """Time passes, and the application is given records up to this offset."""

@@ -7,15 +7,11 @@ Source: ours (ADR 012); `pykraft.core.quarantine`.
 
 from __future__ import annotations
 
-from typing import Final
-
+from pykraft.core.effects import Report
 from pykraft.core.quarantine import DAMAGES_MAX
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import Offset
-
-OVER: Final = "out of quarantine"
-"""How a host reports that."""
+from pykraft.types import Offset, ReportKind
 
 
 class DamageStaysKnown(Invariant):
@@ -28,9 +24,9 @@ class DamageStaysKnown(Invariant):
         """The new disk has no damage."""
         self._known.pop(int(node.node_id), None)
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A quarantine is over; the next one may begin before the ordered lane is idle."""
-        if text.startswith(OVER):
+        if report.kind is ReportKind.QUARANTINE_OVER:
             self._known.pop(int(node.node_id), None)
 
     def persisted(self, node: SimulatedNode) -> None:

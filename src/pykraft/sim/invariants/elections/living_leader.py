@@ -9,15 +9,14 @@ Source: KIP-595 §Leader progress timeout; KIP-630 §FetchSnapshot (a valid resp
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from pykraft.core.effects import Report
 from pykraft.core.state import Follower
 from pykraft.sim.facts.view import View, dialed_id
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-
-GIVEN_UP: Final = "is given up as the leader"
-"""What a host reports when its leader contradicts what it knows."""
+from pykraft.types import ReportKind
 
 
 class _Following(NamedTuple):
@@ -44,9 +43,9 @@ class LivingLeaderIsFollowed(Invariant):
     def _begin(self) -> None:
         self._following: dict[int, _Following] = {}
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A follower leaves a leader that contradicts itself."""
-        if GIVEN_UP in text:
+        if report.kind is ReportKind.LEADER_GIVEN_UP:
             self._following.pop(int(node.node_id), None)
 
     def changed(self, node: SimulatedNode, was: View, now: View) -> None:

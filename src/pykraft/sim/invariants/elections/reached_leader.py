@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pykraft.core.effects import Report
 from pykraft.core.state import Follower
 from pykraft.sim.facts.view import View, dialed_id
-from pykraft.sim.invariants.elections.living_leader import GIVEN_UP
 from pykraft.sim.invariants.kept_leader import KeptLeader
 from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.types import Listeners
+from pykraft.types import Listeners, ReportKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class ReachedLeaderStays(KeptLeader):
         super()._begin()
         self._reaches: dict[int, _Reach] = {}
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A follower leaves a leader that contradicts itself."""
-        if GIVEN_UP in text:
+        if report.kind is ReportKind.LEADER_GIVEN_UP:
             self._reaches.pop(int(node.node_id), None)
 
     def after_event(self, node: SimulatedNode, now: View) -> None:

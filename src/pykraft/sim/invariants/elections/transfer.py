@@ -8,15 +8,11 @@ Source: Raft dissertation §3.10 (leadership transfer extension).
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
+from pykraft.core.effects import Report
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
-from pykraft.types import ReplicaKey
-
-SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
+from pykraft.types import ReplicaKey, ReportKind
 
 
 class TransferLeavesNothing(Invariant):
@@ -31,12 +27,11 @@ class TransferLeavesNothing(Invariant):
         if spoken.fetched is not None:
             self._asked[node.key] = (spoken.epoch, spoken.fetched.offset)
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Check the target's last Fetch, and what is committed."""
-        said = SAID.match(text)
-        if said is None or node.status is None:
+        if report.kind is not ReportKind.RESIGNED_FOR_TARGET or node.status is None:
             return
-        epoch, target_id = int(said[1]), int(said[2])
+        epoch, target_id = report.values
         voter = self.facts.members.voters_of(node).voters
         keys = [each.key for each in voter if each.key.id == target_id]
         known = next((offset for key, offset in self._asked.items() if any(each.matches(key) for each in keys)), (0, 0))

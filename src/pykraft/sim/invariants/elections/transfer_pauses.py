@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.core.state import Leader
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import NodeId
+from pykraft.types import NodeId, ReportKind
 
-BEGINS: Final = "transferring the leadership of epoch"
-FAILED: Final = "was not transferred"
 REST_FACTOR: Final = 9
 
 
@@ -33,13 +32,13 @@ class TransferPausesAreShort(Invariant):
         self._begun_ms.pop(int(node.node_id), None)
         self._rests_ms.pop(int(node.node_id), None)
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """A transfer begins, or has failed."""
         node_id, now_ms = int(node.node_id), node.clock.instant.mono_ms
-        if text.startswith(BEGINS):
-            self._look(node, int(text.rsplit(" ", 1)[1]), now_ms)
+        if report.kind is ReportKind.TRANSFER_BEGUN:
+            self._look(node, report.values[0], now_ms)
             self._begun_ms[node_id] = now_ms
-        elif FAILED in text and node_id in self._begun_ms:
+        elif report.kind is ReportKind.TRANSFER_FAILED and node_id in self._begun_ms:
             self._rests_ms[node_id] = now_ms + REST_FACTOR * (now_ms - self._begun_ms.pop(node_id))
 
     def _look(self, node: SimulatedNode, target_id: int, now_ms: int) -> None:

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.types import ReportKind
 
-CLOSING: Final = "closing "
-CLOSING_VISIT: Final = "closing connection -"
-"""The connection of a client that visits: it is no replica, and `ClientsAreToldTheTruth` judges the answers to it."""
-GIVEN_UP: Final = " is given up as the leader "
+BLAMES: Final = (ReportKind.PEER_CLOSED, ReportKind.REQUESTER_CLOSED, ReportKind.LEADER_GIVEN_UP)
 
 
 class NobodyIsBlamed(Invariant):
@@ -47,15 +46,12 @@ class NobodyIsBlamed(Invariant):
         """The node may have forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Check whether the node accuses another one."""
-        blames = text.startswith(CLOSING) or GIVEN_UP in text
-        if (
-            not blames
-            or text.startswith(CLOSING_VISIT)
-            or self.facts.claims.is_any
-            or int(node.node_id) in self._forgetful
-        ):
+        if report.kind not in BLAMES or self.facts.claims.is_any or int(node.node_id) in self._forgetful:
+            return
+        # A client that visits has a negative id: `ClientsAreToldTheTruth` judges the answers to it.
+        if report.kind is ReportKind.REQUESTER_CLOSED and report.values[0] < 0:
             return
         if not any(each.disk.is_rotten for each in self.facts.nodes.values()):
-            raise self.violated(f"node {node.node_id} says: {text}")
+            raise self.violated(f"node {node.node_id} says: {report.text}")

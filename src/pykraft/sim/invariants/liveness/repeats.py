@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.types import ReportKind
 
 WINDOW_US: Final = 1_000_000
-CLOSING: Final = "closing the connection"
 TIMES_MAX: Final = 12
 """Limit for one line of one process within the window."""
 
@@ -30,14 +31,14 @@ class NobodyRepeatsItself(Invariant):
         for key in [key for key in self._said if key[0] == int(node.node_id)]:
             del self._said[key]
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Count the line. Lines about closed connections do not count: each has its reason, and a back-off follows."""
-        if text.startswith(CLOSING) or self.facts.claims.is_any:
+        if report.kind is ReportKind.PEER_CLOSED or self.facts.claims.is_any:
             return  # Another bound applies to what strangers make nodes report.
         now_us = self.facts.clock.now_us
-        times = self._said.setdefault((int(node.node_id), text), deque())
+        times = self._said.setdefault((int(node.node_id), report.text), deque())
         times.append(now_us)
         while times[0] < now_us - WINDOW_US:
             times.popleft()
         if len(times) > TIMES_MAX:
-            raise self.violated(f"node {node.node_id} says {len(times)} times within a second: {text}")
+            raise self.violated(f"node {node.node_id} says {len(times)} times within a second: {report.text}")

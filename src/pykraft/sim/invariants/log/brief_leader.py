@@ -8,14 +8,14 @@ Source: ours (ADR 077).
 
 from __future__ import annotations
 
-from pykraft.core.never_leads import HANDS_OVER
+from pykraft.core.effects import Report
 from pykraft.core.state import Leader, Resigned
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import decode_control
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import LeaderChange
+from pykraft.types import LeaderChange, ReportKind
 
 
 class BriefLeaderHandsOver(Invariant):
@@ -24,9 +24,9 @@ class BriefLeaderHandsOver(Invariant):
     def _begin(self) -> None:
         self._handing_over: set[int] = set()
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Such a leader resigns because another voter has its whole log, not for any other reason."""
-        if HANDS_OVER in text:
+        if report.kind is ReportKind.HANDED_OVER:
             self._handing_over.add(int(node.node_id))
 
     def submitted(self, node: SimulatedNode, job: Job) -> None:

@@ -8,28 +8,28 @@ Source: ours (ADR 128).
 
 from __future__ import annotations
 
-from pykraft.core.effects import TruncateTo
+from pykraft.core.effects import Report, TruncateTo
 from pykraft.log.lane import Job
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.types import ReportKind
 
 
 class CutsAreTold(Invariant):
     """Each truncation of a sound log is reported with both offsets before it is done."""
 
     def _begin(self) -> None:
-        self._told: dict[int, str] = {}
+        self._told: dict[int, Report] = {}
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Remember what this node said last."""
-        self._told[int(node.node_id)] = text
+        self._told[int(node.node_id)] = report
 
     def submitted(self, node: SimulatedNode, job: Job) -> None:
         """Compare a truncation with the report before it."""
         if not isinstance(job, TruncateTo) or node.is_damaged:
             return
-        told, end_offset = self._told.get(int(node.node_id), ""), self.facts.ledger(node).end_offset
-        if not told.startswith(f"truncating the log from {end_offset} to {job.end_offset}: "):
-            raise self.violated(
-                f"node {node.node_id} cuts its log from {end_offset} to {job.end_offset}; it last said: {told}"
-            )
+        told, end_offset = self._told.get(int(node.node_id)), self.facts.ledger(node).end_offset
+        if told is None or (told.kind, told.values) != (ReportKind.TRUNCATION, (end_offset, job.end_offset)):
+            seen = f"node {node.node_id} cuts its log from {end_offset} to {job.end_offset}"
+            raise self.violated(f"{seen}; it last said: {told.text if told is not None else ''}")

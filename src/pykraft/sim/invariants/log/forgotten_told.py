@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pykraft.core.effects import Report
 from pykraft.core.state.leader import Leader
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import ReportKind
 
 
 class _Asked(NamedTuple):
@@ -32,13 +34,13 @@ class ForgottenIsTold(Invariant):
 
     def _begin(self) -> None:
         self._asked: dict[int, _Asked] = {}
-        self._told: set[tuple[int, int, str]] = set()
+        self._told: set[tuple[int, int, int]] = set()
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Note of whom a leader says so."""
         state = _led_by(node)
-        if state is not None and text.startswith("voter ") and " fetches from offset " in text:
-            self._told.add((int(node.node_id), int(state.epoch), text.split()[1]))
+        if state is not None and report.kind is ReportKind.ACKNOWLEDGED_AGAIN:
+            self._told.add((int(node.node_id), int(state.epoch), report.values[0]))
 
     def before_send(self, node: SimulatedNode, spoken: Spoken) -> None:
         """Remember a Fetch of what was acknowledged; only nodes with an older directory have to send one."""
@@ -69,7 +71,7 @@ class ForgottenIsTold(Invariant):
         del self._asked[node_id]
         state = _led_by(self.facts.nodes[asked.leader_id])
         is_led = state is not None and state.epoch == asked.epoch
-        if is_led and (asked.leader_id, asked.epoch, str(node_id)) not in self._told:
+        if is_led and (asked.leader_id, asked.epoch, node_id) not in self._told:
             raise self.violated(f"{asked.seen}; node {asked.leader_id}, the leader of epoch {asked.epoch}, is silent")
 
 

@@ -7,13 +7,11 @@ Source: ours (ADR 130).
 
 from __future__ import annotations
 
-from typing import Final
-
+from pykraft.core.effects import Report
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-
-ALARM: Final = "TWO PROCESSES HAVE THE NODE ID "
+from pykraft.types import ReportKind
 
 
 class TwinsAreTold(Invariant):
@@ -22,11 +20,10 @@ class TwinsAreTold(Invariant):
     def _begin(self) -> None:
         self._told: set[tuple[int, int, int]] = set()
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Note whom an alarm names."""
-        if text.startswith(ALARM) and node.host is not None and node.host.raft is not None:
-            named = int(text.removeprefix(ALARM).split(":")[0])
-            self._told.add((int(node.node_id), int(node.host.raft.state.epoch), named))
+        if report.kind is ReportKind.TWIN and node.host is not None and node.host.raft is not None:
+            self._told.add((int(node.node_id), int(node.host.raft.state.epoch), report.values[0]))
 
     def after_event(self, _node: SimulatedNode, _now: View) -> None:
         """Check those that have sent records to a twin."""

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.host.delivery import CommittedBatch
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.types import OffsetAndEpoch, ReportKind
 
-ASKED: Final = "the application is asked for a snapshot"
 LATE_US: Final = 100_000
 
 
@@ -51,9 +51,9 @@ class SaveIsAskedInTime(Invariant):
         """The application has loaded a snapshot."""
         self._given[int(node.node_id)].begin_anew()
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """The host asks for a snapshot."""
-        if text.startswith(ASKED):
+        if report.kind is ReportKind.SNAPSHOT_DUE:
             self._given[int(node.node_id)].begin_anew()
 
     def delivered(self, node: SimulatedNode, batches: Sequence[CommittedBatch]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.host.snapshots.failures import SnapshotAccess
+from pykraft.core.effects import Report
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.types import ReportKind
 
-ALARM: Final = SnapshotAccess.WRITE.value[0]
 METRIC: Final = "failed-snapshots-total"
 
 
@@ -28,9 +28,9 @@ class FailedSnapshotsAreTold(Invariant):
         self._told.discard(int(node.node_id))
         self.facts.claims.snapshotless_ids.discard(int(node.node_id))
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Note who raises the alarm."""
-        if text.startswith(ALARM):
+        if report.kind is ReportKind.SNAPSHOT_NOT_WRITTEN:
             self._told.add(int(node.node_id))
 
     def ended(self) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pykraft.core.effects import Report
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.snapshots.failures import PAUSES_MAX, SnapshotAccess
+from pykraft.host.snapshots.failures import PAUSES_MAX
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.types import OffsetAndEpoch, ReportKind
 
 ATTEMPTS: Final = 4
 """An application may give one up, or write it carelessly."""
@@ -71,10 +72,10 @@ class SnapshotsAreMadeAgain(Invariant):
         if failing := self._failing.get(int(node.node_id)):
             failing.from_offset = None
 
-    def reported(self, node: SimulatedNode, text: str) -> None:
+    def reported(self, node: SimulatedNode, report: Report) -> None:
         """Note a snapshot that could not be written: the pause doubles with each."""
         node_id = int(node.node_id)
-        if not text.startswith(SnapshotAccess.WRITE.value[0]) or node_id in self.facts.history.asked_node_ids:
+        if report.kind is not ReportKind.SNAPSHOT_NOT_WRITTEN or node_id in self.facts.history.asked_node_ids:
             return
         known = node.host.raft.log.snapshots if node.host is not None and node.host.raft is not None else ()
         failing = self._failing.setdefault(node_id, _Failing(tuple(known)))
