@@ -74,7 +74,7 @@ def test_a_cluster_makes_the_same_tables(url: str, folder: Path, tmp_path: Path)
     run(sys.executable, "-m", "pykraft", "pipeline", "run", conf=CONF, words=words, with_sources=True)
     sent = {found.name for found in folder.glob("worker-*/app-*/*/pykraft*.zip")}
     assert {package.name} < sent
-    assert "silver_payloads: 220 rows" in told
+    assert "silver_records: 222 rows" in told
     assert '{"leader_id": 1, "records": 100}' in told
     for tables in (submitted, commanded):
         assert counts_of(tables) == COUNTS

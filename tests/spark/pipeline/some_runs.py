@@ -10,7 +10,7 @@ from pykraft.spark.pipeline.report import PipelineReport
 from pykraft.spark.pipeline.status import TableStatus
 
 BEGIN = datetime(2026, 11, 23, 14, 3)  # noqa: DTZ001 - Spark returns times without a zone
-TABLES = ("bronze_batches", "silver_records", "silver_control", "silver_payloads")
+TABLES = ("bronze_batches", "silver_records", "silver_control")
 
 
 def at(seconds: float) -> datetime:

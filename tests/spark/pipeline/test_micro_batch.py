@@ -12,14 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import payload_columns
 from pykraft.spark.pipeline import micro_batch, silver
 from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
-from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS, TABLES
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
 from pykraft.spark.tables.parquet_files import file_columns
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Epoch, KRaftVersion, Offset
@@ -62,15 +60,14 @@ def test_each_table_has_the_rows_that_it_would_have_alone(spark: SparkSession, t
     bronze, records = source(spark, log, rows="batches"), source(spark, log)
     folders = folders_in(tmp_path / "t")
     files = write_files(bronze, folders)
-    payloads = payload_columns(records).withColumn("size_bytes", F.length("value")).select(*silver.PAYLOADS.names)
-    wanted = {BRONZE: bronze, RECORDS: records, CONTROL: silver.control(records), PAYLOADS: payloads}
-    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2, PAYLOADS: 21}
+    wanted = {BRONZE: bronze, RECORDS: records, CONTROL: silver.control(records)}
+    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2}
     for name in TABLES:
         assertDataFrameEqual(read(spark, folders[name], files[name], name), wanted[name], ignoreNullable=True)
         assert {path.name for path in folders[name].iterdir()} == {file.name for file in files[name]}, name
 
 
-@pytest.mark.parametrize("names", [(BRONZE,), (CONTROL, PAYLOADS), ()])
+@pytest.mark.parametrize("names", [(BRONZE,), (CONTROL, RECORDS), ()])
 def test_only_the_named_tables_are_written(names: Sequence[str], spark: SparkSession, tmp_path: Path, log: str) -> None:
     files = write_files(source(spark, log, rows="batches"), folders_in(tmp_path / "t", names))
     assert sorted(files) == sorted(names)
@@ -104,7 +101,7 @@ def test_a_large_group_is_written_in_pieces(
     monkeypatch.setattr(micro_batch, "ROW_GROUP_SIZE_BYTES", 1_000)
     folders = folders_in(tmp_path / "t")
     files = write_files(source(spark, log, rows="batches").coalesce(1), folders)
-    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2, PAYLOADS: 21}
+    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2}
     (file,) = files[BRONZE]
     footer = pq.read_metadata(folders[BRONZE] / file.name)
     assert footer.num_row_groups > 2
@@ -123,7 +120,7 @@ def test_files_of_a_task_that_failed_late_and_was_tried_again_are_not_reported(
     monkeypatch.setattr(micro_batch, "file_columns", tell_and_fail)
     folders = folders_in(tmp_path / "t")
     files = write_files(source(spark, log, rows="batches"), folders)
-    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2, PAYLOADS: 21}
+    assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2}
     for name in TABLES:
         assert len(list(folders[name].iterdir())) == 2 * len(files[name]), name
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import payload_columns
 from pykraft.spark.pipeline import silver
 from pykraft.types import Epoch, KRaftVersion, LeaderChange, NodeId, Offset
-from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, three_batches, write_segment
+from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
 
 pytestmark = pytest.mark.spark
 
@@ -75,34 +73,3 @@ def test_a_control_record_that_cannot_be_read_says_so(spark: SparkSession, tmp_p
     )
     bodies = [json.loads(row["body"]) for row in silver.control(broken).collect()]
     assert [list(body) for body in bodies] == [["problem"], ["problem"]]
-
-
-def test_payloads_are_the_workload_s(spark: SparkSession, tmp_path: Path) -> None:
-    write_segment(tmp_path, batch([payload(7), b"a stranger's", payload(8, rest=b"")], base_offset=0))
-    found = silver.payloads(source(spark, tmp_path)).orderBy("offset").collect()
-    assert [(row["offset"], row["run"], row["claim_epoch"], row["sequence"], row["size_bytes"]) for row in found] == [
-        (0, RUN.hex(), EPOCH, 7, 26),
-        (2, RUN.hex(), EPOCH, 8, 20),
-    ]
-
-
-def test_payloads_are_those_that_the_audit_reads_from_values(spark: SparkSession) -> None:
-    """Also at the limits of the numbers, and for values that are almost a workload's."""
-    heads = [
-        (run, epoch, sequence)
-        for run in (RUN, bytes(8), b"\x00" * 7 + b"\x01", b"\xff" * 8)
-        for epoch in (0, 1, 2**31 - 1, 2**31, 2**32 - 1)
-        for sequence in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)
-    ]
-    values = [run + epoch.to_bytes(4, "big") + sequence.to_bytes(8, "big") for run, epoch, sequence in heads]
-    values += [value + b"rest" * (number % 3) for number, value in enumerate(values)]
-    rows = [
-        ("n1", offset, EPOCH, None, is_control, value)
-        for offset, value in enumerate([*values, payload(7)[:19], b"", None])
-        for is_control in (False, True, None)
-    ]
-    columns = "replica string, offset bigint, epoch int, timestamp timestamp, is_control boolean, value binary"
-    given = spark.createDataFrame(rows, columns)
-    told = payload_columns(given).withColumn("size_bytes", F.length("value")).select(*silver.PAYLOADS.names)
-    assert 0 < told.count() < len(values)
-    assertDataFrameEqual(silver.payloads(given), told, ignoreNullable=True)

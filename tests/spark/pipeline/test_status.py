@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.status import pipeline_status
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, RECORDS
 from tests.spark.logs import three_batches, write_segment
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ def test_rows_and_place(table_format: str, spark: SparkSession, tmp_path: Path) 
     found = pipeline_status(root)
     assert found.table_format == table_format
     rows = {name: table.rows for name, table in found.tables.items()}
-    assert rows == {BRONZE: 3, RECORDS: 6, CONTROL: 0, PAYLOADS: 0}
+    assert rows == {BRONZE: 3, RECORDS: 6, CONTROL: 0}
     assert found.tables[BRONZE].files == 2
     assert found.tables[BRONZE].size_bytes > 0
     assert found.batch_id == 1

@@ -1,7 +1,7 @@
 """Writes the files of all tables of a micro-batch in one pass over its record batches.
 
-A task gets batches from the source, decodes them once, and writes up to four files: the batches as they are, their
-records, the control records and the workload's records. No row goes back to the JVM, and none is kept for another pass.
+A task gets batches from the source, decodes them once, and writes up to three files: the batches as they are, their
+records, and the control records. No row goes back to the JVM, and none is kept for another pass.
 
 Invariant: as in `pykraft.spark.tables.parquet_files`, only files of successful task attempts are reported.
 
@@ -24,7 +24,7 @@ from pykraft.spark.arrow_columns import text_column
 from pykraft.spark.data_source.schema import BATCHES
 from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
 from pykraft.spark.pipeline import silver
-from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
 from pykraft.spark.tables.parquet_files import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
 from pykraft.spark.tables.parquet_writer import ParquetFile, ParquetOutput
 
@@ -32,7 +32,6 @@ TABLE_COLUMNS: Final[Mapping[str, StructType]] = {
     BRONZE: BATCHES,
     RECORDS: RECORD_COLUMNS,
     CONTROL: silver.CONTROL,
-    PAYLOADS: silver.PAYLOADS,
 }
 """The columns of each table, in the order in which tables are committed."""
 ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
@@ -85,4 +84,3 @@ def _rows(batches: pa.RecordBatch, *, with_silver: bool) -> Iterator[tuple[str, 
         for records in silver.records_in(batches):
             yield RECORDS, records
             yield CONTROL, silver.control_in(records)
-            yield PAYLOADS, silver.payloads_in(records)

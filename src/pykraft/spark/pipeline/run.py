@@ -1,14 +1,13 @@
 """The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
-The tasks of a micro-batch write the files of all four tables in one pass (`pykraft.spark.pipeline.micro_batch`). Then
-the driver commits them, one table after the other: bronze ``batches``, silver ``records``, ``control`` and
-``payloads``.
+The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.micro_batch`). Then
+the driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``.
 
 Each append has the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The
 checkpoint beside the tables belongs to them; each append also stores the source's offsets, so an append that does not
 follow the table is rejected (`pykraft.spark.pipeline.checkpoint`).
 
-Invariant: all four tables hold the same micro-batches, except for the one in progress. `gold` reads the tables.
+Invariant: all three tables hold the same micro-batches, except for the one in progress. `gold` reads the tables.
 
 Source: Spark's ``foreachBatch`` and its checkpoint protocol.
 """

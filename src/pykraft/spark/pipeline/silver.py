@@ -1,10 +1,9 @@
-"""Silver: the records of the batches, the control records told, the workload's records unpacked.
+"""Silver: the records of the batches, and the fields of the control records.
 
 | table | what | columns |
 |---|---|---|
 | records | every record | those of the source's ``records`` (`pykraft.spark.data_source.schema`) |
 | control | what the quorum wrote itself | see `CONTROL` |
-| payloads | the workload's records | see `PAYLOADS` |
 
 Each table is a function from DataFrame to DataFrame, and one from Arrow rows to Arrow rows that tasks call.
 
@@ -19,25 +18,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 from pyspark.sql import DataFrame
 
-from pykraft.client.journal import RUN_SIZE_BYTES
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.arrow_columns import (
     array_column,
-    byte_cells,
-    even_text_column,
-    filled_cells,
     list_column,
     number_column,
     text_column,
     true_cells,
 )
-from pykraft.spark.audit import HEAD_SIZE_BYTES
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
 from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
@@ -50,14 +42,6 @@ CONTROL = columns_of(
 )
 """Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
 CONTROL_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "control_type", "key", "value"]
-PAYLOADS = columns_of(
-    "replica string, offset bigint not null, epoch int, timestamp timestamp, run string, claim_epoch int, "
-    "sequence bigint, size_bytes int"
-)
-"""``run`` in hex; ``size_bytes`` of the value."""
-PAYLOADS_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "value"]
-HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-NO_HEADS = np.empty((0, HEAD_SIZE_BYTES), dtype=np.uint8)
 PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")
 SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """About how many bytes of batches are decoded at a time."""
@@ -165,39 +149,3 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
     if "leader_id" not in body or not isinstance(voters, list):
         return None
     return [int(voter["voter_id"]) for voter in voters]
-
-
-def payloads(silver_records: DataFrame) -> DataFrame:
-    """The workload's records. In: `records`. Out: `PAYLOADS`."""
-    return silver_records.select(*PAYLOADS_FROM).mapInArrow(_unpack, PAYLOADS)
-
-
-def _unpack(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from map(payloads_in, groups)
-
-
-def payloads_in(records: pa.RecordBatch) -> pa.RecordBatch:
-    """As `payloads`, within a task. `pykraft.spark.audit.payload_columns` says which records these are."""
-    is_control, values = records.column("is_control"), records.column("value")
-    data, begins, ends = byte_cells(values)
-    is_data = filled_cells(is_control) & ~true_cells(is_control) & filled_cells(values)
-    rows = np.flatnonzero(is_data & (ends - begins >= HEAD_SIZE_BYTES))
-    heads = sliding_window_view(data, HEAD_SIZE_BYTES)[begins[rows]] if len(rows) else NO_HEADS
-    claim_epochs, sequences = _unsigned(heads[:, 8:12]), _unsigned(heads[:, 12:])
-    is_own = heads[:, :RUN_SIZE_BYTES].any(axis=1) & (claim_epochs < 1 << 31) & (sequences < 1 << 63)
-    rows, runs = rows[is_own], heads[is_own, :RUN_SIZE_BYTES]
-    is_kept = np.zeros(records.num_rows, dtype=bool)
-    is_kept[rows] = True
-    kept = records.select(["replica", "offset", "epoch", "timestamp"]).filter(array_column(is_kept, pa.bool_()))
-    told = [
-        even_text_column(HEX[np.stack([runs >> 4, runs & 15], axis=2)].reshape(len(rows), 2 * RUN_SIZE_BYTES)),
-        array_column(claim_epochs[is_own].astype(np.int32), pa.int32()),
-        array_column(sequences[is_own].astype(np.int64), pa.int64()),
-        array_column((ends - begins)[rows].astype(np.int32), pa.int32()),
-    ]
-    return pa.RecordBatch.from_arrays([*kept.columns, *told], PAYLOADS.names)
-
-
-def _unsigned(cells: np.ndarray) -> np.ndarray:
-    """Numbers, big-endian, of a row of bytes each."""
-    return np.ascontiguousarray(cells).view(f">u{cells.shape[1]}")[:, 0].astype(np.uint64)

@@ -7,8 +7,7 @@ from typing import Final
 BRONZE: Final = "bronze_batches"
 RECORDS: Final = "silver_records"
 CONTROL: Final = "silver_control"
-PAYLOADS: Final = "silver_payloads"
-TABLES: Final = (BRONZE, RECORDS, CONTROL, PAYLOADS)
+TABLES: Final = (BRONZE, RECORDS, CONTROL)
 ACKNOWLEDGED: Final = "silver_acknowledged"
 LOOKS: Final = "silver_looks"
 """Measurements from outside, if there are any: acknowledgements, and samples of a live quorum."""
