@@ -1,7 +1,6 @@
 """Checks without Spark that the three tables of a pipeline agree, and hold every acknowledged record once and in order.
 
-It reads Delta tables with ``deltalake`` and Parquet tables with pyarrow. Pyarrow takes every file that is not hidden,
-so the program that wrote them cannot hide its own faults.
+It reads the tables with ``deltalake`` alone, so the program that wrote them cannot hide its own faults.
 """
 
 from __future__ import annotations
@@ -12,39 +11,23 @@ from typing import Any
 
 import numpy as np
 from deltalake import DeltaTable
-from pyarrow import ArrowInvalid
-from pyarrow.dataset import dataset
 
 from pykraft.client.journal import Acknowledged
 from pykraft.server.workload import RECORD_HEAD
-from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
+from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
 
 
 def rows_of(root: Path, table: str, *columns: str) -> dict[str, Any]:
     """These columns as arrays, in the order of the first of them."""
-    is_delta = DeltaTable.is_deltatable(str(root / table))
-    source = DeltaTable(root / table).to_pyarrow_dataset() if is_delta else dataset(root / table, format="parquet")
-    found = source.to_table(columns=list(columns)).sort_by(columns[0])
+    found = DeltaTable(root / table).to_pyarrow_dataset().to_table(columns=list(columns)).sort_by(columns[0])
     return {name: found.column(name).to_numpy() for name in columns}
 
 
 def end_offset(root: Path) -> int:
-    """The offset behind the last record, if the tables are sound: no row is read. 0 while the last one is missing."""
-    records, control = (_count(root / table) for table in (RECORDS, CONTROL))
-    return 0 if records is None or control is None else records
-
-
-def _count(table: Path) -> int | None:
-    """Rows of a table, or None before it is made."""
-    if DeltaTable.is_deltatable(str(table)):
-        return int(DeltaTable(table).count())
-    if not table.is_dir():
-        return None
-    try:
-        return int(dataset(table, format="parquet").count_rows())
-    except (FileNotFoundError, ArrowInvalid):
-        # A folder was renamed while it was looked at, or the first file of a table is being written.
-        return None
+    """Where the newest commit of the last table ends; 0 while there is none."""
+    newest = DeltaTables(root).newest(TABLES[-1])
+    return 0 if newest is None else int(newest.end["offset"])
 
 
 def problems_of(root: Path, acknowledged: Sequence[Acknowledged]) -> list[str]:

@@ -84,7 +84,7 @@ from pykraft.spark.data_source.schema import KAFKA, METADATA, columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.pipeline import silver
-from pykraft.spark.tables.parquet_files import column_types
+from pykraft.spark.tables.delta import column_types
 from pykraft.spark.tables.parquet_writer import ParquetOutput
 from tests.spark.logs import three_batches, batch
 

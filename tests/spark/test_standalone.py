@@ -82,4 +82,4 @@ def test_a_cluster_makes_the_same_tables(url: str, folder: Path, tmp_path: Path)
 
 
 def test_a_round_of_kills_while_copies_of_tasks_run(url: str, tmp_path: Path) -> None:
-    assert run_rounds(tmp_path, rounds=1, throughput=100, seed=4, table_format="parquet", master=url) == []
+    assert run_rounds(tmp_path, rounds=1, throughput=100, seed=4, master=url) == []

@@ -17,8 +17,8 @@ from pyspark.testing import assertDataFrameEqual
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.pipeline import micro_batch, silver
 from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
+from pykraft.spark.tables.delta import file_columns
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
-from pykraft.spark.tables.parquet_files import file_columns
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, payload, write_segment

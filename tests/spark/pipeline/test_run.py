@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 from urllib.request import urlopen
 
 import pytest
@@ -20,16 +21,16 @@ from pykraft.errors import UsageError
 from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.keep import KeptQuery
-from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
+from pykraft.spark.pipeline.run import PipelineOptions, append_all, start_pipeline
 from pykraft.spark.pipeline.stream_metrics import PREFIX
 from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.delta import DeltaAppend, DeltaTables
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, QUERY, RECORDS, TABLES
 from pykraft.spark.tables.parquet_writer import ParquetFile
-from pykraft.spark.tables.table import TableAppend, Tables
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
-from tests.spark.tables.commits import commit
+from tests.spark.tables.files import commit
 
 pytestmark = pytest.mark.spark
 
@@ -42,9 +43,9 @@ def batches(first: int, count: int) -> bytes:
     return b"".join(batch([payload(place), payload(place + 1)], base_offset=place) for place in places)
 
 
-def options(tmp_path: Path, *, table_format: str = "delta") -> PipelineOptions:
+def options(tmp_path: Path) -> PipelineOptions:
     source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
-    return PipelineOptions(source=source, root=tmp_path / "tables", table_format=table_format)
+    return PipelineOptions(source=source, root=tmp_path / "tables")
 
 
 def run(spark: SparkSession, given: PipelineOptions) -> None:
@@ -66,9 +67,8 @@ def test_the_tables_of_a_known_log_are_those_that_a_cluster_makes(spark: SparkSe
     assert digests_of(given.root) == DIGESTS
 
 
-@pytest.mark.parametrize("table_format", list(FORMATS))
-def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_path: Path) -> None:
-    given = options(tmp_path, table_format=table_format)
+def test_tables_grow_with_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
     write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
     run(spark, given)
     assert offsets(spark, given, BRONZE) == [0, 2, 4]
@@ -104,25 +104,21 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
     class Dying:
         """An append whose driver is killed when all files are written."""
 
-        def __init__(self, append: TableAppend) -> None:
+        def __init__(self, append: DeltaAppend) -> None:
             self.folder = append.folder
 
         def finish(self, files: Sequence[ParquetFile]) -> int | None:
             raise KeyboardInterrupt(files)
 
-    class Killed:
+    class Killed(DeltaTables):
         """The same tables, until the named one is to be committed."""
 
-        root, has, read, replace = tables.root, tables.has, tables.read, tables.replace
-
-        newest = tables.newest
-
-        def begin(self, name: str, columns: StructType, commit: Commit) -> TableAppend | None:
-            append = tables.begin(name, columns, commit)
-            return append if append is None or name != fails_at else Dying(append)
+        def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
+            append = super().begin(name, columns, commit)
+            return append if append is None or name != fails_at else cast("DeltaAppend", Dying(append))
 
     with pytest.raises(KeyboardInterrupt):
-        append_all(Killed(), bronze, commit(0))
+        append_all(Killed(given.root), bronze, commit(0))
     for _ in range(2):
         append_all(tables, bronze, commit(0))
     assert offsets(spark, given, RECORDS) == [0, 1, 2, 3]
@@ -136,7 +132,7 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
     done: list[int] = []
 
-    def append_and_die(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
         append_all(tables, bronze, commit)
         done.append(commit.batch_id)
         if commit.batch_id == 1:
@@ -154,12 +150,9 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("table_format", list(FORMATS))
-def test_an_older_checkpoint_that_was_restored_is_refused(
-    table_format: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_older_checkpoint_that_was_restored_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Its micro-batches get numbers that the tables have already, and hold other offsets."""
-    given = options(tmp_path, table_format=table_format)
+    given = options(tmp_path)
     checkpoint, older = given.root / CHECKPOINT, tmp_path / "older"
     write_segment(tmp_path / "n1" / "p-0", batches(0, 2))
     run(spark, given)
@@ -177,11 +170,11 @@ def test_an_older_checkpoint_that_was_restored_is_refused(
     assert offsets(spark, given, RECORDS) == list(range(6))
 
 
-@pytest.mark.parametrize(("table_format", "is_there"), [("delta", False), ("parquet", True)], ids=["gone", "empty"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "empty"])
 def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
-    table_format: str, is_there: bool, spark: SparkSession, tmp_path: Path
+    is_there: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    given = options(tmp_path, table_format=table_format)
+    given = options(tmp_path)
     write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
     run(spark, given)
     shutil.rmtree(given.root / CHECKPOINT)
@@ -200,15 +193,6 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     run(spark, right)
     run(spark, given)
     assert offsets(spark, given, RECORDS) == list(range(12))
-
-
-def test_tables_of_another_format_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
-    run(spark, options(tmp_path))
-    with pytest.raises(UsageError, match="the tables there are delta, not parquet"):
-        start_pipeline(spark, options(tmp_path, table_format="parquet"))
-    with pytest.raises(UsageError, match="tables are delta or parquet, not csv"):
-        options(tmp_path, table_format="csv").tables()
 
 
 def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
-from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, start_pipeline
+from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.status import pipeline_status
 from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, RECORDS
 from tests.spark.logs import three_batches, write_segment
@@ -16,14 +16,13 @@ from tests.spark.logs import three_batches, write_segment
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("table_format", list(FORMATS))
-def test_rows_and_place(table_format: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_and_place(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path / "n1" / "p-0", b"".join(three_batches()))
     root = tmp_path / "tables"
     source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
-    start_pipeline(spark, PipelineOptions(source=source, root=root, table_format=table_format)).awaitTermination()
+    start_pipeline(spark, PipelineOptions(source=source, root=root)).awaitTermination()
     found = pipeline_status(root)
-    assert found.table_format == table_format
+    assert found.as_json()["table_format"] == "delta"
     rows = {name: table.rows for name, table in found.tables.items()}
     assert rows == {BRONZE: 3, RECORDS: 6, CONTROL: 0}
     assert found.tables[BRONZE].files == 2

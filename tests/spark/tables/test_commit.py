@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.errors import UsageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from tests.spark.tables.commits import commit
+from tests.spark.tables.files import commit
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import CommitProperties
 
 from pykraft.spark.tables.delta_log import VERSIONS_FIRST, add_action, carried, named_commit, newest_commit
-from tests.spark.tables.commits import commit
-from tests.spark.tables.files import append, forget_log, log_rows, make_table, written
+from tests.spark.tables.files import append, commit, forget_log, log_rows, make_table, written
 
 pytestmark = pytest.mark.spark
 

@@ -19,8 +19,7 @@ from pykraft.spark.tables.compaction import merge
 from pykraft.spark.tables.delta_log import carried, newest_commit
 from pykraft.spark.tables.delta_upkeep import compact, files_of, shorten_log, vacuum
 from pykraft.spark.tables.parquet_writer import ParquetFile
-from tests.spark.tables.commits import commit
-from tests.spark.tables.files import append, forget_log, log_rows, make_table, written
+from tests.spark.tables.files import append, commit, forget_log, log_rows, make_table, written
 
 pytestmark = pytest.mark.spark
 

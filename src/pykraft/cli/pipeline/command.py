@@ -23,6 +23,7 @@ from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType
 from pykraft.cli.pipeline.metrics import metrics_option, served_metrics
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
+from pykraft.spark.tables.names import UPKEEP_INTERVAL
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 from pykraft.types import Endpoint
@@ -54,14 +55,6 @@ def pipeline() -> None:
 @click.option(
     "--path", "paths", multiple=True, help="Read these log directories instead (globs allowed); may be repeated."
 )
-@click.option(
-    "--format",
-    "table_format",
-    type=OneOf(["delta", "parquet"]),
-    default="delta",
-    show_default=True,
-    help="Format of the tables.",
-)
 @click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
 @start_option
 @click.option("--max-records-per-trigger", type=NumberType(int, 1), help="Limit of records per micro-batch.")
@@ -80,7 +73,9 @@ def pipeline() -> None:
 @click.option(
     "--upkeep-interval",
     type=NumberType(int, 0),
-    help="Micro-batches from one merge of small files to the next, 0 for never; 100 by default with Delta tables.",
+    default=UPKEEP_INTERVAL,
+    show_default=True,
+    help="Micro-batches from one merge of small files to the next, 0 for never.",
 )
 @metrics_option
 @json_lines_option("per micro-batch")
@@ -91,13 +86,12 @@ def run(  # noqa: PLR0913 - one argument for each option
     root: Path,
     bootstrap_controller: str | None,
     paths: tuple[str, ...],
-    table_format: str,
     follow: bool,
     start: str,
     max_records_per_trigger: int | None,
     max_bytes_per_trigger: int | None,
     corrupt: str,
-    upkeep_interval: int | None,
+    upkeep_interval: int,
     metrics_at: Endpoint | None,
     as_json: bool,
     master: str | None,
@@ -127,10 +121,7 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError("give either --bootstrap-controller or --path")
     with _options_named():
         patterns = parse_options(source).patterns
-    options = PipelineOptions(
-        source=source, root=root, table_format=table_format, follow=follow, upkeep_interval=upkeep_interval
-    )
-    options.tables()
+    options = PipelineOptions(source=source, root=root, follow=follow, upkeep_interval=upkeep_interval)
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
     with served_metrics(metrics_at) as metrics, session_at(settings) as spark:

@@ -62,17 +62,17 @@ def report(
     with imported_for(COMMAND):
         from pykraft.spark.pipeline.figures import PipelineRun, read_run
         from pykraft.spark.pipeline.report import make_report
-        from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
+        from pykraft.spark.tables.delta import DeltaTables
         from pykraft.spark.tables.names import ACKNOWLEDGED
     write_page = None if page is None else _page_writer(page)
     said = None if journal is None else read_journal(journal)
     status = pipeline_status(root)
     if beside is not None:
         pipeline_status(beside)  # report a wrong folder before Spark starts
-    tables = FORMATS[status.table_format](root)
+    tables = DeltaTables(root)
     settings = settings_at("pykraft pipeline report")
     with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
         if said is not None:

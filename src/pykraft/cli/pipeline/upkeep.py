@@ -17,7 +17,7 @@ from pykraft.cli.parsing.value import ExistingPath, NumberType
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
-from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
+from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from pykraft.spark.pipeline.upkeep import PipelineUpkeep

@@ -20,8 +20,8 @@ from typing import Any
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import TABLES
-from pykraft.spark.tables.table import Tables
 
 METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
 SOURCE_LINE = 2
@@ -61,7 +61,7 @@ def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
     return _at(offset, "began")
 
 
-def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -> None:
+def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, str]) -> None:
     """Reject a new stream beside existing tables, unless the user gives a start offset.
 
     The first append checks that this is where the tables end (`pykraft.spark.tables.commit`).

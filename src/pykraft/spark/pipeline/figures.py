@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pykraft.process.extras import imported_for
 from pykraft.spark.pipeline.report import PipelineReport, make_report
-from pykraft.spark.pipeline.run import FORMATS
 from pykraft.spark.pipeline.status import TableStatus, pipeline_status
+from pykraft.spark.tables.delta import DeltaTables
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def read_run(
     """
     folder = Path(root)
     status = pipeline_status(folder)
-    report = make_report(spark, FORMATS[status.table_format](folder), replica=replica)
+    report = make_report(spark, DeltaTables(folder), replica=replica)
     return PipelineRun(name=name or str(root), report=report, tables=status.tables)
 
 

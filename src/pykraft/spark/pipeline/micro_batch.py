@@ -3,7 +3,7 @@
 A task gets batches from the source, decodes them once, and writes up to three files: the batches as they are, their
 records, and the control records. No row goes back to the JVM, and none is kept for another pass.
 
-Invariant: as in `pykraft.spark.tables.parquet_files`, only files of successful task attempts are reported.
+Invariant: as in `pykraft.spark.tables.delta`, only files of successful task attempts are reported.
 
 Source: `pykraft.spark.pipeline.silver` makes the rows.
 """
@@ -24,8 +24,8 @@ from pykraft.spark.arrow_columns import text_column
 from pykraft.spark.data_source.schema import BATCHES
 from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
 from pykraft.spark.pipeline import silver
+from pykraft.spark.tables.delta import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
-from pykraft.spark.tables.parquet_files import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
 from pykraft.spark.tables.parquet_writer import ParquetFile, ParquetOutput
 
 TABLE_COLUMNS: Final[Mapping[str, StructType]] = {

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
+from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import (
     ACKNOWLEDGED,
     COMMIT_LATENCY,
@@ -27,7 +28,6 @@ from pykraft.spark.tables.names import (
     REPLICA_LAG,
     THROUGHPUT,
 )
-from pykraft.spark.tables.table import Tables
 
 GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
 """The table for each of gold's results."""
@@ -62,7 +62,7 @@ class PipelineReport:
 
 def make_report(
     spark: SparkSession,
-    tables: Tables,
+    tables: DeltaTables,
     *,
     replica: str | None = None,
     every: str = "1 second",

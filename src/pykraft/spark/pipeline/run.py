@@ -14,24 +14,21 @@ Source: Spark's ``foreachBatch`` and its checkpoint protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.errors import UsageError
 from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
 from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
-from pykraft.spark.pipeline.upkeep import NO_PARQUET, UPKEEP_INTERVAL, keep_stream_tables
+from pykraft.spark.pipeline.upkeep import keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, QUERY
-from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.table import Tables
+from pykraft.spark.tables.former_parquet import convert_parquet_tables
+from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
 
-FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parquet": ParquetTables}
 TRIGGER = "500 milliseconds"
 LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
 BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
@@ -48,28 +45,14 @@ class PipelineOptions:
 
     source: Mapping[str, str]
     root: Path
-    table_format: str = "delta"
     follow: bool = False
     """Keep writing new records; otherwise stop at the current end."""
-    upkeep_interval: int | None = None
-    """Micro-batches from one compaction to the next, 0 never; by default `UPKEEP_INTERVAL` for Delta tables."""
+    upkeep_interval: int = UPKEEP_INTERVAL
+    """Micro-batches from one compaction to the next; 0 is never."""
 
-    def micro_batches_between_upkeep(self) -> int:
-        """Micro-batches from one compaction to the next; 0 is never."""
-        if self.upkeep_interval is not None:
-            return self.upkeep_interval
-        return UPKEEP_INTERVAL if self.table_format == "delta" else 0
-
-    def tables(self) -> Tables:
-        """The tables. Errors: UsageError for an unknown format, or another one than the folder has."""
-        if self.table_format not in FORMATS:
-            raise UsageError(f"tables are {' or '.join(FORMATS)}, not {self.table_format}")
-        if self.upkeep_interval and self.table_format != "delta":
-            raise UsageError(f"an upkeep interval of {self.upkeep_interval}: {NO_PARQUET}")
-        others = [name for name, make in FORMATS.items() if name != self.table_format and make(self.root).has(BRONZE)]
-        if others:
-            raise UsageError(f"{self.root}: the tables there are {others[0]}, not {self.table_format}")
-        return FORMATS[self.table_format](self.root)
+    def tables(self) -> DeltaTables:
+        """The tables."""
+        return DeltaTables(self.root)
 
 
 def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQuery:
@@ -79,22 +62,22 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     checkpoint of another quorum or one older than the tables, end the query.
     """
     tables = options.tables()
+    convert_parquet_tables(tables)
     checkpoint = options.root / CHECKPOINT
     check_belongs(tables, checkpoint, options.source)
     source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
-    interval = options.micro_batches_between_upkeep()
 
     def write(frame: DataFrame, batch_id: int) -> None:
         append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
         # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
-        keep_stream_tables(options.root, batch_id, interval=interval)
+        keep_stream_tables(options.root, batch_id, interval=options.upkeep_interval)
 
     writer = source.writeStream.queryName(QUERY).option("checkpointLocation", str(checkpoint)).foreachBatch(write)
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
     return trigger.start()
 
 
-def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+def append_all(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
     """Append one micro-batch to all tables.
 
     Errors: UsageError if it does not follow what they hold; StorageError; errors of the tasks, as Spark raises them.

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pykraft.errors import StorageError
+from pykraft.spark.tables.names import TARGET_SIZE_BYTES
 from pykraft.spark.tables.parquet_writer import ParquetFile, sync_folder, write_parquet_file
-from pykraft.spark.tables.upkeep_defaults import TARGET_SIZE_BYTES
 
 FULL_SHARE: Final = 0.75
 """A file of this share of the target size is full: compression of larger row groups makes files smaller than the sum of

@@ -31,8 +31,8 @@ from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables.compaction import TableFile, merge, plan
 from pykraft.spark.tables.delta_log import add_action, carried
 from pykraft.spark.tables.file_statistics import statistics_json
+from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES
 from pykraft.spark.tables.parquet_writer import ParquetFile
-from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
 
 UNNAMED_HOURS_MIN: Final = 24
 """A file that no commit names may belong to a micro-batch that is under way; after a day it does not."""
