@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from pykraft.spark.pipeline.figures import PipelineRun
-from pykraft.spark.pipeline.report import PipelineReport
+from pykraft.spark.pipeline.report import PipelineReport, PipelineRun
 from pykraft.spark.pipeline.status import TableStatus
 
 BEGIN = datetime(2026, 11, 23, 14, 3)  # noqa: DTZ001 - Spark returns times without a zone

@@ -22,8 +22,7 @@ from pykraft.process.extras import imported_for
 from pykraft.text.words import ms_number
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.spark.pipeline.figures import PipelineRun
-    from pykraft.spark.pipeline.report import PipelineReport
+    from pykraft.spark.pipeline.report import PipelineReport, PipelineRun
 
 
 @click.command(short_help="Summarize the tables, as text or as a page with figures.")
@@ -60,8 +59,7 @@ def report(
     if beside is not None and page is None:
         raise UsageError("--beside shows two runs on a page: give --html, too")
     with imported_for(COMMAND):
-        from pykraft.spark.pipeline.figures import PipelineRun, read_run
-        from pykraft.spark.pipeline.report import make_report
+        from pykraft.spark.pipeline.report import PipelineRun, make_report, read_run
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at

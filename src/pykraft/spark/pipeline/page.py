@@ -6,18 +6,16 @@ Invariant: what comes from tables or names of folders is escaped, and the page h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pykraft
 from pykraft.page import render_page
-from pykraft.page.plot_theme import to_svg
-from pykraft.spark.pipeline.plots import RunPlot, drawn, shown
-from pykraft.spark.pipeline.series import GoldRow
-
-if TYPE_CHECKING:  # it imports pyspark
-    from pykraft.spark.pipeline.figures import PipelineRun
+from pykraft.page.plot_theme import figure_html
+from pykraft.spark.pipeline.figures import RunPlot, drawn, shown
+from pykraft.spark.pipeline.report import GoldRow, PipelineRun
 
 HERE: Final = Path(__file__).parent
 LEADERS_SHOWN_MAX: Final = 100
@@ -60,15 +58,7 @@ def _pace(run: PipelineRun) -> float:
 
 
 def _figure(plot: RunPlot, runs: Sequence[PipelineRun]) -> str:
-    svgs = []
-    for is_narrow in (False, True):
-        with drawn(plot, runs, is_narrow=is_narrow) as figure:
-            svgs.append(to_svg(figure, label=plot.title))
-    wide, narrow = svgs
-    return (
-        f'<figure id="{plot.name}">\n<h2>{plot.title}</h2>\n<figcaption>{plot.reading}</figcaption>\n'
-        f'<div class="plot wide">{wide}</div>\n<div class="plot narrow">{narrow}</div>\n</figure>'
-    )
+    return figure_html(plot.name, title=plot.title, reading=plot.reading, drawn=partial(drawn, plot, runs))
 
 
 def _tables(runs: Sequence[PipelineRun]) -> Iterator[str]:

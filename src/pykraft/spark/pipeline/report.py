@@ -8,8 +8,10 @@ Source: the gold functions (`pykraft.spark.pipeline.gold`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
+from pykraft.spark.pipeline.status import TableStatus, pipeline_status
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import (
     ACKNOWLEDGED,
@@ -29,6 +32,7 @@ from pykraft.spark.tables.names import (
     THROUGHPUT,
 )
 
+GoldRow = Mapping[str, Any]
 GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
 """The table for each of gold's results."""
 
@@ -58,6 +62,15 @@ class PipelineReport:
             for row in rows:
                 row.update({name: cell.isoformat() for name, cell in row.items() if isinstance(cell, datetime)})
         return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineRun:
+    """The tables of one run: their report and their sizes, under a name for its panels."""
+
+    name: str
+    report: PipelineReport
+    tables: dict[str, TableStatus]
 
 
 def make_report(
@@ -101,6 +114,19 @@ def make_report(
         return PipelineReport(replica=chosen, replicas=known, **rows, **totals.asDict())
     finally:
         records.unpersist()
+
+
+def read_run(
+    spark: SparkSession, root: Path | str, *, name: str | None = None, replica: str | None = None
+) -> PipelineRun:
+    """The run whose tables are in this folder, by default named like the folder.
+
+    Errors: UsageError if there are no tables, or no rows of that replica.
+    """
+    folder = Path(root)
+    status = pipeline_status(folder)
+    report = make_report(spark, DeltaTables(folder), replica=replica)
+    return PipelineRun(name=name or str(root), report=report, tables=status.tables)
 
 
 def _furthest(ends: dict[str | None, int]) -> str | None:
