@@ -15,8 +15,7 @@ from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
 from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import SourceOptions, parse_options
 from pykraft.spark.data_source.splits import read_chunks
-from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES
-from pykraft.spark.data_source.walk import Cursor, ReplicaLog
+from pykraft.spark.data_source.walk import STRIDE_SIZE_BYTES, Cursor, ReplicaLog
 from pykraft.types import Epoch, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
 
