@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
-        ("files", "home", "java", "live", "master", "options", "package", "quiet", "strides", "walk"),
+        ("files", "home", "java", "live", "master", "options", "package", "quiet", "walk"),
         ("metrics_thread", "stream_metrics"),
         ("commit_rows", "manifest", "rows", "sink_options", "staged"),
         ("difference", "directory", "history", "image", "logged", "moment", "quorum", "tables"),

@@ -92,7 +92,6 @@ APART: dict[str, str] = {
     "pykraft.spark.data_source.bulk": "not merged yet",
     "pykraft.spark.data_source.kafka_options": "not merged yet",
     "pykraft.spark.data_source.metadata_columns": "not merged yet",
-    "pykraft.spark.data_source.strides": "not merged yet",
     "pykraft.spark.demo.ask": "not merged yet",
     "pykraft.spark.demo.load": "not merged yet",
     "pykraft.spark.demo.report.page": "not merged yet",

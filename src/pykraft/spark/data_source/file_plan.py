@@ -20,8 +20,7 @@ from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.segment_walk import BatchSpan
 from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, Limit, SplitPlan, plan_splits
-from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES, stride_over
-from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, ReplicaLog
+from pykraft.spark.data_source.walk import OFFSET_MAX, STRIDE_SIZE_BYTES, Cursor, ReplicaLog, stride_over
 from pykraft.types import Offset
 
 T = TypeVar("T")
