@@ -97,7 +97,7 @@ for columns in (columns_for(options), KAFKA, METADATA):
 groups = list(batches.batches_of(split, data))
 records = list(silver._decode(iter(groups)))
 assert sum(map(len, records)) == 106
-tables = ((records, silver.RECORDS), (map(silver.control_in, records), silver.CONTROL))
+tables = ((records, silver.RECORD_COLUMNS), (map(silver.control_in, records), silver.CONTROL_COLUMNS))
 with tempfile.TemporaryDirectory() as folder:
     for rows, columns in tables:
         with ParquetOutput(Path(folder), column_types(columns)) as output:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.spark.session.package import write_package
+from pykraft.spark.session.master import write_package
 from tests.spark.archive import QUICKLY, quick_java
 from tests.spark.kill_rounds import run as run_rounds
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log

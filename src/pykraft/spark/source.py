@@ -26,16 +26,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.bounds import EVERYTHING
-from pykraft.spark.data_source.file_plan import check_names, plan_batch, split_size_bytes
+from pykraft.spark.data_source.batches import SplitPartition, read_split
+from pykraft.spark.data_source.file_plan import check_names, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
-from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.read_split import SplitPartition, read_split
 from pykraft.spark.data_source.schema import columns_for, spark_columns
-from pykraft.spark.data_source.selection import select
-from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
+from pykraft.spark.data_source.selection import bounds_of, select
+from pykraft.spark.data_source.splits import EVERYTHING
+from pykraft.spark.error_text import rows_without_traceback, without_traceback
 
 
 class FilesReader(DataSourceReader):

@@ -18,7 +18,7 @@ from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 from tests.spark.logs import three_batches, write_segment
 
 if TYPE_CHECKING:  # it needs Spark, and this module does not
-    from pykraft.spark.pipeline.keep import KeptQuery
+    from pykraft.spark.pipeline.run import KeptQuery
 
 TIMEOUT_S = 280
 

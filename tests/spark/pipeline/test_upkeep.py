@@ -16,7 +16,7 @@ from pykraft.spark.pipeline import upkeep
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.upkeep import keep_stream_tables, keep_tables
 from pykraft.spark.tables import delta_upkeep
-from pykraft.spark.tables.delta_log import newest_commit
+from pykraft.spark.tables.commit import newest_commit
 from pykraft.spark.tables.delta_upkeep import files_of
 from pykraft.spark.tables.names import BRONZE, EPOCHS, PARQUET_COLUMNS, RECORDS, TABLES
 from tests.spark.logs import write_segment

@@ -19,8 +19,8 @@ from pyspark.testing import assertDataFrameEqual
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.data_source.schema import columns_of
 from pykraft.spark.tables import delta
+from pykraft.spark.tables.commit import add_action
 from pykraft.spark.tables.delta import DeltaTables, added_columns, write_parquet_files
-from pykraft.spark.tables.delta_log import add_action
 from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
 from tests.spark.tables.files import append_rows, commit, frame, ids
 

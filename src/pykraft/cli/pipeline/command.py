@@ -29,7 +29,7 @@ from pykraft.text.words import counted
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.spark.pipeline.keep import KeptQuery
+    from pykraft.spark.pipeline.run import KeptQuery
     from pykraft.spark.pipeline.status import PipelineStatus
     from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 
@@ -103,10 +103,9 @@ def run(  # noqa: PLR0913 - one argument for each option
     folder and the quorum.
     """
     with imported_for(COMMAND):
-        from pykraft.spark.data_source.files import find_replicas
+        from pykraft.spark.data_source.file_plan import find_replicas
         from pykraft.spark.data_source.options import parse_options
-        from pykraft.spark.pipeline.keep import KeptQuery
-        from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+        from pykraft.spark.pipeline.run import KeptQuery, PipelineOptions, start_pipeline
         from pykraft.spark.session.master import parse_conf, session_at, settings_at
     source = {"startingOffsets": start, "corrupt": corrupt}
     if bootstrap_controller is not None:
@@ -132,7 +131,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 @click.argument("file", type=NewFile())
 def package(*, file: Path) -> None:
     """Write this package as a zip FILE for spark-submit --py-files."""
-    from pykraft.spark.session.package import write_package
+    from pykraft.spark.session.master import write_package
 
     write_package(file)
 

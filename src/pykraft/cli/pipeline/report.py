@@ -59,9 +59,8 @@ def report(
     if beside is not None and page is None:
         raise UsageError("--beside shows two runs on a page: give --html, too")
     with imported_for(COMMAND):
-        from pykraft.spark.pipeline.report import PipelineRun, make_report, read_run
+        from pykraft.spark.pipeline.report import PipelineRun, acknowledgements, make_report, read_journal, read_run
         from pykraft.spark.pipeline.status import pipeline_status
-        from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
         from pykraft.spark.tables.delta import DeltaTables
         from pykraft.spark.tables.names import ACKNOWLEDGED
@@ -90,7 +89,7 @@ def report(
 def _page_writer(page: Path) -> Callable[[Sequence[PipelineRun]], None]:
     """A function that writes the page. Errors: UsageError, before any work, if what draws it is not installed."""
     with imported_for("--html"):
-        from pykraft.spark.pipeline.page import pipeline_page
+        from pykraft.spark.pipeline.figures import pipeline_page
 
     def write(runs: Sequence[PipelineRun]) -> None:
         page.write_text(pipeline_page(runs), encoding="utf-8")

@@ -25,16 +25,14 @@ from pyspark.sql.types import StructType
 from pykraft.errors import UsageError
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.batches import batches_of
-from pykraft.spark.data_source.bounds import EVERYTHING
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.schema import columns_for
-from pykraft.spark.data_source.selection import Selection, select
-from pykraft.spark.data_source.splits import Split
-from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
+from pykraft.spark.data_source.selection import Selection, bounds_of, select
+from pykraft.spark.data_source.splits import EVERYTHING, Split
+from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
 RECORDS_PER_TASK = 250_000

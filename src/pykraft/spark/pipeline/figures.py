@@ -1,10 +1,11 @@
-"""The figures of a pipeline's report: matplotlib figures from tables, one panel for each run; for pages and notebooks.
+"""The figures of a pipeline's report, for pages and notebooks, and its page: of one run, or of several side by side.
 
 Times are seconds since the first record of the run. However long it was, it is cut into at most `SLICES_MAX` slices.
 Invariant: a figure shows the numbers of its report and nothing else, and a slice never hides the worst: of latencies
 and lags it has the largest, of records and bytes the rate over all of its time, also where nothing was written.
 Position or text tells everything that color tells. A figure belongs to no window and needs no display, so any thread
-can make it. This module needs the extra ``plots``.
+can make it. On the page, what comes from tables or names of folders is escaped, and it has no external address and no
+code. This module needs the extra ``plots``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from html import escape
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
+import pykraft
+from pykraft.page import render_page
 from pykraft.process.extras import imported_for
 from pykraft.spark.pipeline.report import GoldRow, PipelineReport, PipelineRun, read_run
 
@@ -33,6 +39,7 @@ with imported_for("a figure"):
         draw_latencies,
         draw_rates,
         drawing,
+        figure_html,
         node_color,
         number_axis,
     )
@@ -341,3 +348,89 @@ PLOTS: Final = (
     ),
 )
 """The figures, in the order of the page."""
+
+
+HERE: Final = Path(__file__).parent
+LEADERS_SHOWN_MAX: Final = 100
+NUMBER: Final = ' class="number"'
+LEADER_HEADS: Final = ("epoch", "leader", "first offset", "last offset", "records", "gap before, ms")
+
+
+def pipeline_page(runs: Sequence[PipelineRun]) -> str:
+    """The page as one HTML document."""
+    parts = {
+        "title": escape("Pipeline: " + " beside ".join(run.name for run in runs)),
+        "heading": " <small>beside</small> ".join(escape(run.name) for run in runs),
+        "totals": _totals(runs),
+        "figures": "\n".join(_figure(plot, runs) for plot in shown(runs)),
+        "tables": "\n".join(_tables(runs)),
+        "leaders": "\n".join(_leaders(runs)),
+        "version": escape(pykraft.__version__),
+    }
+    return render_page(HERE, parts)
+
+
+def _totals(runs: Sequence[PipelineRun]) -> str:
+    rows = (
+        ("log of replica", [run.report.replica or "the live quorum" for run in runs]),
+        ("records", [f"{run.report.records:,}" for run in runs]),
+        ("control records", [f"{run.report.control_records:,}" for run in runs]),
+        ("bytes of values", [f"{run.report.size_bytes:,}" for run in runs]),
+        ("offsets", [f"{run.report.first_offset} to {run.report.last_offset}" for run in runs]),
+        ("epochs with a leader", [f"{len(run.report.epochs):,}" for run in runs]),
+        ("damaged places", [f"{run.report.corrupt:,}" for run in runs]),
+        ("seconds with records", [f"{len(run.report.throughput):,}" for run in runs]),
+        ("records per second with records", [f"{_pace(run):,.0f}" for run in runs]),
+    )
+    heads = ["", *(run.name for run in runs)]
+    return _table("totals", heads, ([name, *cells] for name, cells in rows))
+
+
+def _pace(run: PipelineRun) -> float:
+    return run.report.records / max(1, len(run.report.throughput))
+
+
+def _figure(plot: RunPlot, runs: Sequence[PipelineRun]) -> str:
+    return figure_html(plot.name, title=plot.title, reading=plot.reading, drawn=partial(drawn, plot, runs))
+
+
+def _tables(runs: Sequence[PipelineRun]) -> Iterator[str]:
+    for run in runs:
+        rows = (
+            [name, f"{one.rows:,}", f"{one.files:,}", f"{one.size_bytes:,}"] for name, one in sorted(run.tables.items())
+        )
+        yield from _named(run, runs)
+        yield _table(f"tables of {run.name}", ["table", "rows", "files", "bytes"], rows)
+
+
+def _leaders(runs: Sequence[PipelineRun]) -> Iterator[str]:
+    for run in runs:
+        yield from _named(run, runs)
+        epochs = run.report.epochs
+        cells = map(_leader, epochs[-LEADERS_SHOWN_MAX:])
+        yield _table(f"leaders of {run.name}", LEADER_HEADS, cells)
+        if len(epochs) > LEADERS_SHOWN_MAX:
+            yield f"<p>These are the last {LEADERS_SHOWN_MAX} of {len(epochs):,} epochs.</p>"
+
+
+def _leader(row: GoldRow) -> list[str]:
+    named = [str(row[key]) for key in ("epoch", "leader_id", "first_offset", "last_offset")]
+    return [*named, f"{row['records']:,}", "" if row["gap_ms"] is None else f"{row['gap_ms']:,}"]
+
+
+def _named(run: PipelineRun, runs: Sequence[PipelineRun]) -> Iterator[str]:
+    if len(runs) > 1:
+        yield f"<h3>{escape(run.name)}</h3>"
+
+
+def _table(label: str, heads: Sequence[str], rows: Iterator[list[str]]) -> str:
+    first, *others = heads
+    head = f"<th>{escape(first)}</th>" + "".join(f"<th{NUMBER}>{escape(each)}</th>" for each in others)
+    body = "\n".join(
+        f"<tr><td>{escape(name)}</td>{''.join(f'<td{NUMBER}>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for name, *cells in rows
+    )
+    return (
+        f'<div class="scrolls" tabindex="0" role="region" aria-label="{escape(label)}"><table>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )

@@ -1,33 +1,88 @@
 """The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
-The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.micro_batch`). Then
-the driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``.
+The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.silver`). Then the
+driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``. Each append has
+the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The checkpoint beside
+the tables belongs to them; each append also stores the source's offsets, so an append that does not follow the table is
+rejected (`pykraft.spark.pipeline.status`).
 
-Each append has the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The
-checkpoint beside the tables belongs to them; each append also stores the source's offsets, so an append that does not
-follow the table is rejected (`pykraft.spark.pipeline.checkpoint`).
+Spark retries a task whose Python worker died, but not the Python process that serves a source's offsets: if that is
+killed, the query ends. So `KeptQuery` restarts it, which is harmless.
 
-Invariant: all three tables hold the same micro-batches, except for the one in progress. `gold` reads the tables.
+Invariant: all three tables hold the same micro-batches, except for the one in progress. A query that ended with an
+error of ours is not restarted, nor one that dies again and again without finishing a micro-batch.
 
-Source: Spark's ``foreachBatch`` and its checkpoint protocol.
+Source: Spark's ``foreachBatch``, its checkpoint protocol and ``PythonStreamingSourceRunner``; the restarts of a
+supervisor (Erlang's intensity).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
-from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
+from pykraft.errors import PykraftError
+from pykraft.spark.error_text import error_in, reason
+from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
+from pykraft.spark.pipeline.status import check_belongs, commit_of
 from pykraft.spark.pipeline.upkeep import keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.former_parquet import convert_parquet_tables
 from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
+
+RESTARTS_MAX = 3
+"""Restarts without a finished micro-batch in between."""
+
+
+class KeptQuery:
+    """A query that ``start`` starts and restarts."""
+
+    def __init__(self, start: Callable[[], StreamingQuery]) -> None:
+        """Errors: those of ``start``."""
+        self._start = start
+        self._query = start()
+        self._left = RESTARTS_MAX
+        self._last_id = -1
+        self._told: list[Mapping[str, Any]] = []
+        self.restarts = 0
+        self.newest: Mapping[str, Any] | None = None
+        """Spark's newest report, with rows or not, as `progress` has found it."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; True if the query has ended and everything is written. Errors: PykraftError with the reason."""
+        try:
+            return bool(self._query.awaitTermination(timeout_s))
+        except StreamingQueryException as error:
+            ours = error_in(str(error))
+            self._look()
+            if ours is not None or self._left == 0:
+                raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error
+        self._left -= 1
+        self.restarts += 1
+        self._query = self._start()
+        return False
+
+    def progress(self) -> list[Mapping[str, Any]]:
+        """Spark's reports of the micro-batches with rows that finished since the last call."""
+        self._look()
+        told, self._told = self._told, []
+        return told
+
+    def _look(self) -> None:
+        for progress in self._query.recentProgress:
+            self.newest = progress
+            if progress["batchId"] > self._last_id and progress["numInputRows"]:
+                self._last_id = progress["batchId"]
+                self._told.append(progress)
+                self._left = RESTARTS_MAX
+
 
 TRIGGER = "500 milliseconds"
 LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")

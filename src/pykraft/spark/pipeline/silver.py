@@ -1,14 +1,16 @@
-"""Silver: the records of the batches, and the fields of the control records.
+"""Makes the rows of a micro-batch, and writes the files of all tables in one pass over its record batches.
 
 | table | what | columns |
 |---|---|---|
-| records | every record | those of the source's ``records`` (`pykraft.spark.data_source.schema`) |
-| control | what the quorum wrote itself | see `CONTROL` |
+| bronze batches | the batches as they are | those of the source's ``batches`` (`pykraft.spark.data_source.schema`) |
+| silver records | every record | those of the source's ``records`` |
+| silver control | what the quorum wrote itself | see `CONTROL_COLUMNS` |
 
-Each table is a function from DataFrame to DataFrame, and one from Arrow rows to Arrow rows that tasks call.
+A task gets batches from the source, decodes them once, and writes a file for each table. No row goes back to the JVM,
+and none is kept for another pass. Each silver table is also a function from DataFrame to DataFrame.
 
-Invariant: a record is there once for each bronze row of its batch, with the batch's place. Decoding is the source's
-own, in bulk.
+Invariant: a record is there once for each bronze row of its batch, with the batch's place. Only files of successful
+task attempts are reported.
 
 Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
 """
@@ -16,10 +18,15 @@ Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
@@ -30,13 +37,16 @@ from pykraft.spark.arrow_columns import (
     text_column,
     true_cells,
 )
-from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
-from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
+from pykraft.spark.data_source.decode import DamagedBytes, damage_row, records_of
+from pykraft.spark.data_source.schema import BATCHES, arrow_schema, columns_of
+from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
 from pykraft.spark.data_source.splits import Split
+from pykraft.spark.tables.delta import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
+from pykraft.spark.tables.parquet_writer import ParquetFile, ParquetOutput
 from pykraft.types import Offset
 
-CONTROL = columns_of(
+CONTROL_COLUMNS = columns_of(
     "replica string, offset bigint not null, epoch int, timestamp timestamp, control_type string, leader_id int, "
     "voters array<int>, granting_voters array<int>, body string"
 )
@@ -52,7 +62,7 @@ def records(bronze: DataFrame) -> DataFrame:
 
     A batch that is marked corrupt becomes a marked row.
     """
-    return bronze.select(*PLACED).mapInArrow(_decode, RECORDS)
+    return bronze.select(*PLACED).mapInArrow(_decode, RECORD_COLUMNS)
 
 
 def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,8 +118,8 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def control(silver_records: DataFrame) -> DataFrame:
-    """The quorum's own records. In: `records`. Out: `CONTROL`."""
-    return silver_records.where("is_control").select(*CONTROL_FROM).mapInArrow(_tell_control, CONTROL)
+    """The quorum's own records. In: `records`. Out: `CONTROL_COLUMNS`."""
+    return silver_records.where("is_control").select(*CONTROL_FROM).mapInArrow(_tell_control, CONTROL_COLUMNS)
 
 
 def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +137,7 @@ def control_in(records: pa.RecordBatch) -> pa.RecordBatch:
         list_column([_voter_ids(body, "granting_voters") for body in bodies]),
         text_column([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
     ]
-    return pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
+    return pa.RecordBatch.from_arrays([*kept, *told], CONTROL_COLUMNS.names)
 
 
 def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
@@ -150,3 +160,61 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
     if "leader_id" not in body or not isinstance(voters, list):
         return None
     return [int(voter["voter_id"]) for voter in voters]
+
+
+TABLE_COLUMNS: Final[Mapping[str, StructType]] = {
+    BRONZE: BATCHES,
+    RECORDS: RECORD_COLUMNS,
+    CONTROL: CONTROL_COLUMNS,
+}
+"""The columns of each table, in the order in which tables are committed."""
+ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
+"""Rows in memory, about, that become one row group; a compressed batch alone may be small."""
+
+
+def write_files(bronze: DataFrame, folders: Mapping[str, Path]) -> dict[str, list[ParquetFile]]:
+    """Write the rows of these batches into a folder for each table that is named; returns the files of each.
+
+    In: the source's ``batches``. Memory of a task: the group of rows that it gets, what it decodes of about
+    `ROW_GROUP_SIZE_BYTES` of them, and as much for each table.
+
+    Errors: errors of the tasks, as Spark raises them.
+    """
+    kinds = {name: column_types(TABLE_COLUMNS[name]) for name in folders}
+
+    def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            outputs = {
+                name: stack.enter_context(ParquetOutput(folder, kinds[name], group_size_bytes_min=ROW_GROUP_SIZE_BYTES))
+                for name, folder in folders.items()
+            }
+            for group in chain.from_iterable(_pieces(group, ROW_GROUP_SIZE_BYTES) for group in groups):
+                for name, rows in _rows(group, with_silver=bool(outputs.keys() - {BRONZE})):
+                    if name in outputs:
+                        outputs[name].write(rows)
+            made = {name: output.finish() for name, output in outputs.items()}
+        for name, file in made.items():
+            if file is not None:
+                yield pa.RecordBatch.from_arrays([text_column([name]), *file_columns(file)], ["table", *FILE_NAMES])
+
+    found: dict[str, list[ParquetFile]] = {name: [] for name in folders}
+    for row in bronze.mapInArrow(write, f"table string, {FILE_COLUMNS}").collect():
+        told = row.asDict()
+        found[told.pop("table")].append(ParquetFile(**told))
+    return found
+
+
+def _pieces(group: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Spark's groups have up to 10,000 batches; as one row group they would be in memory several times."""
+    step = max(1, group.num_rows * size_bytes // max(1, group.nbytes))
+    for first in range(0, group.num_rows, step):
+        yield group.slice(first, step)
+
+
+def _rows(batches: pa.RecordBatch, *, with_silver: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows that these batches make, and the table of each."""
+    yield BRONZE, batches
+    if with_silver:
+        for records in records_in(batches):
+            yield RECORDS, records
+            yield CONTROL, control_in(records)

@@ -32,8 +32,16 @@ from pyspark.sql.types import StructField, StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.arrow_columns import number_column, text_column
-from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.delta_log import COMMIT, add_action, carried, named_commit, newest_commit
+from pykraft.spark.tables.commit import (
+    COMMIT,
+    Commit,
+    add_action,
+    carried,
+    check_first,
+    is_new,
+    named_commit,
+    newest_commit,
+)
 from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder, write_parquet_file
 
 COMMIT_ATTEMPTS_MAX: Final = 5

@@ -19,9 +19,8 @@ from pyspark.sql.types import StructType
 from pykraft.errors import StorageError
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables, column_types
-from pykraft.spark.tables.file_statistics import statistics_json
 from pykraft.spark.tables.names import PARQUET_COLUMNS, TABLES
-from pykraft.spark.tables.parquet_writer import ParquetFile, sync_folder
+from pykraft.spark.tables.parquet_writer import ParquetFile, statistics_json, sync_folder
 
 COMMIT: Final = "_commit.json"
 
