@@ -20,7 +20,7 @@ from pykraft.spark.data_source.batches import SplitPartition, batches_of, read_s
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import arrow_schema, columns_for
 from pykraft.spark.data_source.selection import Selection, select
-from pykraft.spark.data_source.splits import Split
+from pykraft.spark.data_source.splits import Bounds, Split
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
@@ -93,7 +93,7 @@ def test_some_columns_of_some_batches() -> None:
     """A batch in the middle is left out: those around it stand in row groups of their own."""
     data = b"".join(batch([b"a", b"b"], base_offset=2 * at, timestamp_ms=START_MS + at % 2) for at in range(4))
     schema = pa.schema([arrow_schema("batches").field(name) for name in ("content", "base_offset")])
-    selection = Selection(schema=schema, timestamp_ms_min=START_MS + 1)
+    selection = Selection(schema=schema, bounds=Bounds(timestamp_ms_min=START_MS + 1))
     found = [row for group in batches_of(split_of(data), data, selection=selection) for row in group.to_pylist()]
     assert [row["base_offset"] for row in found] == [2, 6]
     size_bytes = len(data) // 4

@@ -36,9 +36,9 @@ from pykraft.spark.data_source.decode import (
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, arrow_schema
 from pykraft.spark.data_source.selection import Selection
-from pykraft.spark.data_source.splits import Limit, Split, plan_splits, read_chunks
+from pykraft.spark.data_source.splits import Bounds, Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
-from pykraft.spark.source import FilesReader
+from pykraft.spark.source import LogReader
 from pykraft.types import Buffer, Epoch, KRaftVersion, Offset
 from tests.cli.test_dump import sections
 from tests.protocol.metadata.records import ALL, encoded, full_body
@@ -278,7 +278,7 @@ def test_records_are_only_read_for_their_columns() -> None:
 
 def test_batches_that_are_not_wanted_leave_no_row() -> None:
     data = b"".join(batch([b"a", b"b"], base_offset=2 * at, epoch=at) for at in range(3))
-    selection = Selection(schema=arrow_schema("records"), epoch_min=Epoch(1), epoch_max=Epoch(1))
+    selection = Selection(schema=arrow_schema("records"), bounds=Bounds(epoch_min=Epoch(1), epoch_max=Epoch(1)))
     (found,) = records_of(split_of(data), data, selection=selection)
     assert found.column("offset").to_pylist() == [2, 3]
 
@@ -371,7 +371,7 @@ def test_the_rows_of_the_source_are_kafkas_json_record_for_record() -> None:
     lines = [line for name, lines in dumped.items() if name.endswith(".log") for line in lines]
     payloads = [json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: {" in line]
     options = {"path": str(recording / "disk" / "n1" / "data" / "__cluster_metadata-0"), "columns": "metadata"}
-    reader = FilesReader(parse_options(options))
+    reader = LogReader(parse_options(options))
     groups = [rows.to_pylist() for partition in reader.partitions() for rows in reader.read(partition)]
     rows = [row for group in groups for row in group]
     assert [

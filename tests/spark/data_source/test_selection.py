@@ -27,8 +27,8 @@ from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.data_source.headers import headers_of
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
-from pykraft.spark.data_source.selection import EVERY_RECORD, Selection, bounds_of, select
-from pykraft.spark.data_source.splits import EVERYTHING, Bounds
+from pykraft.spark.data_source.selection import Selection, bounds_of, select
+from pykraft.spark.data_source.splits import Bounds
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch
 
@@ -71,10 +71,15 @@ def test_no_column_is_refused() -> None:
 @pytest.mark.parametrize(
     ("selection", "is_wanted"),
     [
-        (Selection(schema=None, epoch_min=Epoch(EPOCH), epoch_max=Epoch(EPOCH), timestamp_ms_min=START_MS), True),
-        (Selection(schema=None, epoch_min=Epoch(EPOCH + 1)), False),
-        (Selection(schema=None, epoch_max=Epoch(EPOCH - 1)), False),
-        (Selection(schema=None, timestamp_ms_min=START_MS + 1), False),
+        (
+            Selection(
+                schema=None, bounds=Bounds(epoch_min=Epoch(EPOCH), epoch_max=Epoch(EPOCH), timestamp_ms_min=START_MS)
+            ),
+            True,
+        ),
+        (Selection(schema=None, bounds=Bounds(epoch_min=Epoch(EPOCH + 1))), False),
+        (Selection(schema=None, bounds=Bounds(epoch_max=Epoch(EPOCH - 1))), False),
+        (Selection(schema=None, bounds=Bounds(timestamp_ms_min=START_MS + 1)), False),
         (Selection(schema=None, leaves_out_control=True), True),
     ],
 )
@@ -116,10 +121,3 @@ NOON_MS = int(NOON.timestamp() * 1_000)
 )
 def test_filters_and_what_they_bound(filters: list[Filter], bounds: dict[str, Any]) -> None:
     assert bounds_of(filters) == Bounds(**bounds)
-
-
-def test_a_selection_only_gets_narrower() -> None:
-    bounds = Bounds(epoch_min=Epoch(3), timestamp_ms_min=7)
-    narrow = EVERY_RECORD.within(bounds)
-    assert (narrow.epoch_min, narrow.timestamp_ms_min, narrow.schema) == (3, 7, EVERY_RECORD.schema)
-    assert narrow.within(EVERYTHING) == narrow

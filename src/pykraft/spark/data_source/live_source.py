@@ -12,13 +12,12 @@ Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -30,8 +29,8 @@ from pykraft.spark.data_source.limits import TriggerDelay, default_limit, record
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.schema import columns_for
-from pykraft.spark.data_source.selection import Selection, bounds_of, select
-from pykraft.spark.data_source.splits import EVERYTHING, Split
+from pykraft.spark.data_source.selection import Selection, select
+from pykraft.spark.data_source.splits import Bounds, Split
 from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
@@ -50,41 +49,6 @@ class LivePartition(InputPartition):
         self.end_offset = end_offset
         self.cluster_id = cluster_id
         self.is_first = is_first
-
-
-class LiveReader(DataSourceReader):
-    """A query over the records that are committed when it starts."""
-
-    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
-        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
-        self._options = options
-        self._selection = select(columns or columns_for(options), options)
-        self._bounds = EVERYTHING
-
-    @without_traceback
-    def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
-        with LiveQuorum(self._options.controllers) as quorum:
-            cluster_id = quorum.find_cluster_id()
-            extent = quorum.extent()
-            start = max(find_start(quorum, extent, self._options), self._bounds.offset_min)
-            end = min(find_end(quorum, extent, self._options.end), self._bounds.offset_end)
-        return splits_of(start, end, cluster_id, tasks_min=self._options.tasks_min)
-
-    @rows_without_traceback
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceReader`."""
-        return fetch_rows(partition, self._options, self._selection)
-
-
-class FilteringLiveReader(LiveReader):
-    """The same, for a session whose flag ``spark.sql.python.filterPushdown.enabled`` is on."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """See `DataSourceReader`; Spark evaluates all of them again."""
-        self._bounds = replace(bounds_of(filters), replicas=None)
-        self._selection = self._selection.within(self._bounds)
-        return filters
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -155,6 +119,16 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`: the high watermark."""
         with LiveQuorum(self._options.controllers) as quorum:
             return {"offset": quorum.extent().end_offset}
+
+
+def plan_query(options: SourceOptions, bounds: Bounds) -> list[LivePartition]:
+    """The splits of a query. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
+    with LiveQuorum(options.controllers) as quorum:
+        cluster_id = quorum.find_cluster_id()
+        extent = quorum.extent()
+        start = max(find_start(quorum, extent, options), bounds.offset_min)
+        end = min(find_end(quorum, extent, options.end), bounds.offset_end)
+    return splits_of(start, end, cluster_id, tasks_min=options.tasks_min)
 
 
 def find_start(quorum: LiveQuorum, extent: Extent, options: SourceOptions) -> Offset:

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from pykraft.spark.data_source.headers import Headers
 from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.schema import arrow_of, arrow_schema, check_columns
-from pykraft.spark.data_source.splits import EPOCH_MAX, EPOCH_MIN, EVERYTHING, TIMESTAMP_MS_MIN, Bounds
+from pykraft.spark.data_source.splits import EVERYTHING, Bounds
 from pykraft.types import Epoch, Offset
 
 
@@ -88,29 +88,18 @@ def _up_to(bounds: Bounds, column: str, most: object) -> Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The columns, in the order of ``schema``, and the range of batches; all bounds are inclusive."""
+    """The columns, in the order of ``schema``, and what batches may hold wanted rows."""
 
     schema: pa.Schema
-    epoch_min: Epoch = EPOCH_MIN
-    epoch_max: Epoch = EPOCH_MAX
-    timestamp_ms_min: int = TIMESTAMP_MS_MIN
+    bounds: Bounds = EVERYTHING
     leaves_out_control: bool = False
 
     def wanted(self, headers: Headers) -> np.ndarray:
         """Which batches may hold a wanted row."""
-        epochs = headers.column("epoch")
-        are_wanted = (self.epoch_min <= epochs) & (epochs <= self.epoch_max)
-        are_wanted &= headers.column("max_timestamp") >= self.timestamp_ms_min
+        epochs, bounds = headers.column("epoch"), self.bounds
+        are_wanted = (bounds.epoch_min <= epochs) & (epochs <= bounds.epoch_max)
+        are_wanted &= headers.column("max_timestamp") >= bounds.timestamp_ms_min
         return are_wanted & ~headers.are_control if self.leaves_out_control else are_wanted
-
-    def within(self, bounds: Bounds) -> Selection:
-        """The selection within these bounds."""
-        return replace(
-            self,
-            epoch_min=max(bounds.epoch_min, self.epoch_min),
-            epoch_max=min(bounds.epoch_max, self.epoch_max),
-            timestamp_ms_min=max(bounds.timestamp_ms_min, self.timestamp_ms_min),
-        )
 
     def has(self, *names: str) -> bool:
         """Whether one of these columns is wanted."""

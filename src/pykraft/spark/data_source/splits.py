@@ -98,6 +98,10 @@ CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
+EPOCH_MIN: Final = Epoch(-1)
+"""Of a batch that no leader of a quorum wrote."""
+EPOCH_MAX: Final = Epoch(2**31 - 1)
+TIMESTAMP_MS_MIN: Final = -(2**63)
 
 H = TypeVar("H", bound=FoundHeaders)
 
@@ -134,6 +138,31 @@ class Split:
     first: BatchIdentity | None = None
     last: BatchIdentity | None = None
     damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What may hold wanted rows. ``offset_end`` is exclusive, all others inclusive; ``replicas`` is None for all."""
+
+    offset_min: Offset = OFFSET_MIN
+    offset_end: Offset = OFFSET_MAX
+    epoch_min: Epoch = EPOCH_MIN
+    epoch_max: Epoch = EPOCH_MAX
+    timestamp_ms_min: int = TIMESTAMP_MS_MIN
+    replicas: frozenset[str] | None = None
+
+    def has_replica(self, name: str) -> bool:
+        """Whether rows of this replica are wanted."""
+        return self.replicas is None or name in self.replicas
+
+    def may_hold(self, split: Split) -> bool:
+        """Whether a split may hold wanted rows, as its first and last epoch tell: epochs never fall in a log."""
+        if split.first is None or split.last is None:
+            return True
+        return split.first.epoch <= self.epoch_max and split.last.epoch >= self.epoch_min
+
+
+EVERYTHING = Bounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,34 +398,3 @@ def _size_of_next(data: Buffer) -> int:
         return read_header(data).size_bytes
     except ProtocolError:
         return 0
-
-
-EPOCH_MIN: Final = Epoch(-1)
-"""Of a batch that no leader of a quorum wrote."""
-EPOCH_MAX: Final = Epoch(2**31 - 1)
-TIMESTAMP_MS_MIN: Final = -(2**63)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What may hold wanted rows. ``offset_end`` is exclusive, all others inclusive; ``replicas`` is None for all."""
-
-    offset_min: Offset = OFFSET_MIN
-    offset_end: Offset = OFFSET_MAX
-    epoch_min: Epoch = EPOCH_MIN
-    epoch_max: Epoch = EPOCH_MAX
-    timestamp_ms_min: int = TIMESTAMP_MS_MIN
-    replicas: frozenset[str] | None = None
-
-    def has_replica(self, name: str) -> bool:
-        """Whether rows of this replica are wanted."""
-        return self.replicas is None or name in self.replicas
-
-    def may_hold(self, split: Split) -> bool:
-        """Whether a split may hold wanted rows, as its first and last epoch tell: epochs never fall in a log."""
-        if split.first is None or split.last is None:
-            return True
-        return split.first.epoch <= self.epoch_max and split.last.epoch >= self.epoch_min
-
-
-EVERYTHING = Bounds()

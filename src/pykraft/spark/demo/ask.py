@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pykraft.client.journal import Acknowledged
-from pykraft.spark.audit import Audit, acknowledged_frame, audit
 from pykraft.spark.demo.failures import failed
+from pykraft.spark.demo.payloads import Audit, acknowledged_frame, audit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import TABLES
 

@@ -33,7 +33,6 @@ from typing import Any, Final
 from pykraft.errors import ProtocolError
 from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.protocol.records import Record
-from pykraft.spark.metadata.tables import TableRow
 from pykraft.types import Offset, Uuid, uuid_text
 
 
@@ -77,6 +76,7 @@ class ImageEntry:
 
 
 Key = tuple[Any, ...]
+TableRow = dict[str, Any]
 Table = dict[Key, ImageEntry]
 
 

@@ -13,7 +13,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from pykraft.client.journal import Acknowledged
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import (
+from pykraft.spark.demo.payloads import (
     Audit,
     acknowledged_frame,
     audit,
