@@ -20,11 +20,7 @@ from tests.spark.logs import START_MS, batch, payload, write_segment
 RECORDS_PER_TRIGGER = 150
 """Several micro-batches."""
 COUNTS = {BRONZE: 46, RECORDS: 222, CONTROL: 2}
-DIGESTS = {
-    BRONZE: "242f01504c37878b",
-    RECORDS: "7d573656ec96000e",
-    CONTROL: "8f0ec46a5107e661",
-}
+DIGESTS = {BRONZE: "242f01504c37878b", RECORDS: "7d573656ec96000e", CONTROL: "8f0ec46a5107e661"}
 
 
 def write_log(folder: Path) -> str:

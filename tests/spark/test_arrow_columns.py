@@ -13,14 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.spark.arrow_columns import (
-    array_column,
-    bytes_column,
-    list_column,
-    number_column,
-    text_column,
-    true_cells,
-)
+from pykraft.spark.arrow_columns import array_column, bytes_column, list_column, number_column, text_column, true_cells
 from tests.tidy.repository import ROOT
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1)

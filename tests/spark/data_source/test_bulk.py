@@ -148,12 +148,7 @@ def blocks_log(counts: list[int]) -> bytes:
 
 @pytest.mark.parametrize(
     ("counts", "blocks"),
-    [
-        ([3], [(0, 1)]),
-        ([3, 3, 3], [(0, 3)]),
-        ([3, 3, 4, 4, 3], [(0, 2), (2, 2), (4, 1)]),
-        ([70, 70], [(0, 2)]),
-    ],
+    [([3], [(0, 1)]), ([3, 3, 3], [(0, 3)]), ([3, 3, 4, 4, 3], [(0, 2), (2, 2), (4, 1)]), ([70, 70], [(0, 2)])],
 )
 def test_batches_that_are_alike_are_a_block(counts: list[int], blocks: list[tuple[int, int]]) -> None:
     data = blocks_log(counts)

@@ -119,11 +119,7 @@ def test_a_broker_is_as_its_last_changes_left_it(records: list[MetadataRecord], 
             made("CONFIG_RECORD", resource_type=4, name="a", value="b"),
             made("CONFIG_RECORD", resource_type=4, name="a", value=None),
         ),
-        (
-            "acls",
-            made("ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS),
-            made("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS),
-        ),
+        ("acls", made("ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS), made("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS)),
         (
             "quotas",
             made("CLIENT_QUOTA_RECORD", entity=[{"entity_type": "user", "entity_name": None}], key="a", value=1.0),
@@ -134,11 +130,7 @@ def test_a_broker_is_as_its_last_changes_left_it(records: list[MetadataRecord], 
             made("USER_SCRAM_CREDENTIAL_RECORD", name="bob", mechanism=1),
             made("REMOVE_USER_SCRAM_CREDENTIAL_RECORD", name="bob", mechanism=1),
         ),
-        (
-            "tokens",
-            made("DELEGATION_TOKEN_RECORD", **TOKEN),
-            made("REMOVE_DELEGATION_TOKEN_RECORD", **TOKEN),
-        ),
+        ("tokens", made("DELEGATION_TOKEN_RECORD", **TOKEN), made("REMOVE_DELEGATION_TOKEN_RECORD", **TOKEN)),
     ],
 )
 def test_what_was_added_is_there_until_it_is_removed(table: str, there: MetadataRecord, gone: MetadataRecord) -> None:

@@ -96,10 +96,7 @@ def stretches(records: int, value_size_bytes: int) -> Iterator[Stretch]:
         if first_delta >= records:
             return
         one = Stretch(
-            value_size_bytes=value_size_bytes,
-            first_delta=first_delta,
-            end_delta=min(end_delta, records),
-            begin=begin,
+            value_size_bytes=value_size_bytes, first_delta=first_delta, end_delta=min(end_delta, records), begin=begin
         )
         yield one
         begin += (end_delta - first_delta) * one.record_size_bytes

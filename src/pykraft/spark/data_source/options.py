@@ -1,21 +1,4 @@
-"""The options of the source ``pykraft``: texts in, one checked value out.
-
-| option | meaning |
-|---|---|
-| path, paths | partition directories, segment files or globs: a comma list, or a JSON array (`load` of a list) |
-| bootstrap.controllers | instead of a path: nodes of a live quorum, ``host:port,…``; read up to the high watermark |
-| rows | ``records`` (default) or ``batches`` |
-| startingOffsets, endingOffsets | ``earliest``, ``latest``, an offset, or by replica ``{"n1": 5}``; ends excluded |
-| startingTimestamp, endingTimestamp | wall ms: from, and up to, the first record that is not older |
-| maxRecordsPerTrigger, maxBytesPerTrigger | limit of a micro-batch of a stream, which has at least one batch; 1 GiB if
-neither is given |
-| minOffsetsPerTrigger, maxTriggerDelay | a micro-batch waits for so many records, but no longer than this (15m) |
-| minPartitions | least number of tasks, if the log is large enough |
-| failOnDataLoss | ``true`` (default), or ``false``: continue at the log start if wanted records are no longer there |
-| corrupt | ``fail`` (default) or ``mark``: damage becomes a row that describes it, and reading continues after it |
-| columns | ``pykraft`` (default); ``kafka``: the columns of Spark's Kafka source, without control records; or
-``metadata``: the records of Kafka's metadata log, decoded, without control records |
-| pushFilters | ``false`` (default) or ``true``: use filters of the query to read less |
+"""The options of the source ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
 
 Names are those of Spark's Kafka source where it has them, and case does not matter, so a job that reads with
 ``format("kafka")`` changes the format and its address. Invariant: the parsed options do not contradict each other, and

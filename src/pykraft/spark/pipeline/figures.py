@@ -68,6 +68,8 @@ class RunPlot:
     draw: Callable[[Axes, PipelineRun], None]
     shows: Callable[[PipelineRun], bool]
     height_inches: float = 3.0
+    across: tuple[str, int] = (SECONDS, 5)
+    """What the horizontal axis shows, and its ticks."""
     is_shared: bool = True
     """Whether the panels have one scale of values."""
     is_from_zero: bool = False
@@ -105,6 +107,7 @@ def drawn(
         for axes, run in zip(panels.flat, runs, strict=True):
             if plot.shows(run):
                 plot.draw(axes, run)
+                number_axis(axes, plot.across[0], ticks=plot.across[1])
             else:
                 axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=color("soft"))
                 axes.set_axis_off()
@@ -238,27 +241,11 @@ def _seconds(moment: datetime, origin: datetime) -> float:
     return (moment - origin).total_seconds()
 
 
-def _draw_throughput(axes: Axes, run: PipelineRun) -> None:
-    """Records a second."""
-    steps = rates(run.report, "records")
-    draw_rates(axes, steps.edges, steps.values, name="accent", unit="records per second")
-    axes.yaxis.set_major_formatter(THOUSANDS)
-    number_axis(axes, SECONDS, ticks=5)
-
-
-def _draw_bytes(axes: Axes, run: PipelineRun) -> None:
-    """Megabytes of values a second."""
-    steps = rates(run.report, "size_bytes")
-    values = [value / MEGABYTE for value in steps.values]
-    draw_rates(axes, steps.edges, values, name="tables", unit="MB per second")
-    axes.yaxis.set_major_formatter(PLAIN)
-    number_axis(axes, SECONDS, ticks=5)
-
-
-def _draw_latency(axes: Axes, run: PipelineRun) -> None:
-    """Percentiles of the time from append to acknowledgement."""
-    draw_latencies(axes, latencies(run.report))
-    number_axis(axes, SECONDS, ticks=5)
+def _draw_rate(axes: Axes, run: PipelineRun, *, column: str, name: str, unit: str, of: float = 1.0) -> None:
+    """Records, or so many bytes, a second."""
+    steps = rates(run.report, column)
+    draw_rates(axes, steps.edges, [value / of for value in steps.values], name=name, unit=unit)
+    axes.yaxis.set_major_formatter(THOUSANDS if of == 1.0 else PLAIN)
 
 
 def _draw_leadership(axes: Axes, run: PipelineRun) -> None:
@@ -277,13 +264,6 @@ def _draw_leadership(axes: Axes, run: PipelineRun) -> None:
     axes.set_yticks(range(len(nodes)), [f"node {node}" for node in nodes])
     axes.grid(visible=False, axis="y")
     axes.set_xlim(0, end_s)
-    number_axis(axes, SECONDS, ticks=5)
-
-
-def _draw_lag(axes: Axes, run: PipelineRun) -> None:
-    """How many records each replica was behind the longest log."""
-    draw_lags(axes, lags(run.report))
-    number_axis(axes, SECONDS, ticks=5)
 
 
 def _draw_sizes(axes: Axes, run: PipelineRun) -> None:
@@ -294,7 +274,6 @@ def _draw_sizes(axes: Axes, run: PipelineRun) -> None:
     axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
-    number_axis(axes, "MB", ticks=4)
 
 
 PLOTS: Final = (
@@ -302,7 +281,7 @@ PLOTS: Final = (
         name="throughput",
         title="Throughput",
         reading="Records that were appended, by their timestamps.",
-        draw=_draw_throughput,
+        draw=partial(_draw_rate, column="records", name="accent", unit="records per second"),
         is_from_zero=True,
         shows=lambda run: bool(run.report.throughput),
     ),
@@ -310,7 +289,7 @@ PLOTS: Final = (
         name="bytes",
         title="Throughput in bytes",
         reading="Bytes of the values of these records.",
-        draw=_draw_bytes,
+        draw=partial(_draw_rate, column="size_bytes", name="tables", unit="MB per second", of=MEGABYTE),
         is_from_zero=True,
         shows=lambda run: bool(run.report.throughput),
     ),
@@ -318,7 +297,7 @@ PLOTS: Final = (
         name="latency",
         title="Latency",
         reading="Percentiles of the time from append to acknowledgement. Each point is the worst of its time.",
-        draw=_draw_latency,
+        draw=lambda axes, run: draw_latencies(axes, latencies(run.report)),
         shows=lambda run: bool(run.report.commit_latency),
     ),
     RunPlot(
@@ -334,7 +313,7 @@ PLOTS: Final = (
         name="lag",
         title="Lag of the replicas",
         reading="Records behind the longest log. Each point is the worst of its time.",
-        draw=_draw_lag,
+        draw=lambda axes, run: draw_lags(axes, lags(run.report)),
         is_from_zero=True,
         shows=lambda run: bool(run.report.replica_lag),
     ),
@@ -345,6 +324,7 @@ PLOTS: Final = (
         draw=_draw_sizes,
         shows=lambda run: bool(run.tables),
         height_inches=2.4,
+        across=("MB", 4),
     ),
 )
 """The figures, in the order of the page."""

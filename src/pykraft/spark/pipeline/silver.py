@@ -30,13 +30,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
-from pykraft.spark.arrow_columns import (
-    array_column,
-    list_column,
-    number_column,
-    text_column,
-    true_cells,
-)
+from pykraft.spark.arrow_columns import array_column, list_column, number_column, text_column, true_cells
 from pykraft.spark.data_source.decode import DamagedBytes, damage_row, records_of
 from pykraft.spark.data_source.schema import BATCHES, arrow_schema, columns_of
 from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
@@ -162,11 +156,7 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
     return [int(voter["voter_id"]) for voter in voters]
 
 
-TABLE_COLUMNS: Final[Mapping[str, StructType]] = {
-    BRONZE: BATCHES,
-    RECORDS: RECORD_COLUMNS,
-    CONTROL: CONTROL_COLUMNS,
-}
+TABLE_COLUMNS: Final[Mapping[str, StructType]] = {BRONZE: BATCHES, RECORDS: RECORD_COLUMNS, CONTROL: CONTROL_COLUMNS}
 """The columns of each table, in the order in which tables are committed."""
 ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
 """Rows in memory, about, that become one row group; a compressed batch alone may be small."""

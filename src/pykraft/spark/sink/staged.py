@@ -170,11 +170,7 @@ def staged_batches(folder: Path, files: Iterable[StagedFile], *, size_bytes_max:
         row = 0
         for data, count in _batches(path, size_bytes_max):
             yield StagedBatch(
-                partition=each.partition,
-                first_row_of_partition=row,
-                first_row=first_row + row,
-                count=count,
-                data=data,
+                partition=each.partition, first_row_of_partition=row, first_row=first_row + row, count=count, data=data
             )
             row += count
         if row != each.rows:
