@@ -19,7 +19,7 @@ from tests.spark.logs import EPOCH, START_MS, batch
 
 pytestmark = pytest.mark.spark
 
-TESTS = Path(__file__).parents[3]
+TESTS = Path(__file__).parents[2]
 OTHERS = sorted((TESTS / "protocol" / "batches").glob("*.bin"))
 
 
