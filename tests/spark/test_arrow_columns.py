@@ -88,7 +88,7 @@ for columns in (columns_for(options), KAFKA, METADATA):
     rows = list(decode.records_of(split, data, selection=select(columns, options)))
     assert sum(map(len, rows)) == 106
 groups = list(batches.batches_of(split, data))
-records = list(silver._decode(iter(groups)))
+records = [rows for group in groups for rows in silver.records_in(group)]
 assert sum(map(len, records)) == 106
 tables = ((records, silver.RECORD_COLUMNS), (map(silver.control_in, records), silver.CONTROL_COLUMNS))
 with tempfile.TemporaryDirectory() as folder:

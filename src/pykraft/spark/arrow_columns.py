@@ -57,15 +57,11 @@ def list_column(values: Sequence[Sequence[int] | None]) -> pa.ListArray:
     return pa.Array.from_buffers(kind, len(values), [_validity(values), _edges(cells)], children=[items])
 
 
-def _filled_cells(column: pa.Array) -> np.ndarray:
-    """Which cells are not null."""
-    valid = column.buffers()[0]
-    return np.ones(len(column), dtype=bool) if valid is None else _bits(valid, column)
-
-
 def true_cells(column: pa.BooleanArray) -> np.ndarray:
     """Which cells are true, and not null."""
-    return _bits(column.buffers()[1], column) & _filled_cells(column)
+    valid, values = column.buffers()
+    are_true = _bits(values, column)
+    return are_true if valid is None else are_true & _bits(valid, column)
 
 
 def _bits(buffer: pa.Buffer | None, column: pa.Array) -> np.ndarray:

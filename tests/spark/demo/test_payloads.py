@@ -21,11 +21,11 @@ from pykraft.spark.demo.payloads import (
     fingerprints,
     payload_columns,
 )
-from pykraft.spark.pipeline import silver
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.audits import clean_audit
 from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, said, write_segment
+from tests.spark.silver_frames import silver_control, silver_records
 
 pytestmark = pytest.mark.spark
 
@@ -75,8 +75,8 @@ class TablesOfLogs:
     def _make(self, data: bytes) -> TablesOfLog:
         partition = str(write_segment(self._folder / f"log-{len(self._made)}" / "p-0", data).parent)
         bronze = self.spark.read.format("pykraft").option("rows", "batches").load(partition).persist()
-        records = silver.records(bronze).persist()
-        tables = {BRONZE: bronze, RECORDS: records, CONTROL: silver.control(records).persist()}
+        records = silver_records(bronze).persist()
+        tables = {BRONZE: bronze, RECORDS: records, CONTROL: silver_control(records).persist()}
         return TablesOfLog(tables=tables, log=self.spark.read.format("pykraft").load(partition).persist())
 
     def forget(self) -> None:

@@ -23,6 +23,7 @@ from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
 from pykraft.spark.tables.parquet_writer import ParquetFile
 from pykraft.types import Epoch, KRaftVersion, LeaderChange, NodeId, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, payload, three_batches, write_segment
+from tests.spark.silver_frames import silver_control, silver_records
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +43,7 @@ def source(spark: SparkSession, *paths: Path | str, **options: str) -> DataFrame
 def test_records_are_those_that_the_source_reads(quorum: str, spark: SparkSession) -> None:
     paths = sorted(GOLDEN.glob(quorum))
     assert len(paths) > 1
-    assertDataFrameEqual(silver.records(bronze(spark, *paths)), source(spark, *paths))
+    assertDataFrameEqual(silver_records(bronze(spark, *paths)), source(spark, *paths))
 
 
 def test_batches_in_any_order_and_division_give_the_same_records(spark: SparkSession, tmp_path: Path) -> None:
@@ -50,14 +51,14 @@ def test_batches_in_any_order_and_division_give_the_same_records(spark: SparkSes
     write_segment(tmp_path / "n1", batch([b"a3", b"b3"], base_offset=6), base_offset=6)
     write_segment(tmp_path / "n2", b"".join(three_batches()))
     shuffled = bronze(spark, tmp_path / "n1", tmp_path / "n2").orderBy("crc", "replica").repartition(3)
-    assertDataFrameEqual(silver.records(shuffled), source(spark, tmp_path / "n1", tmp_path / "n2"))
+    assertDataFrameEqual(silver_records(shuffled), source(spark, tmp_path / "n1", tmp_path / "n2"))
 
 
 def test_a_marked_batch_is_a_marked_row(spark: SparkSession, tmp_path: Path) -> None:
     first, second, third = three_batches()
     write_segment(tmp_path, first + second[:-1] + b"!" + third)
     assertDataFrameEqual(
-        silver.records(bronze(spark, tmp_path, corrupt="mark")), source(spark, tmp_path, corrupt="mark")
+        silver_records(bronze(spark, tmp_path, corrupt="mark")), source(spark, tmp_path, corrupt="mark")
     )
 
 
@@ -68,7 +69,7 @@ def test_control_records_are_told(spark: SparkSession, tmp_path: Path) -> None:
         [change, KRaftVersion(level=1)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
     ).data
     write_segment(tmp_path, control + batch([b"data"], base_offset=2))
-    first, second = silver.control(source(spark, tmp_path)).orderBy("offset").collect()
+    first, second = silver_control(source(spark, tmp_path)).orderBy("offset").collect()
     assert (first["offset"], first["epoch"], first["control_type"]) == (0, EPOCH, "LeaderChange")
     assert (first["leader_id"], first["voters"], first["granting_voters"]) == (2, [1, 2, 3], [2, 3])
     assert json.loads(first["body"])["leader_id"] == 2
@@ -81,7 +82,7 @@ def test_a_control_record_that_cannot_be_read_says_so(spark: SparkSession, tmp_p
     broken = source(spark, tmp_path).selectExpr(
         "replica", "offset", "epoch", "timestamp", "true AS is_control", "control_type", "X'0000' AS key", "value"
     )
-    bodies = [json.loads(row["body"]) for row in silver.control(broken).collect()]
+    bodies = [json.loads(row["body"]) for row in silver_control(broken).collect()]
     assert [list(body) for body in bodies] == [["problem"], ["problem"]]
 
 
@@ -119,7 +120,7 @@ def test_each_table_has_the_rows_that_it_would_have_alone(spark: SparkSession, t
     bronze, records = marked(spark, log, rows="batches"), marked(spark, log)
     folders = folders_in(tmp_path / "t")
     files = write_files(bronze, folders)
-    wanted = {BRONZE: bronze, RECORDS: records, CONTROL: silver.control(records)}
+    wanted = {BRONZE: bronze, RECORDS: records, CONTROL: silver_control(records)}
     assert _rows_of(files) == {BRONZE: 22, RECORDS: 26, CONTROL: 2}
     for name in TABLES:
         assertDataFrameEqual(read(spark, folders[name], files[name], name), wanted[name], ignoreNullable=True)

@@ -88,8 +88,7 @@ def report(
 
 def _page_writer(page: Path) -> Callable[[Sequence[PipelineRun]], None]:
     """A function that writes the page. Errors: UsageError, before any work, if what draws it is not installed."""
-    with imported_for("--html"):
-        from pykraft.spark.pipeline.figures import pipeline_page
+    from pykraft.spark.pipeline.figures import pipeline_page
 
     def write(runs: Sequence[PipelineRun]) -> None:
         page.write_text(pipeline_page(runs), encoding="utf-8")

@@ -9,6 +9,7 @@ Source: KIP-98; PySpark ``DataSourceReader.read``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -98,12 +99,11 @@ def _times(split: Split, positions: np.ndarray, times_ms: np.ndarray) -> pa.Arra
     return array_column(times_ms * MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
 
 
+@dataclass(frozen=True)
 class SplitPartition(InputPartition):
     """The chunk of a log that one task reads."""
 
-    def __init__(self, split: Split) -> None:
-        super().__init__(split.path)
-        self.split = split
+    split: Split
 
 
 def read_split(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -38,17 +39,14 @@ RECORDS_PER_TASK = 250_000
 """About as many."""
 
 
+@dataclass(frozen=True)
 class LivePartition(InputPartition):
     """The offsets that one task fetches; the end is exclusive."""
 
-    def __init__(
-        self, start_offset: Offset, end_offset: Offset, cluster_id: str | None, *, is_first: bool = True
-    ) -> None:
-        super().__init__(f"{start_offset}-{end_offset}")
-        self.start_offset = start_offset
-        self.end_offset = end_offset
-        self.cluster_id = cluster_id
-        self.is_first = is_first
+    start_offset: Offset
+    end_offset: Offset
+    cluster_id: str | None
+    is_first: bool = True
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -202,12 +200,7 @@ def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Sel
         return  # without partitions, Spark reads an empty placeholder
     with LiveQuorum(options.controllers, partition.cluster_id) as quorum:
         split = Split(
-            replica=None,
-            path=quorum.name,
-            position=0,
-            end_position=0,
-            start_offset=partition.start_offset,
-            end_offset=partition.end_offset,
+            replica=None, path=quorum.name, start_offset=partition.start_offset, end_offset=partition.end_offset
         )
         # The observer has compared the CRCs.
         for data in quorum.chunks(partition.start_offset, partition.end_offset):

@@ -125,14 +125,15 @@ class BatchIdentity:
 class Split:
     """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
 
-    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
-    is set, these bytes are not batches; a batch should start there at ``start_offset``.
+    Ends are exclusive; batches of a live quorum have no positions. ``first`` and ``last`` are its first and last batch,
+    None if no plan knows them. If ``damage`` is set, these bytes are not batches; a batch should start there at
+    ``start_offset``.
     """
 
     replica: str | None
     path: str
-    position: int
-    end_position: int
+    position: int = 0
+    end_position: int = 0
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
     first: BatchIdentity | None = None

@@ -332,18 +332,7 @@ def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
             if not goes_on or last.base_offset < first.base_offset:
                 raise _UnusableError
             _check(state, ((position, first), (last_position, last)))
-            one = BatchSpan(
-                segment=segment,
-                position=position,
-                last_position=last_position,
-                end_position=cut,
-                offset=first.base_offset,
-                end_offset=last.end_offset,
-                first=first,
-                header=last,
-            )
-            state.pass_over(one)
-            yield one
+            yield state.pass_batches((position, first), (last_position, last))
             first = following
 
 

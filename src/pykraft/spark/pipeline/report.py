@@ -100,7 +100,7 @@ class PipelineReport:
     throughput: list[dict[str, Any]]
     commit_latency: list[dict[str, Any]]
     replica_lag: list[dict[str, Any]]
-    """The last two are empty without measurements from outside (`pykraft.spark.pipeline.report`)."""
+    """The last two are empty without measurements from outside."""
 
     def as_json(self) -> dict[str, Any]:
         """As a dict of plain values, times as ISO text."""

@@ -7,7 +7,7 @@
 | silver control | what the quorum wrote itself | see `CONTROL_COLUMNS` |
 
 A task gets batches from the source, decodes them once, and writes a file for each table. No row goes back to the JVM,
-and none is kept for another pass. Each silver table is also a function from DataFrame to DataFrame.
+and none is kept for another pass.
 
 Invariant: a record is there once for each bronze row of its batch, with the batch's place. Only files of successful
 task attempts are reported.
@@ -51,21 +51,11 @@ SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """About how many bytes of batches are decoded at a time."""
 
 
-def records(bronze: DataFrame) -> DataFrame:
-    """The records of the batches. In: the source's ``batches``. Out: the source's ``records``.
+def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records of these batches. In: the source's ``batches``. Out: the source's ``records``.
 
     A batch that is marked corrupt becomes a marked row.
     """
-    return bronze.select(*PLACED).mapInArrow(_decode, RECORD_COLUMNS)
-
-
-def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for group in groups:
-        yield from records_in(group)
-
-
-def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """As `records`, within a task."""
     for rows in _runs(batches):
         yield from _decode_run(batches.slice(rows.start, len(rows)))
 
@@ -95,13 +85,7 @@ def _runs(group: pa.RecordBatch) -> Iterator[range]:
 
 def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     first = {name: rows.column(name)[0].as_py() for name in PLACED if name != "content"}
-    position = first["position"] or 0
-    split = Split(
-        replica=first["replica"],
-        path=first["segment"] or "",
-        position=position,
-        end_position=position + sum(rows.column("batch_size").to_pylist()),
-    )
+    split = Split(replica=first["replica"], path=first["segment"] or "", position=first["position"] or 0)
     if first["corrupt"] is not None:
         offset = Offset(first["base_offset"])
         damage = DamagedBytes(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
@@ -111,17 +95,8 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True, are_checked=True)
 
 
-def control(silver_records: DataFrame) -> DataFrame:
-    """The quorum's own records. In: `records`. Out: `CONTROL_COLUMNS`."""
-    return silver_records.where("is_control").select(*CONTROL_FROM).mapInArrow(_tell_control, CONTROL_COLUMNS)
-
-
-def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from map(control_in, groups)
-
-
 def control_in(records: pa.RecordBatch) -> pa.RecordBatch:
-    """As `control`, within a task."""
+    """The quorum's own records among these. In: the source's ``records``. Out: `CONTROL_COLUMNS`."""
     found = records.select(CONTROL_FROM).filter(array_column(true_cells(records.column("is_control")), pa.bool_()))
     bodies = [_body(row["key"], row["value"]) for row in found.select(["key", "value"]).to_pylist()]
     kept = [found.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]

@@ -178,7 +178,7 @@ def compact(
     is_tiered: bool = False,
     on_merged: Callable[[int], None] | None = None,
 ) -> int:
-    """Merge small files, see `pykraft.spark.tables.delta_upkeep.plan`; returns the bytes that were rewritten.
+    """Merge small files, see `plan`; returns the bytes that were rewritten.
 
     ``on_merged`` gets these bytes after each commit. A table without offsets stays as it is. If another program commits
     again and again at the same moment, some small files stay for the next time.

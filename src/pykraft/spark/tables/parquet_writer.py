@@ -96,7 +96,7 @@ class ParquetFile:
     rows: int
     modified_ms: int
     statistics: str
-    """Those of Delta's add action (`pykraft.spark.tables.parquet_writer`)."""
+    """Those of Delta's add action."""
 
 
 class ParquetOutput:
