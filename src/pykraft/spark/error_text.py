@@ -22,6 +22,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+LINES_MAX = 3
+OURS = re.compile(r"\bpykraft\.errors\.(\w+): (.*)")
+DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
+
+
 def without_traceback(act: Callable[P, T]) -> Callable[P, T]:
     """Wrap a function so that its errors have no traceback."""
 
@@ -46,11 +51,6 @@ def rows_without_traceback(act: Callable[P, Iterator[T]]) -> Callable[P, Iterato
             raise error.with_traceback(None) from None
 
     return plain
-
-
-LINES_MAX = 3
-OURS = re.compile(r"\bpykraft\.errors\.(\w+): (.*)")
-DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
 
 
 def error_in(text: str) -> PykraftError | None:

@@ -44,6 +44,12 @@ NO_HEADERS = 0
 WORD = 8
 
 
+TOGETHER_MIN = 64
+"""Below this many records of one size, comparing them one by one is faster."""
+BLOCK_MIN = 64
+"""Below this many records in a block, on average, computing positions is faster."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """The records of a batch from ``first_delta`` to ``end_delta`` (exclusive), which all have one size.
@@ -209,12 +215,6 @@ def _alike(members: np.ndarray, bodies: np.ndarray, counts: np.ndarray) -> Itera
     goes_on[1:] &= ~goes_on[:-1] | (np.diff(distances) == 0)
     edges = [0, *(np.flatnonzero(~goes_on) + 1).tolist(), len(members)]
     yield from pairwise(edges)
-
-
-TOGETHER_MIN = 64
-"""Below this many records of one size, comparing them one by one is faster."""
-BLOCK_MIN = 64
-"""Below this many records in a block, on average, computing positions is faster."""
 
 
 class Values:

@@ -52,6 +52,18 @@ COLUMN_MADE = 65_536
 PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
 
 
+METADATA_COLUMNS: Final = ("type", "version", "data", "problem")
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+ROWS_MAX = 65_536
+BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
+MICROSECONDS_PER_MS = 1_000
+FROM_VALUES = ("value", *METADATA_COLUMNS)
+FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
+"""Columns for which records are read; the others are in the headers of batches."""
+TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
+"""The largest time that a column of microseconds can hold."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedBytes:
     """Bytes that are not a batch: where they start in the split, how many, the expected offset, and what is wrong."""
@@ -180,10 +192,6 @@ def damage_row(split: Split, damage: DamagedBytes, schema: pa.Schema) -> pa.Reco
     )
 
 
-METADATA_COLUMNS: Final = ("type", "version", "data", "problem")
-_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-
-
 def metadata_columns(values: pa.BinaryArray) -> dict[str, pa.Array]:
     """`METADATA_COLUMNS` of these values of records."""
     rows = [_decoded(value) for value in values.to_pylist()]
@@ -201,16 +209,6 @@ def _decoded(value: bytes | None) -> tuple[str | None, int | None, str | None, s
     except ProtocolError as error:
         return None, None, None, str(error)
     return record.type, record.version, _COMPACT.encode(without_secrets(record).json()["data"]), None
-
-
-ROWS_MAX = 65_536
-BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
-MICROSECONDS_PER_MS = 1_000
-FROM_VALUES = ("value", *METADATA_COLUMNS)
-FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
-"""Columns for which records are read; the others are in the headers of batches."""
-TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
-"""The largest time that a column of microseconds can hold."""
 
 
 def records_of(

@@ -26,6 +26,13 @@ from pykraft.spark.data_source.splits import EVERYTHING, SPLIT_SIZE_BYTES, Bound
 from pykraft.spark.data_source.walk import OFFSET_MAX, STRIDE_SIZE_BYTES, Cursor, ReplicaLog, segments_of, stride_over
 from pykraft.types import Offset
 
+T = TypeVar("T")
+TASKS = 4_096
+"""Tasks of a query, about, over a log that has more than this many splits of `SPLIT_SIZE_BYTES`."""
+SPLIT_SIZE_BYTES_MIN = 1024 * 1024
+TRIES_MAX = 5
+"""How often to look again because a live node deleted a segment meanwhile."""
+
 
 def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
     """The replicas that these patterns match, each once; if a pattern names segment files, only those are read.
@@ -73,15 +80,6 @@ def _common_length(sequences: Sequence[Sequence[str]]) -> int:
             break
         count += 1
     return count
-
-
-T = TypeVar("T")
-
-TASKS = 4_096
-"""Tasks of a query, about, over a log that has more than this many splits of `SPLIT_SIZE_BYTES`."""
-SPLIT_SIZE_BYTES_MIN = 1024 * 1024
-TRIES_MAX = 5
-"""How often to look again because a live node deleted a segment meanwhile."""
 
 
 def split_size_bytes(replicas: Sequence[ReplicaLog], options: SourceOptions) -> int:

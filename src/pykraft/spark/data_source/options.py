@@ -41,22 +41,6 @@ REFUSED: Final[Mapping[str, str]] = {
 """Names, and what to do instead."""
 
 
-def translate(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with lower-case names and ours instead of aliases. Errors: UsageError."""
-    ours = {alias.lower(): name for alias, name in ALIASES.items()}
-    refused = {name.lower(): reason for name, reason in REFUSED.items()}
-    found: dict[str, str] = {}
-    for given, value in options.items():
-        name = given.lower()
-        reason = refused.get(name, NO_CLIENT if name.startswith(("kafka.", "kafkaconsumer.")) else None)
-        if reason is not None:
-            raise UsageError(f"the source pykraft has no option {given}: {reason}")
-        if name in ours and ours[name].lower() in {each.lower() for each in options}:
-            raise UsageError(f"give the option {ours[name]} or {given}, which are the same, not both")
-        found[ours.get(name, name).lower()] = value
-    return found
-
-
 NEAR = 0.7
 """Similarity, from 0 to 1, from which an unknown name counts as a misspelling."""
 OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
@@ -91,6 +75,22 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 TRIGGER_DELAY_MS = 15 * 60_000
 EARLIEST, LATEST = -2, -1
 """Offsets in JSON by topic, as the Kafka source has them."""
+
+
+def translate(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with lower-case names and ours instead of aliases. Errors: UsageError."""
+    ours = {alias.lower(): name for alias, name in ALIASES.items()}
+    refused = {name.lower(): reason for name, reason in REFUSED.items()}
+    found: dict[str, str] = {}
+    for given, value in options.items():
+        name = given.lower()
+        reason = refused.get(name, NO_CLIENT if name.startswith(("kafka.", "kafkaconsumer.")) else None)
+        if reason is not None:
+            raise UsageError(f"the source pykraft has no option {given}: {reason}")
+        if name in ours and ours[name].lower() in {each.lower() for each in options}:
+            raise UsageError(f"give the option {ours[name]} or {given}, which are the same, not both")
+        found[ours.get(name, name).lower()] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

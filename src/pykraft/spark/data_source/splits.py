@@ -39,6 +39,19 @@ from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, ba
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
 
+SPLIT_SIZE_BYTES = 128 * 1024 * 1024
+"""About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
+time before its first row."""
+CHUNK_SIZE_BYTES = 4 * 1024 * 1024
+"""About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
+"""
+DELETED = ".deleted"
+OFFSET_MIN = Offset(0)
+EPOCH_MIN: Final = Epoch(-1)
+"""Of a batch that no leader of a quorum wrote."""
+EPOCH_MAX: Final = Epoch(2**31 - 1)
+TIMESTAMP_MS_MIN: Final = -(2**63)
+
 
 class FoundHeaders(Protocol):
     """Headers of batches that follow each other in some bytes."""
@@ -89,19 +102,6 @@ def scanned_headers(data: Buffer) -> ScannedHeaders:
         pairs.extend(scan(data, verify_crc=False))
     return ScannedHeaders(pairs)
 
-
-SPLIT_SIZE_BYTES = 128 * 1024 * 1024
-"""About how much of a segment one task reads, as Spark's own sources of files do; each task costs 40 ms of processor
-time before its first row."""
-CHUNK_SIZE_BYTES = 4 * 1024 * 1024
-"""About how much of it is in memory at one time: what a processor's cache holds is decoded in two thirds of the time.
-"""
-DELETED = ".deleted"
-OFFSET_MIN = Offset(0)
-EPOCH_MIN: Final = Epoch(-1)
-"""Of a batch that no leader of a quorum wrote."""
-EPOCH_MAX: Final = Epoch(2**31 - 1)
-TIMESTAMP_MS_MIN: Final = -(2**63)
 
 H = TypeVar("H", bound=FoundHeaders)
 

@@ -43,6 +43,10 @@ from pykraft.types import EPOCH_ZERO, Epoch, Offset
 OFFSET_MAX = Offset(2**63 - 1)
 
 
+STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
+NOWHERE: Final = 2**63
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     """A position between two batches: ``offset`` comes next; the batch before had ``epoch`` and ``crc``, if known.
@@ -284,10 +288,6 @@ def _end_of(fs: Files, segment: Path) -> Offset:
         for _ in walk_segment(state, tolerant=False):
             pass
     return state.expected.base_offset
-
-
-STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
-NOWHERE: Final = 2**63
 
 
 class _UnusableError(Exception):

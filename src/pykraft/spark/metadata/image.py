@@ -35,6 +35,20 @@ from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_recor
 from pykraft.protocol.records import Record
 from pykraft.types import Offset, Uuid, uuid_text
 
+NO_LEADER_CHANGE: Final = -2
+NO_STATE_CHANGE: Final = -1
+TOPIC_RESOURCE: Final = 2
+_KEPT_IF_NULL: Final = ("isr", "replicas", "removing_replicas", "adding_replicas", "directories")
+_ELR: Final = ("eligible_leader_replicas", "last_known_elr")
+Key = tuple[Any, ...]
+TableRow = dict[str, Any]
+HISTORY_DDL: Final = (
+    "topic string, topic_id string, partition_id int, offset bigint, wall_ms bigint, leader int, leader_epoch int, "
+    "isr array<int>"
+)
+_TYPES: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
+_TOLD: Final = ("leader", "leader_epoch", "isr")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRecord:
@@ -60,13 +74,6 @@ def logged_record(where: object, record: Record) -> LoggedRecord:
     return LoggedRecord(offset=record.offset, end_offset=end_offset, timestamp_ms=record.timestamp_ms, record=decoded)
 
 
-NO_LEADER_CHANGE: Final = -2
-NO_STATE_CHANGE: Final = -1
-TOPIC_RESOURCE: Final = 2
-_KEPT_IF_NULL: Final = ("isr", "replicas", "removing_replicas", "adding_replicas", "directories")
-_ELR: Final = ("eligible_leader_replicas", "last_known_elr")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEntry:
     """Something that exists in the cluster: its fields, and the record that last changed it."""
@@ -75,8 +82,6 @@ class ImageEntry:
     changed: LoggedRecord
 
 
-Key = tuple[Any, ...]
-TableRow = dict[str, Any]
 Table = dict[Key, ImageEntry]
 
 
@@ -280,14 +285,6 @@ _ACTIONS: Final[dict[str, Callable[[MetadataImage, LoggedRecord], None]]] = {
     "REMOVE_DELEGATION_TOKEN_RECORD": _remove("tokens", "token_id"),
     "PRODUCER_IDS_RECORD": _put("producer_ids"),
 }
-
-
-HISTORY_DDL: Final = (
-    "topic string, topic_id string, partition_id int, offset bigint, wall_ms bigint, leader int, leader_epoch int, "
-    "isr array<int>"
-)
-_TYPES: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
-_TOLD: Final = ("leader", "leader_epoch", "isr")
 
 
 class LeaderHistory:

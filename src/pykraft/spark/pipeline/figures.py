@@ -58,6 +58,12 @@ PERCENTILES: Final = {"p50": "p50_ms", "p99": "p99_ms", "max": "max_ms"}
 """Names of the theme's colors, and the columns of gold's commit latency."""
 
 
+HERE: Final = Path(__file__).parent
+LEADERS_SHOWN_MAX: Final = 100
+NUMBER: Final = ' class="number"'
+LEADER_HEADS: Final = ("epoch", "leader", "first offset", "last offset", "records", "gap before, ms")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlot:
     """A figure: how it is drawn into the panel of a run, and what a reader must know."""
@@ -328,12 +334,6 @@ PLOTS: Final = (
     ),
 )
 """The figures, in the order of the page."""
-
-
-HERE: Final = Path(__file__).parent
-LEADERS_SHOWN_MAX: Final = 100
-NUMBER: Final = ' class="number"'
-LEADER_HEADS: Final = ("epoch", "leader", "first offset", "last offset", "records", "gap before, ms")
 
 
 def pipeline_page(runs: Sequence[PipelineRun]) -> str:

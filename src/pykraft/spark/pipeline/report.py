@@ -42,6 +42,11 @@ ACKNOWLEDGED_COLUMNS = (
 LOOK_COLUMNS = "wall_ms bigint, leader_id int, epoch int, node int, log_end_offset bigint, last_caught_up_ms bigint"
 
 
+GoldRow = Mapping[str, Any]
+GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
+"""The table for each of gold's results."""
+
+
 def acknowledgements(spark: SparkSession, said: Iterable[Acknowledged]) -> DataFrame:
     """One row for each acknowledgement, with the columns of `ACKNOWLEDGED_COLUMNS`, for `commit_latency`."""
     rows = [
@@ -77,11 +82,6 @@ def read_journal(path: Path) -> list[Acknowledged]:
     except ProtocolError as error:
         raise UsageError(f"{path}: {error}") from error
     return [event for event in events if isinstance(event, Acknowledged)]
-
-
-GoldRow = Mapping[str, Any]
-GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
-"""The table for each of gold's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,13 @@ RESTARTS_MAX = 3
 """Restarts without a finished micro-batch in between."""
 
 
+TRIGGER = "500 milliseconds"
+LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
+BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
+"""Default size of a micro-batch: without a limit the first one would be the whole log, and start over after each kill.
+"""
+
+
 class KeptQuery:
     """A query that ``start`` starts and restarts."""
 
@@ -82,13 +89,6 @@ class KeptQuery:
                 self._last_id = progress["batchId"]
                 self._told.append(progress)
                 self._left = RESTARTS_MAX
-
-
-TRIGGER = "500 milliseconds"
-LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
-BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
-"""Default size of a micro-batch: without a limit the first one would be the whole log, and start over after each kill.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,12 @@ SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """About how many bytes of batches are decoded at a time."""
 
 
+TABLE_COLUMNS: Final[Mapping[str, StructType]] = {BRONZE: BATCHES, RECORDS: RECORD_COLUMNS, CONTROL: CONTROL_COLUMNS}
+"""The columns of each table, in the order in which tables are committed."""
+ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
+"""Rows in memory, about, that become one row group; a compressed batch alone may be small."""
+
+
 def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The records of these batches. In: the source's ``batches``. Out: the source's ``records``.
 
@@ -129,12 +135,6 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
     if "leader_id" not in body or not isinstance(voters, list):
         return None
     return [int(voter["voter_id"]) for voter in voters]
-
-
-TABLE_COLUMNS: Final[Mapping[str, StructType]] = {BRONZE: BATCHES, RECORDS: RECORD_COLUMNS, CONTROL: CONTROL_COLUMNS}
-"""The columns of each table, in the order in which tables are committed."""
-ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
-"""Rows in memory, about, that become one row group; a compressed batch alone may be small."""
 
 
 def write_files(bronze: DataFrame, folders: Mapping[str, Path]) -> dict[str, list[ParquetFile]]:

@@ -28,40 +28,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pykraft.host.metrics import Metric, MetricKind, ours
 from pykraft.server.prometheus import PrometheusEndpoint
 
-
-@contextmanager
-def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]) -> Iterator[None]:
-    """Serve on these listening sockets within this block; ``render`` is called in the thread, and must not block."""
-    begun: Future[asyncio.AbstractEventLoop] = Future()
-    ended = asyncio.Event()
-
-    async def serve() -> None:
-        endpoint = PrometheusEndpoint(asyncio.get_running_loop(), render)
-        try:
-            await endpoint.listen(sockets)
-            await ended.wait()
-        finally:
-            endpoint.close()
-
-    def run() -> None:
-        with asyncio.Runner() as runner:
-            begun.set_result(runner.get_loop())
-            runner.run(serve())
-
-    # A daemon, so that nothing that may go wrong here keeps the process.
-    thread = Thread(target=run, name="metrics", daemon=True)
-    thread.start()
-    loop = begun.result()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
-
-
-if TYPE_CHECKING:  # an extra: imported when a scrape is answered
-    from prometheus_client import Metric as Family
-
 PREFIX: Final = "pykraft_stream_"
 BATCH_ID: Final = ours("batch_id", MetricKind.GAUGE, "", "number of the newest micro-batch with rows")
 LATEST_OFFSET: Final = ours("latest_offset", MetricKind.GAUGE, "offset", "end of the source's log at the newest report")
@@ -97,6 +63,40 @@ STREAM_METRICS: Final = (
 """All of them, in the order of the documentation."""
 OF_REPLICA: Final = frozenset({LATEST_OFFSET.name, REACHED_OFFSET.name, LAG.name})
 """These have a series for each replica; a live quorum is the replica without a name."""
+
+
+@contextmanager
+def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]) -> Iterator[None]:
+    """Serve on these listening sockets within this block; ``render`` is called in the thread, and must not block."""
+    begun: Future[asyncio.AbstractEventLoop] = Future()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        endpoint = PrometheusEndpoint(asyncio.get_running_loop(), render)
+        try:
+            await endpoint.listen(sockets)
+            await ended.wait()
+        finally:
+            endpoint.close()
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            begun.set_result(runner.get_loop())
+            runner.run(serve())
+
+    # A daemon, so that nothing that may go wrong here keeps the process.
+    thread = Thread(target=run, name="metrics", daemon=True)
+    thread.start()
+    loop = begun.result()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+if TYPE_CHECKING:  # an extra: imported when a scrape is answered
+    from prometheus_client import Metric as Family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,20 @@ SPARK_FINDS = SOURCES.parent / "pyspark_pykraft"
 BEGIN_OF_TIME = (1980, 1, 1, 0, 0, 0)
 
 
+ERROR_FD = 2
+LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
+"""Without a number of tries; a URL with one is used unchanged."""
+MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
+PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
+OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress", DAEMON)
+"""The daemon of a cluster's executors starts before they have this package."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
+GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
+NOWHERE = logging.NullHandler()
+"""Added to the root logger: py4j logs a traceback when Java objects are given back to a process that has ended."""
+NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+
+
 def write_package(path: Path) -> None:
     """Write the package to this file. Errors: StorageError."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -78,9 +92,6 @@ def _files() -> list[tuple[str, bytes]]:
     return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]
 
 
-ERROR_FD = 2
-
-
 @contextmanager
 def without_lines(unwanted: Sequence[bytes]) -> Iterator[None]:
     """Within this block file descriptor 2 is such a pipe. Use it only while no other thread starts processes."""
@@ -107,18 +118,6 @@ def _pass_on(reading: int, real: int, unwanted: frozenset[bytes]) -> None:
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
-
-LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
-"""Without a number of tries; a URL with one is used unchanged."""
-MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
-PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
-OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress", DAEMON)
-"""The daemon of a cluster's executors starts before they have this package."""
-NOTHING: Mapping[str, str] = MappingProxyType({})
-GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
-NOWHERE = logging.NullHandler()
-"""Added to the root logger: py4j logs a traceback when Java objects are given back to a process that has ended."""
-NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
 
 
 def parse_conf(given: Iterable[str]) -> dict[str, str]:

@@ -59,6 +59,20 @@ MANIFEST, PROGRESS, ROWS, UNFINISHED = ".manifest.json", ".progress.json", ".row
 R = TypeVar("R")
 
 
+CLIENT_ID: Final = "pykraft-spark-sink"
+PRODUCER_EPOCH_MAX: Final = 32_767
+SEQUENCES: Final = 2**31
+CONTINUES: Final = "the query continues there when it is started again"
+BEGINS_ANEW: Final = "the query appends all rows again when it is started again: with a jobId it would continue there"
+NOTED_BATCHES: Final = 16
+"""Record batches between two notes of the progress."""
+_OF_ROWS: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
+_OLD: Final = (
+    "the log has newer rows of this query than its folder knows: a checkpoint, or the folder {folder}, was restored "
+    "from a copy. Restore the newest, or begin with new folders at the position that the log is at"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The rows of one micro-batch in their order, and the producer's numbers under which they are appended.
@@ -226,20 +240,6 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], R]) -> R:
         raise StorageError(path, f"cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(path, f"is not what the sink wrote: {error}") from error
-
-
-CLIENT_ID: Final = "pykraft-spark-sink"
-PRODUCER_EPOCH_MAX: Final = 32_767
-SEQUENCES: Final = 2**31
-CONTINUES: Final = "the query continues there when it is started again"
-BEGINS_ANEW: Final = "the query appends all rows again when it is started again: with a jobId it would continue there"
-NOTED_BATCHES: Final = 16
-"""Record batches between two notes of the progress."""
-_OF_ROWS: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE})
-_OLD: Final = (
-    "the log has newer rows of this query than its folder knows: a checkpoint, or the folder {folder}, was restored "
-    "from a copy. Restore the newest, or begin with new folders at the position that the log is at"
-)
 
 
 def commit(options: SinkOptions, folder: QueryFolder, batch_id: int, files: Sequence[StagedFile]) -> Manifest | None:

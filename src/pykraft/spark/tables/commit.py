@@ -44,6 +44,14 @@ WAY_OUT = (
 )
 
 
+COMMIT: Final = "pykraft.commit"
+"""The key in Delta's commit info of an append."""
+CARRIED: Final = "pykraft.newest"
+"""The key in Delta's commit info of our other commits: the newest append, and the version at which they looked."""
+VERSIONS_FIRST: Final = 64
+"""So many entries of the log are read first, and all only if those do not have what is wanted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """An append: its stream, the number of its micro-batch, and the range of source offsets, as JSON values."""
@@ -104,14 +112,6 @@ def is_new(folder: Path, asked: Commit, *, same: Commit | None, newest: Commit |
 
 def _told(commit: Commit) -> str:
     return f"{json.dumps(commit.start)} to {json.dumps(commit.end)}"
-
-
-COMMIT: Final = "pykraft.commit"
-"""The key in Delta's commit info of an append."""
-CARRIED: Final = "pykraft.newest"
-"""The key in Delta's commit info of our other commits: the newest append, and the version at which they looked."""
-VERSIONS_FIRST: Final = 64
-"""So many entries of the log are read first, and all only if those do not have what is wanted."""
 
 
 def add_action(file: ParquetFile, *, data_change: bool = True) -> AddAction:

@@ -49,6 +49,17 @@ ROW_GROUP_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of a row group in memory; a file of the target size is written in several."""
 
 
+UNNAMED_HOURS_MIN: Final = 24
+"""A file that no commit names may belong to a micro-batch that is under way; after a day it does not."""
+PLACES: Final = ("offset", "base_offset")
+"""The columns that order the tables of a log."""
+ROUNDS_MAX: Final = 3
+"""A merged file is smaller than the sum of its parts, so it may be merged again; but a stream adds files forever."""
+COMMIT_ATTEMPTS_MAX: Final = 20
+"""Each attempt fails if the stream committed within the same few milliseconds."""
+CHECKPOINT_FILE: Final = "_last_checkpoint"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
     """A file of a table: its name and bytes, and its place in the order; None where no statistics tell it."""
@@ -158,17 +169,6 @@ def _with_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
 def _one_batch(tables: Sequence[pa.Table]) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = pa.concat_tables(tables).combine_chunks().to_batches()
     return found
-
-
-UNNAMED_HOURS_MIN: Final = 24
-"""A file that no commit names may belong to a micro-batch that is under way; after a day it does not."""
-PLACES: Final = ("offset", "base_offset")
-"""The columns that order the tables of a log."""
-ROUNDS_MAX: Final = 3
-"""A merged file is smaller than the sum of its parts, so it may be merged again; but a stream adds files forever."""
-COMMIT_ATTEMPTS_MAX: Final = 20
-"""Each attempt fails if the stream committed within the same few milliseconds."""
-CHECKPOINT_FILE: Final = "_last_checkpoint"
 
 
 def compact(

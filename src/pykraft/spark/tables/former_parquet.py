@@ -1,4 +1,4 @@
-"""Converts the Parquet tables of version 0.1 and before into Delta tables, without copying a row.
+"""Converts the Parquet tables of earlier versions into Delta tables, without copying a row.
 
 Such a table is a folder with ``_columns.json`` and a folder for each append, which has its Parquet files and
 ``_commit.json``. Invariant: an append is in the Delta table before its folder is removed, so a conversion that was
