@@ -42,10 +42,6 @@ _KEPT_IF_NULL: Final = ("isr", "replicas", "removing_replicas", "adding_replicas
 _ELR: Final = ("eligible_leader_replicas", "last_known_elr")
 Key = tuple[Any, ...]
 TableRow = dict[str, Any]
-HISTORY_DDL: Final = (
-    "topic string, topic_id string, partition_id int, offset bigint, wall_ms bigint, leader int, leader_epoch int, "
-    "isr array<int>"
-)
 _TYPES: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
 _TOLD: Final = ("leader", "leader_epoch", "isr")
 
