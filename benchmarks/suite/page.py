@@ -8,11 +8,14 @@ Source: Content Security Policy Level 3 (W3C).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Final
+
+from matplotlib.figure import Figure
 
 import pykraft
 from benchmarks.suite.plots import Draw, Row, draw_bars, draw_percentiles, height_inches, rows_of
@@ -20,7 +23,7 @@ from benchmarks.suite.results import Results
 from benchmarks.suite.summary import CaseSummary
 from benchmarks.suite.tables import TITLES, notes, setting
 from pykraft.page import render_page
-from pykraft.page.plot_theme import drawing, to_svg
+from pykraft.page.plot_theme import drawing, figure_html
 
 FOLDER: Final = Path(__file__).parent
 COMMAND: Final = """\
@@ -131,13 +134,11 @@ def _figures(found: Sequence[CaseSummary]) -> Iterator[str]:
 
 def _figure(name: str, plot: Plot, rows: Sequence[Row]) -> str:
     title = f"{TITLES[plot.group]}: {plot.what}" if plot.what else TITLES[plot.group]
-    svgs = []
-    for is_narrow in (False, True):
+
+    @contextmanager
+    def drawn(*, is_narrow: bool) -> Iterator[Figure]:
         with drawing(f"{name}-{is_narrow}", height_inches=height_inches(rows), is_narrow=is_narrow) as figure:
             plot.draw(figure, rows)
-            svgs.append(to_svg(figure, label=f"{title}: {', '.join(plot.figures)}"))
-    wide, narrow = svgs
-    return (
-        f'<figure id="{escape(name)}">\n<h2>{escape(title)}</h2>\n<figcaption>{escape(plot.reading)}</figcaption>\n'
-        f'<div class="plot wide">{wide}</div>\n<div class="plot narrow">{narrow}</div>\n</figure>'
-    )
+            yield figure
+
+    return figure_html(name, title=title, reading=plot.reading, drawn=drawn)

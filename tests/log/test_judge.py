@@ -19,11 +19,9 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery import recover
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import check_crc
-from pykraft.spark.data_source.file_plan import plan_batch
-from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.headers.scanned import ScannedHeaders
+from pykraft.spark.data_source.file_plan import find_replicas, plan_batch
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.splits import Split, SplitChunk, judged, read_chunks
+from pykraft.spark.data_source.splits import ScannedHeaders, Split, SplitChunk, judged, read_chunks
 from pykraft.types import EPOCH_MAX
 from tests.log.damaged_directories import (
     DAMAGED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.spark.audit import Audit
+from pykraft.spark.demo.payloads import Audit
 
 
 def clean_audit(records: int, *, leader_epochs: int = 1) -> Audit:

@@ -27,10 +27,9 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
-        ("files", "home", "java", "live", "master", "options", "package", "quiet", "strides", "walk"),
-        ("metrics_thread", "stream_metrics"),
-        ("commit_rows", "manifest", "rows", "sink_options", "staged"),
-        ("difference", "directory", "history", "image", "logged", "moment", "quorum", "tables"),
+        ("file_plan", "home", "java", "live", "master", "options", "stream_metrics", "walk"),
+        ("commit_rows", "sink_options", "staged"),
+        ("directory", "image", "quorum", "tables"),
     )
     for name in names
 }

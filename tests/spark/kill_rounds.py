@@ -52,14 +52,11 @@ DRIVER_KINDS = ("Python", "Java", None)
 class Pipeline:
     """`pykraft pipeline run --follow` as a process; its executors are processes of a cluster if ``master`` is one."""
 
-    def __init__(
-        self, children: Children, folder: Path, bootstrap: str, *, table_format: str, master: str | None
-    ) -> None:
+    def __init__(self, children: Children, folder: Path, bootstrap: str, *, master: str | None) -> None:
         self._children = children
         self._log_path = folder / "pipeline.log"
         self.root = folder / "tables"
         words = ["run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow"]
-        words += ["--format", table_format]
         conf = INTERPRETED | {"spark.driver.extraJavaOptions": QUICKLY}
         self._environment = {"PYTHONPATH": str(SOURCES)}
         if master is not None:
@@ -149,9 +146,7 @@ class Pipeline:
         return [each for each in below if each.parent in daemons or each in self._orphans]
 
 
-def run(
-    folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str = "delta", master: str | None = None
-) -> list[str]:
+def run(folder: Path, *, rounds: int, throughput: int, seed: int, master: str | None = None) -> list[str]:
     """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
     dice = random.Random(seed)
     pause = Event()
@@ -160,7 +155,7 @@ def run(
         cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=CALM)
         cluster.start()
         bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
-        pipeline = Pipeline(children, folder, bootstrap, table_format=table_format, master=master)
+        pipeline = Pipeline(children, folder, bootstrap, master=master)
         pipeline.start()
         try:
             pipeline.wait_for(1)
@@ -209,7 +204,6 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--throughput", type=int, default=500, help="records a second")
     parser.add_argument("--seed", type=int, default=1, help="of the pauses and of the choice of a worker")
-    parser.add_argument("--format", choices=("delta", "parquet"), default="delta")
     parser.add_argument("--cluster", action="store_true", help="executors of a standalone cluster, with speculation")
     options = parser.parse_args(words)
     # Started in the background by a script, this ignores SIGINT, and would hand that down to the pipeline.
@@ -221,7 +215,6 @@ def main(words: Sequence[str]) -> int:
             rounds=options.rounds,
             throughput=options.throughput,
             seed=options.seed,
-            table_format=options.format,
             master=stack.enter_context(standalone_cluster(folder / "spark")) if options.cluster else None,
         )
     print("\n".join(found) or "everything acknowledged is in the tables once and in order, and all tables agree")

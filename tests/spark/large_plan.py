@@ -19,8 +19,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import LOG, OFFSET_INDEX, segment_file
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
-from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.file_plan import find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import Split
 from pykraft.types import Offset

@@ -25,13 +25,13 @@ CLUSTER_ID = "a-cluster-of-these-tests"
 
 def logged_values(controllers: Sequence[Endpoint]) -> list[bytes | None]:
     """The value of each committed data record of a live quorum, in the order of the log."""
-    quorum = LiveQuorum(controllers)
     found: list[bytes | None] = []
-    for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
-        for position, header in scan(chunk):
-            if not header.is_control:
-                batch = chunk[position : position + header.size_bytes]
-                found += [record.value for record in decode_records(batch)]
+    with LiveQuorum(controllers) as quorum:
+        for chunk in quorum.chunks(Offset(0), quorum.extent().end_offset):
+            for position, header in scan(chunk):
+                if not header.is_control:
+                    batch = chunk[position : position + header.size_bytes]
+                    found += [record.value for record in decode_records(batch)]
     return found
 
 

@@ -180,7 +180,7 @@ class Reading:
     """Reads the committed data records of a quorum, from where it was the time before."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._quorum = LiveQuorum(endpoints)
+        self._endpoints = endpoints
         self._offset = Offset(1)
         self.values: list[bytes | None] = []
         """All so far."""
@@ -188,16 +188,17 @@ class Reading:
     def go_on(self) -> list[bytes | None]:
         """Read what is new; all so far. Nothing is new while the quorum has no leader."""
         try:
-            end_offset = self._quorum.extent().end_offset
-            found = list(self._new(end_offset))
+            with LiveQuorum(self._endpoints) as quorum:
+                end_offset = quorum.extent().end_offset
+                found = list(self._new(quorum, end_offset))
         except PykraftError:
             return self.values
         self.values += found
         self._offset = max(self._offset, end_offset)
         return self.values
 
-    def _new(self, end_offset: Offset) -> Iterator[bytes | None]:
-        for chunk in self._quorum.chunks(self._offset, end_offset):
+    def _new(self, quorum: LiveQuorum, end_offset: Offset) -> Iterator[bytes | None]:
+        for chunk in quorum.chunks(self._offset, end_offset):
             for position, header in scan(chunk):
                 if not header.is_control and self._offset <= header.base_offset < end_offset:
                     batch = chunk[position : position + header.size_bytes]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.spark.pipeline.keep import KeptQuery
+from pykraft.spark.pipeline.run import KeptQuery
 from pykraft.spark.session.local import open_session, prepare_environment, session_settings
 from tests.spark.archive import INTERPRETED, QUICKLY
 

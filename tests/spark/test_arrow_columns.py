@@ -13,17 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.spark.arrow_columns import (
-    array_column,
-    byte_cells,
-    bytes_column,
-    even_text_column,
-    filled_cells,
-    list_column,
-    number_column,
-    text_column,
-    true_cells,
-)
+from pykraft.spark.arrow_columns import array_column, bytes_column, list_column, number_column, text_column, true_cells
 from tests.tidy.repository import ROOT
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1)
@@ -70,32 +60,7 @@ def test_arrays(count: int) -> None:
 def test_booleans_are_read_from_a_slice(values: list[bool | None], begin: int, count: int) -> None:
     column, wanted = pa.array(values, pa.bool_()).slice(begin, count), values[begin : begin + count]
     assert true_cells(column).tolist() == [value is True for value in wanted]
-    assert filled_cells(column).tolist() == [value is not None for value in wanted]
-
-
-@given(values=cells(st.binary(max_size=5)), begin=st.integers(0, 20), count=st.integers(0, 20))
-def test_bytes_are_read_from_a_slice(values: list[bytes | None], begin: int, count: int) -> None:
-    column, wanted = pa.array(values, pa.binary()).slice(begin, count), values[begin : begin + count]
-    data, begins, ends = byte_cells(column)
-    assert filled_cells(column).tolist() == [value is not None for value in wanted]
-    found = [data[first:end].tobytes() for first, end in zip(begins, ends, strict=True)]
-    assert [cell if is_filled else None for cell, is_filled in zip(found, filled_cells(column), strict=True)] == wanted
-
-
-@pytest.mark.parametrize("kind", [pa.bool_(), pa.binary(), pa.string()])
-def test_a_column_of_nulls_has_no_cell(kind: pa.DataType) -> None:
-    assert filled_cells(pa.nulls(3, kind)).tolist() == [False] * 3
     assert not true_cells(pa.nulls(3, pa.bool_())).any()
-    assert [len(part) for part in byte_cells(pa.nulls(3, pa.binary()))[1:]] == [3, 3]
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_texts_of_one_length(count: int) -> None:
-    texts = [f"{number:04x}" for number in range(count)]
-    cells_of_texts = np.frombuffer("".join(texts).encode(), dtype=np.uint8).reshape(count, 4)
-    made = even_text_column(cells_of_texts)
-    made.validate(full=True)
-    assert made.equals(pa.array(texts, pa.string()))
 
 
 def test_a_number_that_does_not_fit_is_refused() -> None:
@@ -112,7 +77,7 @@ from pykraft.spark.data_source.schema import KAFKA, METADATA, columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Split
 from pykraft.spark.pipeline import silver
-from pykraft.spark.tables.parquet_files import column_types
+from pykraft.spark.tables.delta import column_types
 from pykraft.spark.tables.parquet_writer import ParquetOutput
 from tests.spark.logs import three_batches, batch
 
@@ -123,11 +88,11 @@ for columns in (columns_for(options), KAFKA, METADATA):
     rows = list(decode.records_of(split, data, selection=select(columns, options)))
     assert sum(map(len, rows)) == 106
 groups = list(batches.batches_of(split, data))
-records = list(silver._decode(iter(groups)))
+records = [rows for group in groups for rows in silver.records_in(group)]
 assert sum(map(len, records)) == 106
-tables = ((records, silver.RECORDS), (map(silver.control_in, records), silver.CONTROL))
+tables = ((records, silver.RECORD_COLUMNS), (map(silver.control_in, records), silver.CONTROL_COLUMNS))
 with tempfile.TemporaryDirectory() as folder:
-    for rows, columns in (*tables, (map(silver.payloads_in, records), silver.PAYLOADS)):
+    for rows, columns in tables:
         with ParquetOutput(Path(folder), column_types(columns)) as output:
             for group in rows:
                 output.write(group)

@@ -1,6 +1,12 @@
-"""One line is extracted from Spark's error text; an error of ours is recognized."""
+"""One line is extracted from Spark's error text; an error of ours is recognized.
+
+An error of ours becomes one line, wherever it was raised; a bug keeps its traceback.
+"""
 
 from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +18,7 @@ from pykraft.errors import (
     StorageError,
     UsageError,
 )
-from pykraft.spark.error_text import error_in, reason
+from pykraft.spark.error_text import error_in, reason, rows_without_traceback, without_traceback
 
 STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 Traceback (most recent call last):
@@ -61,3 +67,43 @@ def test_the_last_one_counts() -> None:
 def test_without_one_the_begin_says_what_it_can(story: str, told: str) -> None:
     assert error_in(story) is None
     assert reason(story) == told
+
+
+def deep(kind: type[Exception]) -> int:
+    try:
+        return int("x")
+    except ValueError as error:
+        raise kind("what is wrong") from error
+
+
+@without_traceback
+def one(kind: type[Exception]) -> int:
+    """What it does."""
+    return deep(kind)
+
+
+@rows_without_traceback
+def many(kind: type[Exception]) -> Iterator[int]:
+    yield 1
+    yield deep(kind)
+
+
+@pytest.mark.parametrize("act", [one, lambda kind: list(many(kind))])
+def test_an_error_of_ours_is_plain_and_a_bug_is_not(act: object) -> None:
+    assert callable(act)
+    with pytest.raises(UsageError) as ours:
+        act(UsageError)
+    told = "".join(traceback.format_exception(ours.value))
+    assert told.endswith("pykraft.errors.UsageError: what is wrong\n")
+    assert "ValueError" not in told
+    assert "in deep" not in told
+    with pytest.raises(KeyError) as bug:
+        act(KeyError)
+    told = "".join(traceback.format_exception(bug.value))
+    assert "ValueError" in told
+    assert "in deep" in told
+
+
+def test_the_rest_is_as_it_was() -> None:
+    assert one.__doc__ == "What it does."
+    assert next(many(UsageError)) == 1

@@ -21,11 +21,11 @@ from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
+from pykraft.spark.data_source.batches import SplitPartition
 from pykraft.spark.data_source.file_stream import FilesStreamReader
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.read_split import SplitPartition
 from pykraft.spark.data_source.schema import RECORDS
-from pykraft.spark.source import FilesReader, PykraftDataSource, register
+from pykraft.spark.source import LogReader, PykraftDataSource, register
 from pykraft.types import Offset
 from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
@@ -108,7 +108,7 @@ def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> N
 
 def test_a_reader_has_a_partition_for_each_split_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
-    reader = FilesReader(parse_options({"path": str(tmp_path)}))
+    reader = LogReader(parse_options({"path": str(tmp_path)}))
     (partition,) = reader.partitions()
     assert isinstance(partition, SplitPartition)
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_offsets_of_a_replica_that_is_not_there_are_refused(tmp_path: Path) -> N
     write_segment(tmp_path / "n1", b"".join(three_batches()))
     for option in ("startingOffsets", "endingOffsets"):
         given = parse_options({"path": str(tmp_path / "n1"), option: '{"n7": 2}'})
-        for plan in (FilesReader(given).partitions, FilesStreamReader(given).initialOffset):
+        for plan in (LogReader(given).partitions, FilesStreamReader(given).initialOffset):
             with pytest.raises(UsageError, match=f"the option {option} names n7; the replicas are"):
                 plan()
 

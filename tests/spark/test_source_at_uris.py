@@ -15,13 +15,11 @@ from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.uris import located
 from pykraft.spark.audit_job import run_on
-from pykraft.spark.data_source.file_plan import plan_batch
+from pykraft.spark.data_source.file_plan import find_replicas, plan_batch
 from pykraft.spark.data_source.file_stream import FilesStreamReader
-from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.splits import Split, read_chunks
-from pykraft.spark.metadata.directory import furthest, records_until
-from pykraft.spark.metadata.moment import NOW, Moment
+from pykraft.spark.metadata.directory import NOW, Moment, furthest, records_until
 from pykraft.spark.source import register
 from pykraft.types import Offset
 from tests.audit.replicas import PART_SIZE_BYTES, audited, our_replicas

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.spark.session.package import write_package
+from pykraft.spark.session.master import write_package
 from tests.spark.archive import QUICKLY, quick_java
 from tests.spark.kill_rounds import run as run_rounds
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
@@ -74,7 +74,7 @@ def test_a_cluster_makes_the_same_tables(url: str, folder: Path, tmp_path: Path)
     run(sys.executable, "-m", "pykraft", "pipeline", "run", conf=CONF, words=words, with_sources=True)
     sent = {found.name for found in folder.glob("worker-*/app-*/*/pykraft*.zip")}
     assert {package.name} < sent
-    assert "silver_payloads: 220 rows" in told
+    assert "silver_records: 222 rows" in told
     assert '{"leader_id": 1, "records": 100}' in told
     for tables in (submitted, commanded):
         assert counts_of(tables) == COUNTS
@@ -82,4 +82,4 @@ def test_a_cluster_makes_the_same_tables(url: str, folder: Path, tmp_path: Path)
 
 
 def test_a_round_of_kills_while_copies_of_tasks_run(url: str, tmp_path: Path) -> None:
-    assert run_rounds(tmp_path, rounds=1, throughput=100, seed=4, table_format="parquet", master=url) == []
+    assert run_rounds(tmp_path, rounds=1, throughput=100, seed=4, master=url) == []

@@ -11,7 +11,7 @@ from tests.spark.workers import group_of
     ("test", "group"),
     [
         ("tests/spark/pipeline/test_run.py::test_a", "the first Spark session"),
-        ("tests/spark/test_audit.py::test_a", "the second Spark session"),
+        ("tests/spark/demo/test_payloads.py::test_a", "the second Spark session"),
         ("tests/spark/test_source_at_uris.py::test_a", "the second Spark session"),
         ("tests/spark/test_standalone.py::test_a", "tests/spark/test_standalone.py"),
         ("tests/object_storage/test_files.py::test_a", "tests/object_storage/"),

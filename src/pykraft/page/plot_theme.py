@@ -4,6 +4,8 @@ So the same drawing fits a light and a dark screen. Invariant: matplotlib draws 
 them with the page's variables, and no identifier of one drawing occurs in another. A figure that is no part of a page,
 as in a notebook, gets the colors themselves, for the scheme that the caller names.
 
+Charts that several pages have are drawn here, too, from plain numbers; every axis has a unit.
+
 Source: CSS custom properties; matplotlib's SVG backend, which can write text as text.
 """
 
@@ -11,15 +13,17 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 PlotScheme = Literal["light", "dark"]
 STYLE: Final = Path(__file__).with_name("common.css")
@@ -27,6 +31,11 @@ PAPER: Final = "paper"
 WIDE_INCHES = 9.4
 NARROW_INCHES = 4.3
 NODES_MAX = 9
+THOUSANDS: Final = FuncFormatter(lambda value, _: f"{value:,.0f}")
+PLAIN: Final = FuncFormatter(lambda value, _: f"{value:,g}")
+LINE_STYLES: Final = ("-", "--", ":", "-.")
+Series = tuple[Sequence[float], Sequence[float]]
+"""Times and values."""
 NAMES = (
     *("ink", "soft", "grid", "good", "bad", "accent", "tables", "on-node", "p50", "p90", "p99", "max"),
     *(f"node-{number}" for number in range(NODES_MAX)),
@@ -117,3 +126,53 @@ def to_svg(figure: Figure, *, label: str) -> str:
     text = _METADATA.sub("", _PROLOGUE.sub("", written.getvalue()))
     text = _SIZE.sub("", text, count=2).replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
     return _STAND_IN.sub(lambda match: f"var(--{_NAME_OF[match[0]]})", text)
+
+
+def figure_html(name: str, *, title: str, reading: str, drawn: Callable[..., AbstractContextManager[Figure]]) -> str:
+    """A figure of a page with its explanation, drawn for wide and for narrow screens (``is_narrow``)."""
+    svgs = []
+    for is_narrow in (False, True):
+        with drawn(is_narrow=is_narrow) as figure:
+            svgs.append(to_svg(figure, label=title))
+    wide, narrow = svgs
+    return (
+        f'<figure id="{escape(name)}">\n<h2>{escape(title)}</h2>\n<figcaption>{escape(reading)}</figcaption>\n'
+        f'<div class="plot wide">{wide}</div>\n<div class="plot narrow">{narrow}</div>\n</figure>'
+    )
+
+
+def draw_rates(
+    axes: Axes, edges: Sequence[float], values: Sequence[float], *, name: str, unit: str, label: str | None = None
+) -> None:
+    """Values that hold from each edge to the next one, in the color ``name``."""
+    axes.stairs(values, edges, fill=True, color=color(name), alpha=0.25)
+    axes.stairs(values, edges, color=color(name), label=label, linewidth=1.4, baseline=None)
+    axes.set_ylabel(unit)
+
+
+def draw_latencies(axes: Axes, series: Mapping[str, Series]) -> None:
+    """Percentiles in ms over time, by the names of their colors; the last of them is drawn first."""
+    for name, (times, values) in reversed([*series.items()]):
+        axes.plot(times, values, color=color(name), label="slowest" if name == "max" else name, marker=".", ms=2.5)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(PLAIN)
+    axes.set_ylabel("ms, log scale")
+
+
+def draw_lags(axes: Axes, series: Mapping[int, Series]) -> None:
+    """How many records each node was behind, over time."""
+    for node_id, (times, values) in series.items():
+        style = LINE_STYLES[(node_id - 1) % len(LINE_STYLES)]
+        axes.plot(times, values, color=node_color(node_id), label=f"node {node_id}", linestyle=style)
+    axes.set_yscale("symlog", linthresh=10)
+    axes.yaxis.set_major_formatter(THOUSANDS)
+    axes.set_ylabel("records, log scale")
+
+
+def number_axis(axes: Axes, label: str, *, ticks: int) -> None:
+    """A horizontal axis of plain numbers with at most so many ticks."""
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=ticks, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(PLAIN)

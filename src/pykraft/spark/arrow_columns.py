@@ -57,31 +57,11 @@ def list_column(values: Sequence[Sequence[int] | None]) -> pa.ListArray:
     return pa.Array.from_buffers(kind, len(values), [_validity(values), _edges(cells)], children=[items])
 
 
-def even_text_column(cells: np.ndarray) -> pa.StringArray:
-    """A column of texts of one length, without nulls: a row of ASCII bytes each."""
-    count, size_bytes = cells.shape
-    edges = np.arange(count + 1, dtype=np.int32) * np.int32(size_bytes)
-    buffers = [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(cells, dtype=np.uint8))]
-    return pa.Array.from_buffers(pa.string(), count, buffers)
-
-
-def filled_cells(column: pa.Array) -> np.ndarray:
-    """Which cells are not null."""
-    valid = column.buffers()[0]
-    return np.ones(len(column), dtype=bool) if valid is None else _bits(valid, column)
-
-
 def true_cells(column: pa.BooleanArray) -> np.ndarray:
     """Which cells are true, and not null."""
-    return _bits(column.buffers()[1], column) & filled_cells(column)
-
-
-def byte_cells(column: pa.BinaryArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes of all cells, and where each cell begins and ends in them; those of a null mean nothing."""
-    assert column.type == pa.binary(), f"{column.type} has other offsets"
-    _, edges, data = column.buffers()
-    found = np.frombuffer(edges or bytes(4), dtype=np.int32, count=len(column) + 1, offset=4 * column.offset)
-    return np.frombuffer(data or b"", dtype=np.uint8), found[:-1], found[1:]
+    valid, values = column.buffers()
+    are_true = _bits(values, column)
+    return are_true if valid is None else are_true & _bits(valid, column)
 
 
 def _bits(buffer: pa.Buffer | None, column: pa.Array) -> np.ndarray:

@@ -1,21 +1,56 @@
-"""Extracts the reason from an error text of Spark: a Java trace around a Python trace around one line of ours.
+"""Errors of ours on their way through Spark: without a traceback there, and as errors of ours again here.
 
-Invariant: an error of ours comes back as an instance of its own class, so that callers need not know Spark.
+Spark makes a text of an error: a Java trace around a Python trace around one line of ours. Invariant: an error of ours
+comes back as an instance of its own class, so that callers need not know Spark. Only errors that we raise on purpose
+lose their frames and causes, so that the reason is not at the end of sixty lines; a bug keeps them.
 
-Source: PySpark's ``PythonException`` and ``StreamingQueryException``, which carry the worker's traceback as text.
+Source: PySpark's ``PythonException`` and ``StreamingQueryException``; its workers, which send
+``traceback.format_exc()``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from pykraft import errors
 from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 LINES_MAX = 3
 OURS = re.compile(r"\bpykraft\.errors\.(\w+): (.*)")
 DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
+
+
+def without_traceback(act: Callable[P, T]) -> Callable[P, T]:
+    """Wrap a function so that its errors have no traceback."""
+
+    @wraps(act)
+    def plain(*words: P.args, **named: P.kwargs) -> T:
+        try:
+            return act(*words, **named)
+        except PykraftError as error:
+            raise error.with_traceback(None) from None
+
+    return plain
+
+
+def rows_without_traceback(act: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """The same for a generator."""
+
+    @wraps(act)
+    def plain(*words: P.args, **named: P.kwargs) -> Iterator[T]:
+        try:
+            yield from act(*words, **named)
+        except PykraftError as error:
+            raise error.with_traceback(None) from None
+
+    return plain
 
 
 def error_in(text: str) -> PykraftError | None:

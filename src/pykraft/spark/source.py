@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -26,50 +27,58 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pykraft.spark.data_source.bounds import EVERYTHING
-from pykraft.spark.data_source.file_plan import check_names, plan_batch, split_size_bytes
+from pykraft.spark.data_source.batches import SplitPartition, read_split
+from pykraft.spark.data_source.file_plan import check_names, find_replicas, plan_batch, split_size_bytes
 from pykraft.spark.data_source.file_stream import FilesStreamReader
-from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.read_split import SplitPartition, read_split
 from pykraft.spark.data_source.schema import columns_for, spark_columns
-from pykraft.spark.data_source.selection import select
-from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
+from pykraft.spark.data_source.selection import bounds_of, select
+from pykraft.spark.error_text import rows_without_traceback, without_traceback
 
 
-class FilesReader(DataSourceReader):
-    """Cuts logs into splits on the driver and decodes them on the workers."""
+class LogReader(DataSourceReader):
+    """A query over log directories, or over what is committed in a live quorum when it starts.
+
+    The driver cuts it into splits, and the workers decode them.
+    """
 
     def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
         """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
         self._options = options
         self._selection = select(columns or columns_for(options), options)
-        self._bounds = EVERYTHING
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`."""
-        replicas = find_replicas(self._options.patterns)
-        check_names(replicas, self._options)
-        wanted = [replica for replica in replicas if self._bounds.has_replica(replica.name)]
-        size_bytes = split_size_bytes(wanted, self._options)
-        plans = (plan_batch(each, self._options, size_bytes=size_bytes, bounds=self._bounds) for each in wanted)
+        """See `DataSourceReader`. Errors: those of the plan."""
+        options, bounds = self._options, self._selection.bounds
+        if options.controllers:
+            # Its imports, the whole client, take longer than all others: who reads directories does without.
+            from pykraft.spark.data_source.live_source import plan_query
+
+            return plan_query(options, bounds)
+        replicas = find_replicas(options.patterns)
+        check_names(replicas, options)
+        wanted = [replica for replica in replicas if bounds.has_replica(replica.name)]
+        size_bytes = split_size_bytes(wanted, options)
+        plans = (plan_batch(each, options, size_bytes=size_bytes, bounds=bounds) for each in wanted)
         return [SplitPartition(split) for plan in plans for split in plan.splits]
 
     @rows_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
+        if self._options.controllers:
+            from pykraft.spark.data_source.live_source import fetch_rows
+
+            return fetch_rows(partition, self._options, self._selection)
         return read_split(partition, self._options, self._selection)
 
 
-class FilteringFilesReader(FilesReader):
+class FilteringLogReader(LogReader):
     """The same, for a session whose flag ``spark.sql.python.filterPushdown.enabled`` is on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """See `DataSourceReader`; Spark evaluates all of them again."""
-        self._bounds = bounds_of(filters)
-        self._selection = self._selection.within(self._bounds)
+        self._selection = replace(self._selection, bounds=bounds_of(filters))
         return filters
 
 
@@ -90,13 +99,7 @@ class PykraftDataSource(DataSource):
     def reader(self, schema: StructType | pa.Schema) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options, and for columns that the source does not have."""
         options = parse_options(self.options)
-        columns = spark_columns(schema)
-        if options.controllers:
-            # Its imports, the whole client, take longer than all others: a worker that reads directories does without.
-            from pykraft.spark.data_source.live_source import FilteringLiveReader, LiveReader
-
-            return (FilteringLiveReader if options.pushes_filters else LiveReader)(options, columns)
-        return (FilteringFilesReader if options.pushes_filters else FilesReader)(options, columns)
+        return (FilteringLogReader if options.pushes_filters else LogReader)(options, spark_columns(schema))
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

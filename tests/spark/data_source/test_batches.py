@@ -1,4 +1,7 @@
-"""Rows of batches hold the batches as they are on disk, byte for byte."""
+"""Rows of batches hold the batches as they are on disk, byte for byte.
+
+What a task does with its split: rows of records or of batches, and one row for damage.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 from pykraft.errors import CorruptionError
 from pykraft.protocol.batch import crc_of, read_header, scan
 from pykraft.spark.data_source import batches
-from pykraft.spark.data_source.batches import batches_of
-from pykraft.spark.data_source.schema import arrow_schema
-from pykraft.spark.data_source.selection import Selection
-from pykraft.spark.data_source.splits import Split
+from pykraft.spark.data_source.batches import SplitPartition, batches_of, read_split
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.data_source.schema import arrow_schema, columns_for
+from pykraft.spark.data_source.selection import Selection, select
+from pykraft.spark.data_source.splits import Bounds, Split
 from pykraft.types import Offset
-from tests.spark.logs import START_MS, batch, three_batches
+from tests.spark.logs import START_MS, batch, three_batches, write_segment
 
 pytestmark = pytest.mark.spark
 
@@ -88,8 +93,53 @@ def test_some_columns_of_some_batches() -> None:
     """A batch in the middle is left out: those around it stand in row groups of their own."""
     data = b"".join(batch([b"a", b"b"], base_offset=2 * at, timestamp_ms=START_MS + at % 2) for at in range(4))
     schema = pa.schema([arrow_schema("batches").field(name) for name in ("content", "base_offset")])
-    selection = Selection(schema=schema, timestamp_ms_min=START_MS + 1)
+    selection = Selection(schema=schema, bounds=Bounds(timestamp_ms_min=START_MS + 1))
     found = [row for group in batches_of(split_of(data), data, selection=selection) for row in group.to_pylist()]
     assert [row["base_offset"] for row in found] == [2, 6]
     size_bytes = len(data) // 4
     assert [row["content"] for row in found] == [data[at * size_bytes :][:size_bytes] for at in (1, 3)]
+
+
+def read(partition: InputPartition, **options: str) -> list[dict[str, Any]]:
+    parsed = parse_options({"path": "p-0"} | options)
+    return [
+        row for group in read_split(partition, parsed, select(columns_for(parsed), parsed)) for row in group.to_pylist()
+    ]
+
+
+def whole(segment: Path) -> SplitPartition:
+    return SplitPartition(Split(replica="n1", path=str(segment), position=0, end_position=segment.stat().st_size))
+
+
+def test_rows_of_records_and_of_batches(tmp_path: Path) -> None:
+    partition = whole(write_segment(tmp_path, b"".join(three_batches())))
+    assert [row["offset"] for row in read(partition)] == list(range(6))
+    assert [row["base_offset"] for row in read(partition, rows="batches")] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(("rows", "count"), [("records", 5), ("batches", 3)])
+def test_damage_ends_the_task_unless_it_is_to_be_marked(rows: str, count: int, tmp_path: Path) -> None:
+    first, second, third = three_batches()
+    partition = whole(write_segment(tmp_path, first + second[:-1] + b"!" + third))
+    with pytest.raises(CorruptionError):
+        read(partition, rows=rows)
+    found = read(partition, rows=rows, corrupt="mark")
+    assert len(found) == count
+    assert len([row for row in found if row["corrupt"]]) == 1
+
+
+def test_what_the_walk_found_damaged_is_one_row(tmp_path: Path) -> None:
+    split = Split(
+        replica="n1",
+        path=str(tmp_path / "1.log"),
+        position=7,
+        end_position=90,
+        start_offset=Offset(4),
+        damage="no batch",
+    )
+    (row,) = read(SplitPartition(split), corrupt="mark")
+    assert (row["position"], row["batch_size"], row["offset"], row["corrupt"]) == (7, 83, 4, "no batch")
+
+
+def test_a_partition_without_a_split_has_no_row() -> None:
+    assert read(InputPartition(None)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,8 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, scan
 from pykraft.protocol.records import decode_values
 from pykraft.spark.data_source import bulk
-from pykraft.spark.data_source.bulk import find_values
-from pykraft.spark.data_source.headers.columns import headers_of
+from pykraft.spark.data_source.bulk import WORD, blocks_of, bodies_size_bytes, find_values, stretches
+from pykraft.spark.data_source.headers import headers_of
 from tests.spark.data_source.test_decode import sealed
 from tests.spark.logs import batch
 
@@ -132,3 +133,82 @@ def decoded(data: bytes) -> list[bytes] | None:
         return decode_values(data)
     except ProtocolError:
         return None
+
+
+SIZE = 5
+
+
+def blocks_log(counts: list[int]) -> bytes:
+    """A batch of so many records each, with values that tell their place."""
+    return b"".join(
+        batch([b"%02d%03d" % (number, place) for place in range(count)], base_offset=1_000 * number)
+        for number, count in enumerate(counts)
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "blocks"),
+    [([3], [(0, 1)]), ([3, 3, 3], [(0, 3)]), ([3, 3, 4, 4, 3], [(0, 2), (2, 2), (4, 1)]), ([70, 70], [(0, 2)])],
+)
+def test_batches_that_are_alike_are_a_block(counts: list[int], blocks: list[tuple[int, int]]) -> None:
+    data = blocks_log(counts)
+    bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in scan(data)])
+    found = blocks_of(np.arange(len(counts)), bodies, np.array(counts), SIZE)
+    assert [(block.first, block.batches) for block in found] == blocks
+    for block in found:
+        values = np.empty(block.batches * block.records, dtype=f"V{SIZE}")
+        block.copy_values(data, values)
+        numbers = range(block.first, block.first + block.batches)
+        wanted = [b"%02d%03d" % (number, place) for number in numbers for place in range(block.records)]
+        assert [bytes(value) for value in values] == wanted
+        assert [data[start : start + SIZE] for start in block.starts().tolist()] == wanted
+        assert block.are_as_written(data).all()
+
+
+def test_what_is_not_a_neighbor_or_lies_elsewhere_begins_another_block() -> None:
+    data = blocks_log([3, 3, 3, 3, 3])
+    bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in scan(data)])
+    members = np.array([0, 1, 3, 4])
+    found = blocks_of(members, bodies[members], np.full(4, 3), SIZE)
+    assert [(block.first, block.batches) for block in found] == [(0, 2), (3, 2)]
+    moved = bodies + np.array([0, 0, 7, 7, 7])
+    found = blocks_of(np.arange(5), moved, np.full(5, 3), SIZE)
+    assert [block.first for block in found][:2] == [0, 2]
+    assert {(block.body, block.distance) for block in found if block.batches > 1} <= {
+        (int(moved[block.first]), int(bodies[1] - bodies[0])) for block in found
+    }
+
+
+def test_a_batch_with_another_byte_is_not_as_written() -> None:
+    data = bytearray(blocks_log([70, 70, 70]))
+    position, header = list(scan(bytes(data)))[1]
+    data[position + header.size_bytes - 1] ^= 1
+    bodies = np.array([at + HEADER_SIZE_BYTES for at, _ in scan(bytes(data), verify_crc=False)])
+    (block,) = blocks_of(np.arange(3), bodies, np.full(3, 70), SIZE)
+    assert block.are_as_written(bytes(data)).tolist() == [True, False, True]
+
+
+COUNTS = (1, 63, 64, 65, 8_192, 8_193)
+HEAD_SIZES = (1, 5, 56, 57, 63, 64, 8_183, 8_192)
+
+
+@pytest.mark.parametrize("size", HEAD_SIZES)
+def test_bodies_are_as_long_as_written_ones(size: int) -> None:
+    written = [len(batch([bytes(size)] * count, base_offset=0)) - HEADER_SIZE_BYTES for count in COUNTS]
+    assert bodies_size_bytes(np.array(COUNTS), size).tolist() == written
+
+
+@pytest.mark.parametrize("size", HEAD_SIZES)
+def test_heads_are_the_written_bytes(size: int) -> None:
+    body = batch([b"v" * size] * 200, base_offset=0)[HEADER_SIZE_BYTES:]
+    covered = 0
+    for stretch in stretches(200, size):
+        deltas = np.arange(stretch.first_delta, stretch.end_delta)
+        begins = stretch.begin + (deltas - stretch.first_delta) * stretch.record_size_bytes
+        values = begins + stretch.head_size_bytes
+        assert all(body[at : at + size + 1] == b"v" * size + b"\0" for at in values.tolist())
+        for at, mask, words in stretch.head_words(deltas):
+            found = [int.from_bytes(body[begin + at : begin + at + WORD], "little") & mask for begin in begins.tolist()]
+            assert words.tolist() == found
+        covered += len(deltas)
+    assert covered == 200

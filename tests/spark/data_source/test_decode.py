@@ -1,28 +1,49 @@
-"""Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position."""
+"""Arrow rows contain what the protocol's own decoder reads, record by record; damage has its position.
+
+The content of a split: sound batches, and damage that is an error or a row.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from pykraft.errors import CorruptionError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark.data_source import decode
-from pykraft.spark.data_source.decode import records_of
+from pykraft.spark.data_source.decode import (
+    COLUMN_MADE,
+    INT32_MAX,
+    METADATA_COLUMNS,
+    DamagedBytes,
+    constant,
+    damage_row,
+    location_columns,
+    metadata_columns,
+    records_of,
+    sound_batches,
+)
+from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, arrow_schema
 from pykraft.spark.data_source.selection import Selection
-from pykraft.spark.data_source.splits import Limit, Split, plan_splits, read_chunks
+from pykraft.spark.data_source.splits import Bounds, Limit, Split, plan_splits, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
+from pykraft.spark.source import LogReader
 from pykraft.types import Buffer, Epoch, KRaftVersion, Offset
+from tests.cli.test_dump import sections
+from tests.protocol.metadata.records import ALL, encoded, full_body
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
+from tests.spark.metadata.made import GOLDEN as QUORUMS
 
 pytestmark = pytest.mark.spark
 
@@ -257,6 +278,119 @@ def test_records_are_only_read_for_their_columns() -> None:
 
 def test_batches_that_are_not_wanted_leave_no_row() -> None:
     data = b"".join(batch([b"a", b"b"], base_offset=2 * at, epoch=at) for at in range(3))
-    selection = Selection(schema=arrow_schema("records"), epoch_min=Epoch(1), epoch_max=Epoch(1))
+    selection = Selection(schema=arrow_schema("records"), bounds=Bounds(epoch_min=Epoch(1), epoch_max=Epoch(1)))
     (found,) = records_of(split_of(data), data, selection=selection)
     assert found.column("offset").to_pylist() == [2, 3]
+
+
+FIRST, SECOND, THIRD = three_batches()
+PIECE = Split(replica="n1", path=str(Path("data") / "p-0" / "1.log"), position=100, end_position=1_000)
+
+
+def sound(data: bytes, *, tolerant: bool = False) -> list[int | tuple[int, int, int]]:
+    """Position of each batch; position, size and offset of damage."""
+    found: list[int | tuple[int, int, int]] = []
+    for one in sound_batches(PIECE, data, tolerant=tolerant):
+        found += (
+            [(one.position, one.size_bytes, one.offset)] if isinstance(one, DamagedBytes) else one.positions.tolist()
+        )
+    return found
+
+
+def test_whole_batches_come_one_after_the_other() -> None:
+    assert sound(FIRST + SECOND) == [0, len(FIRST)]
+    assert sound(b"") == []
+
+
+@pytest.mark.parametrize(
+    "damage", [SECOND[:-1] + b"!", SECOND[:30], b"!" * 80, b"!"], ids=["crc", "cut", "none", "few"]
+)
+def test_damage_is_an_error_with_file_and_position(damage: bytes) -> None:
+    with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
+        sound(FIRST + damage)
+    assert (caught.value.path, caught.value.position) == (PIECE.path, 100 + len(FIRST))
+
+
+def test_who_wants_to_go_on_is_told_where_and_at_which_offset() -> None:
+    data = FIRST + SECOND[:-1] + b"!" + THIRD + b"!" * 70
+    here = len(FIRST)
+    end = here + len(SECOND) + len(THIRD)
+    assert sound(data, tolerant=True) == [0, (here, len(SECOND), 2), here + len(SECOND), (end, 70, 6)]
+
+
+@pytest.mark.parametrize("rows", ["records", "batches"])
+def test_a_row_of_damage_is_null_but_for_place_size_offset_and_text(rows: str) -> None:
+    damage = DamagedBytes(position=5, size_bytes=2**40, offset=Offset(7), text="wrong")
+    row = damage_row(PIECE, damage, arrow_schema(rows))
+    assert row.schema.equals(arrow_schema(rows), check_metadata=True)
+    (known,) = ({name: value for name, value in each.items() if value is not None} for each in row.to_pylist())
+    place = {"replica": "n1", "segment": "1.log", "position": 105, "batch_size": INT32_MAX, "corrupt": "wrong"}
+    assert known == place | {"offset" if rows == "records" else "base_offset": 7}
+
+
+def test_columns_of_the_place() -> None:
+    columns = location_columns(PIECE, np.array([1, 2]))
+    assert {name: column.to_pylist() for name, column in columns.items()} == {
+        "replica": ["n1", "n1"],
+        "segment": ["1.log", "1.log"],
+        "position": [1, 2],
+        "topic": ["p", "p"],
+        "partition": [0, 0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "topic", "partition"),
+    [("__cluster_metadata-0", "__cluster_metadata", 0), ("a-b-12", "a-b", 12), ("copy", "copy", 0), ("n-x", "n-x", 0)],
+)
+def test_a_partition_directory_names_topic_and_partition(folder: str, topic: str, partition: int) -> None:
+    columns = location_columns(replace(PIECE, path=f"{folder}/1.log"), np.array([0]))
+    assert (columns["topic"].to_pylist(), columns["partition"].to_pylist()) == ([topic], [partition])
+
+
+def test_a_live_quorum_has_the_topic_that_kafka_s_tools_ask_for() -> None:
+    columns = location_columns(replace(PIECE, replica=None), np.array([0]))
+    assert [columns[name].to_pylist() for name in ("topic", "partition", "segment")] == [
+        ["__cluster_metadata"],
+        [0],
+        [None],
+    ]
+
+
+@pytest.mark.parametrize("value", ["text", 5, None])
+def test_a_column_of_one_value_has_as_many_rows_as_asked_for(value: str | int | None) -> None:
+    for count in (0, 3, COLUMN_MADE, COLUMN_MADE + 1):
+        column = constant(value, count)
+        assert len(column) == count
+        assert set(column.to_pylist()) <= {value}
+
+
+def test_the_rows_of_the_source_are_kafkas_json_record_for_record() -> None:
+    recording = QUORUMS / "dynamic"
+    dumped = sections((recording / "dump" / "n1-decoded.txt").read_text())
+    lines = [line for name, lines in dumped.items() if name.endswith(".log") for line in lines]
+    payloads = [json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: {" in line]
+    options = {"path": str(recording / "disk" / "n1" / "data" / "__cluster_metadata-0"), "columns": "metadata"}
+    reader = LogReader(parse_options(options))
+    groups = [rows.to_pylist() for partition in reader.partitions() for rows in reader.read(partition)]
+    rows = [row for group in groups for row in group]
+    assert [
+        {"type": row["type"], "version": row["version"], "data": json.loads(row["data"])} for row in rows
+    ] == payloads
+    assert {row["problem"] for row in rows} == {None}
+    assert [row["offset"] for row in rows] == sorted({row["offset"] for row in rows})
+
+
+def test_secrets_are_masked_and_unknown_values_say_why() -> None:
+    values = [encoded(name, version, full_body(name, version)) for name, version in ALL]
+    rows = pa.RecordBatch.from_pydict(metadata_columns(pa.array([*values, b"hello", None], pa.binary()))).to_pylist()
+    assert [(row["type"], row["version"]) for row in rows[:-2]] == ALL
+    assert [row["problem"] is None for row in rows] == [True] * len(ALL) + [False, False]
+    assert all(rows[-1][name] is None for name in METADATA_COLUMNS if name != "problem")
+    (credential,) = (json.loads(row["data"]) for row in rows if row["type"] == "USER_SCRAM_CREDENTIAL_RECORD")
+    assert [credential[name] for name in ("salt", "storedKey", "serverKey")] == ["***"] * 3
+
+
+def test_rows_of_batches_have_no_metadata() -> None:
+    with pytest.raises(UsageError, match="columns = metadata has a row for each record: leave out rows = batches"):
+        parse_options({"path": "p", "columns": "metadata", "rows": "batches"})

@@ -1,4 +1,7 @@
-"""From options to a range of the log: offsets, times, ends, and a live directory that changes during planning."""
+"""From options to a range of the log: offsets, times, ends, and a live directory that changes during planning.
+
+Which replicas to read: directories, files and globs, and a name for each.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,10 @@ import pytest
 from pykraft.errors import StorageError, UsageError
 from pykraft.protocol.records import decode_records
 from pykraft.spark.data_source import file_plan
-from pykraft.spark.data_source.bounds import Bounds
-from pykraft.spark.data_source.file_plan import plan_batch, split_size_bytes
-from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.file_plan import find_replicas, plan_batch, replica_names, split_size_bytes
 from pykraft.spark.data_source.options import SourceOptions, parse_options
-from pykraft.spark.data_source.splits import read_chunks
-from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES
-from pykraft.spark.data_source.walk import Cursor, ReplicaLog
+from pykraft.spark.data_source.splits import Bounds, read_chunks
+from pykraft.spark.data_source.walk import STRIDE_SIZE_BYTES, Cursor, ReplicaLog
 from pykraft.types import Epoch, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, write_segment
 
@@ -184,3 +184,49 @@ def test_a_start_that_is_gone_is_the_log_start_if_that_may_be(tmp_path: Path) ->
     assert read(tmp_path, startingOffsets="7", failOnDataLoss="false") == [7]
     with pytest.raises(UsageError, match="offset 2 is no longer there"):
         read(tmp_path, startingOffsets="2")
+
+
+def found(*patterns: str) -> dict[str, list[Path]]:
+    """Segments by replica."""
+    return {replica.name: replica.segments() for replica in find_replicas(patterns)}
+
+
+def test_segments_are_found_by_directory_file_and_glob(tmp_path: Path) -> None:
+    files = [write_segment(tmp_path / name / "data" / "p-0", b"") for name in ("n1", "n2")]
+    later = write_segment(tmp_path / "n1" / "data" / "p-0", b"", base_offset=10)
+    (later.parent / "00000000000000000010.index").touch()
+    (later.parent / "quorum-state").touch()
+    expected = {"n1": [files[0], later], "n2": [files[1]]}
+    assert found(str(files[0].parent), str(files[1])) == expected
+    assert found(f"{tmp_path}/n*/data/p-0") == expected
+    assert found(f"{tmp_path}/n*/data/p-0/*.log", str(later)) == expected
+    assert found(f"{tmp_path}/n*/data/p-0/*10.log") == {"data": [later]}
+
+
+def test_a_directory_grows_and_named_files_stay_what_they_are(tmp_path: Path) -> None:
+    first = write_segment(tmp_path / "p-0", b"")
+    (whole,) = find_replicas([str(first.parent), str(first)])
+    (named,) = find_replicas([str(first)])
+    second = write_segment(tmp_path / "p-0", b"", base_offset=10)
+    assert whole.segments() == [first, second]
+    assert named.segments() == [first]
+
+
+def test_one_directory_is_one_replica_by_whatever_name(tmp_path: Path) -> None:
+    segment = write_segment(tmp_path / "n[1]" / "p-0", b"")
+    (tmp_path / "link").symlink_to(segment.parent)
+    assert found(str(segment.parent), str(tmp_path / "link"), str(segment)) == {"n[1]": [segment]}
+
+
+@pytest.mark.parametrize("pattern", ["absent", "", "*.txt"])
+def test_a_pattern_without_segments_is_an_error(pattern: str, tmp_path: Path) -> None:
+    write_segment(tmp_path / "p-0", b"")
+    with pytest.raises(UsageError, match="no segment files; give partition directories"):
+        find_replicas([str(tmp_path / "p-0"), str(tmp_path / pattern)])
+
+
+def test_a_replica_is_named_by_what_tells_it_from_the_others() -> None:
+    alone, one, two = Path("/var/data/n1/p-0"), Path("/var/n1/data/p-0"), Path("/var/n2/data/p-0")
+    assert replica_names([alone]) == {alone: "n1"}
+    assert replica_names([one, two]) == {one: "n1", two: "n2"}
+    assert replica_names([one.parent, one]) == {one.parent: "/var/n1/data", one: "p-0"}

@@ -129,11 +129,7 @@ def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Pat
 
 def test_bounds_hold_within_a_batch(folder: Path) -> None:
     made = reader(folder, startingOffsets="1", endingOffsets='{"n1": 5, "n2": 2}', maxRecordsPerTrigger="4")
-    assert list(run(made, made.initialOffset())) == [
-        rows("n1", 1) + rows("n2", 1),
-        rows("n1", 2, 3),
-        rows("n1", 4),
-    ]
+    assert list(run(made, made.initialOffset())) == [rows("n1", 1) + rows("n2", 1), rows("n1", 2, 3), rows("n1", 4)]
     latest = reader(folder, startingOffsets="latest")
     assert list(run(latest, latest.initialOffset())) == []
 

@@ -17,8 +17,9 @@ from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.spark.data_source import live_source
-from pykraft.spark.data_source.live_source import LivePartition, LiveReader, LiveStreamReader, splits_of
+from pykraft.spark.data_source.live_source import LivePartition, LiveStreamReader, splits_of
 from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.spark.source import LogReader
 from pykraft.types import Offset
 from tests.spark.quorum_of_one import CLUSTER_ID, OneNode
 
@@ -29,13 +30,13 @@ def options(node: OneNode, **given: str) -> SourceOptions:
     return parse_options({"bootstrap.controllers": str(node.endpoint)} | given)
 
 
-def read(reader: LiveReader | LiveStreamReader, parts: list[InputPartition], column: str = "offset") -> list[int]:
+def read(reader: LogReader | LiveStreamReader, parts: list[InputPartition], column: str = "offset") -> list[int]:
     return [value for part in parts for rows in reader.read(part) for value in rows.column(column).to_pylist()]
 
 
 def query(node: OneNode, column: str = "offset", **given: str) -> list[int]:
     """What a query over the present log reads."""
-    reader = LiveReader(options(node, **given))
+    reader = LogReader(options(node, **given))
     return read(reader, list(reader.partitions()), column)
 
 
@@ -172,7 +173,7 @@ def test_offsets_by_replica_make_no_sense_here(node: OneNode) -> None:
 
 
 def test_a_part_that_is_none_has_no_row(node: OneNode) -> None:
-    reader = LiveReader(options(node))
+    reader = LogReader(options(node))
     assert read(reader, [InputPartition(None)]) == []
     assert read(reader, [LivePartition(Offset(3), Offset(3), None)]) == []
 

@@ -1,11 +1,14 @@
-"""Options: texts in, one validated value out; an error names the allowed values."""
+"""Options: texts in, one validated value out; an error names the allowed values.
+
+Every option of Spark's Kafka source is an alias, has no effect by its nature, or is refused with what to do.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.options import Bound, parse_options
+from pykraft.spark.data_source.options import KNOWN, Bound, parse_options, translate
 from pykraft.types import Endpoint, Offset
 
 PATH = {"path": "n1"}
@@ -163,3 +166,54 @@ def test_offsets_by_topic_have_the_kafka_source_s_numbers_for_both_ends(number: 
 def test_options_that_contradict_each_other_are_refused(given: dict[str, str], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         parse_options(PATH | given)
+
+
+KAFKAS = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "kafka.bootstrap.servers",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "kafka.group.id",
+    "includeHeaders",
+    "startingOffsetsByTimestampStrategy",
+    "topic",
+    "kafka.security.protocol",
+    "kafka.max.poll.records",
+)
+"""The options in Spark's Kafka integration guide, and two of the many that it passes on to the consumer."""
+
+
+@pytest.mark.parametrize("name", KAFKAS)
+def test_no_option_of_the_kafka_source_is_ignored(name: str) -> None:
+    if name in KNOWN:
+        assert len(translate({name: "1"})) == 1
+    else:
+        with pytest.raises(UsageError, match=f"has no option {name}: .*(leave it out|name nodes|minPartitions)"):
+            translate({name: "1"})
+
+
+def test_case_does_not_matter() -> None:
+    assert translate({"MAXOFFSETSPERTRIGGER": "5", "Path": "p"}) == {"maxrecordspertrigger": "5", "path": "p"}
+    with pytest.raises(UsageError, match="no option SUBSCRIBE: a quorum has one log"):
+        translate({"SUBSCRIBE": "t"})
+
+
+def test_an_alias_beside_its_own_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="give the option maxRecordsPerTrigger or maxOffsetsPerTrigger"):
+        translate({"maxOffsetsPerTrigger": "5", "maxrecordspertrigger": "5"})

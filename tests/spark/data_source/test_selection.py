@@ -1,16 +1,34 @@
-"""A query's columns and batches: what the source has, and which batches may hold a wanted row."""
+"""A query's columns and batches: what the source has, and which batches may hold a wanted row.
+
+Filters become bounds that leave out no wanted row.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
 from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.data_source.headers.columns import headers_of
+from pykraft.spark.data_source.headers import headers_of
 from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.data_source.schema import KAFKA, RECORDS, arrow_of, columns_of
-from pykraft.spark.data_source.selection import Selection, select
+from pykraft.spark.data_source.selection import Selection, bounds_of, select
+from pykraft.spark.data_source.splits import Bounds
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch
 
@@ -53,10 +71,15 @@ def test_no_column_is_refused() -> None:
 @pytest.mark.parametrize(
     ("selection", "is_wanted"),
     [
-        (Selection(schema=None, epoch_min=Epoch(EPOCH), epoch_max=Epoch(EPOCH), timestamp_ms_min=START_MS), True),
-        (Selection(schema=None, epoch_min=Epoch(EPOCH + 1)), False),
-        (Selection(schema=None, epoch_max=Epoch(EPOCH - 1)), False),
-        (Selection(schema=None, timestamp_ms_min=START_MS + 1), False),
+        (
+            Selection(
+                schema=None, bounds=Bounds(epoch_min=Epoch(EPOCH), epoch_max=Epoch(EPOCH), timestamp_ms_min=START_MS)
+            ),
+            True,
+        ),
+        (Selection(schema=None, bounds=Bounds(epoch_min=Epoch(EPOCH + 1))), False),
+        (Selection(schema=None, bounds=Bounds(epoch_max=Epoch(EPOCH - 1))), False),
+        (Selection(schema=None, bounds=Bounds(timestamp_ms_min=START_MS + 1)), False),
         (Selection(schema=None, leaves_out_control=True), True),
     ],
 )
@@ -67,3 +90,34 @@ def test_a_batch_is_left_out_if_its_header_proves_that_no_row_is_wanted(selectio
 def test_control_batches_can_be_left_out() -> None:
     selection = select(KAFKA, parse_options({"path": "p", "columns": "kafka"}))
     assert selection.wanted(HEADERS).tolist() == [True, False]
+
+
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+NOON_MS = int(NOON.timestamp() * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("filters", "bounds"),
+    [
+        ([EqualTo(("offset",), 5)], {"offset_min": 5, "offset_end": 6}),
+        ([GreaterThan(("offset",), 5), LessThan(("offset",), 9)], {"offset_min": 6, "offset_end": 9}),
+        ([GreaterThanOrEqual(("offset",), 5), LessThanOrEqual(("offset",), 9)], {"offset_min": 5, "offset_end": 10}),
+        ([In(("offset",), (7, 3))], {"offset_min": 3, "offset_end": 8}),
+        ([GreaterThan(("offset",), 5), GreaterThan(("offset",), 2)], {"offset_min": 6}),
+        ([EqualTo(("epoch",), 4)], {"epoch_min": 4, "epoch_max": 4}),
+        ([LessThan(("epoch",), 4)], {"epoch_max": 3}),
+        ([EqualTo(("replica",), "n1")], {"replicas": frozenset({"n1"})}),
+        ([In(("replica",), ("n1", "n2")), In(("replica",), ("n2",))], {"replicas": frozenset({"n2"})}),
+        ([GreaterThan(("timestamp",), NOON + timedelta(microseconds=1))], {"timestamp_ms_min": NOON_MS}),
+        ([EqualTo(("timestamp",), NOON)], {"timestamp_ms_min": NOON_MS}),
+        ([LessThan(("timestamp",), NOON)], {}),
+        ([GreaterThan(("timestamp",), NOON.replace(tzinfo=None))], {}),
+        ([In(("offset",), (3, None))], {}),
+        ([In(("replica",), ())], {}),
+        ([EqualTo(("offset", "field"), 5), EqualTo(("value",), b"x"), EqualTo(("is_control",), True)], {}),
+        ([Not(EqualTo(("offset",), 5)), StringStartsWith(("replica",), "n")], {}),
+        ([], {}),
+    ],
+)
+def test_filters_and_what_they_bound(filters: list[Filter], bounds: dict[str, Any]) -> None:
+    assert bounds_of(filters) == Bounds(**bounds)

@@ -1,4 +1,9 @@
-"""Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since."""
+"""Splits: whole batches of about the size, up to a limit; read in chunks; files that have changed since.
+
+Bounds leave out splits and replicas without a wanted row; a plan needs them where there is no Spark.
+
+Headers that are read one by one, up to the first that is cut or wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,21 @@ import pytest
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.protocol.batch import scan
-from pykraft.spark.data_source.headers.scanned import FoundHeaders, scanned_headers
-from pykraft.spark.data_source.splits import Limit, Split, SplitPlan, chunks_with, plan_splits, read_chunks
+from pykraft.spark.data_source.splits import (
+    EVERYTHING,
+    BatchIdentity,
+    Bounds,
+    FoundHeaders,
+    Limit,
+    Split,
+    SplitPlan,
+    chunks_with,
+    plan_splits,
+    read_chunks,
+    scanned_headers,
+)
 from pykraft.spark.data_source.walk import ReplicaLog
-from pykraft.types import Buffer, Offset
+from pykraft.types import Buffer, Epoch, Offset
 from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
 BATCHES = three_batches()
@@ -91,7 +107,7 @@ def test_damage_is_a_split_of_its_own(tmp_path: Path) -> None:
 def in_columns(data: Buffer) -> FoundHeaders:
     """The headers, as Spark's tasks read them."""
     # The unit tests have no NumPy.
-    from pykraft.spark.data_source.headers.columns import headers_of
+    from pykraft.spark.data_source.headers import headers_of
 
     return headers_of(data)
 
@@ -184,3 +200,42 @@ def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path
     deleted.unlink()
     with pytest.raises(StorageError):
         list(read_chunks(split))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "may_hold"),
+    [
+        (Bounds(epoch_min=Epoch(3), epoch_max=Epoch(3)), True),
+        (Bounds(epoch_min=Epoch(5)), False),
+        (Bounds(epoch_max=Epoch(1)), False),
+        (Bounds(epoch_min=Epoch(4), epoch_max=Epoch(9)), True),
+    ],
+)
+def test_a_split_is_left_out_by_its_epochs(bounds: Bounds, may_hold: bool) -> None:
+    first, last = (
+        BatchIdentity(base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(epoch), crc=0) for epoch in (2, 4)
+    )
+    split = Split(replica="n1", path="1.log", position=0, end_position=9, first=first, last=last)
+    assert bounds.may_hold(split) is may_hold
+    assert bounds.may_hold(Split(replica="n1", path="1.log", position=0, end_position=9))
+
+
+def test_replicas() -> None:
+    assert EVERYTHING.has_replica("n1")
+    assert not Bounds(replicas=frozenset()).has_replica("n1")
+
+
+LOG = b"".join(BATCHES)
+
+
+def test_whole_batches_are_found_with_their_places() -> None:
+    found, pairs = scanned_headers(LOG), list(scan(LOG))
+    assert len(found) == len(pairs) == 3
+    assert list(found.pairs()) == pairs
+    assert (found.pair(0), found.pair(-1)) == (pairs[0], pairs[2])
+    assert found.run(0) is None
+
+
+@pytest.mark.parametrize("end", [BATCHES[2][:-1], BATCHES[2][:30], b"!" * 80, b"!", b""])
+def test_what_is_cut_or_no_batch_ends_them(end: bytes) -> None:
+    assert [at for at, _ in scanned_headers(BATCHES[0] + BATCHES[1] + end).pairs()] == [0, len(BATCHES[0])]

@@ -13,9 +13,9 @@ import pytest
 from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError, StorageError, UsageError
 from pykraft.local.child import Children
-from pykraft.spark.audit import Audit
 from pykraft.spark.demo import run
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError
+from pykraft.spark.demo.payloads import Audit
 from pykraft.spark.demo.replicas import ReplicaComparison
 from pykraft.spark.demo.run import run_demo
 from tests.spark.audits import clean_audit

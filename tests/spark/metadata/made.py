@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.protocol.metadata.record import MetadataRecord, metadata_tables
-from pykraft.spark.metadata.image import MetadataImage
-from pykraft.spark.metadata.logged import LoggedRecord
+from pykraft.spark.metadata.image import LoggedRecord, MetadataImage
 from pykraft.types import Offset
 from tests.protocol.metadata.records import NUMBERS, encoded
 from tests.spark.logs import START_MS

@@ -1,4 +1,9 @@
-"""Directories of real Kafka: the image of the log is that of each of Kafka's snapshots, and records equal its JSON."""
+"""Directories of real Kafka: the image of the log is that of each of Kafka's snapshots, and records equal its JSON.
+
+A moment gets the newest snapshot that is not newer; a history the oldest from which the log goes on.
+
+A moment is an offset or a time; both say which records were there.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,20 @@ import pytest
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import list_snapshots
-from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.metadata.difference import differences
-from pykraft.spark.metadata.directory import furthest, log_records, records_until
+from pykraft.spark.data_source.file_plan import find_replicas
+from pykraft.spark.metadata.directory import (
+    NOW,
+    Moment,
+    furthest,
+    log_records,
+    newest_within,
+    oldest_from,
+    parse_moment,
+    records_until,
+    snapshot_records,
+)
 from pykraft.spark.metadata.image import MetadataImage, image_of
-from pykraft.spark.metadata.moment import NOW, Moment
+from pykraft.spark.metadata.tables import differences
 from pykraft.types import Offset
 from tests.cli.test_dump import sections
 from tests.spark.logs import START_MS, batch, write_segment
@@ -131,3 +145,65 @@ def test_a_directory_that_begins_within_a_batch_counts_from_its_snapshot(tmp_pat
     (replica,) = find_replicas([str(directory)])
     assert [each.offset for each in log_records(replica, Offset(1), NOW)] == [1, 2]
     assert [each.offset for each in log_records(replica, Offset(3), NOW)] == []
+
+
+DIRECTORY = GOLDEN / "dynamic" / "disk" / "n1" / "data" / "__cluster_metadata-0"
+
+
+@pytest.mark.parametrize(
+    ("moment", "end_offset"),
+    [
+        (NOW, 161),
+        (Moment(end_offset=Offset(161)), 161),
+        (Moment(end_offset=Offset(160)), 123),
+        (Moment(end_offset=Offset(30)), 30),
+        (Moment(end_offset=Offset(29)), None),
+        (Moment(wall_ms=0), None),
+    ],
+)
+def test_the_newest_that_a_moment_allows(moment: Moment, end_offset: int | None) -> None:
+    found = newest_within(OsFs(), DIRECTORY, moment)
+    assert (None if found is None else found.offset) == end_offset
+
+
+def test_a_time_allows_what_a_snapshot_contains() -> None:
+    newest = newest_within(OsFs(), DIRECTORY, NOW)
+    assert newest is not None
+    wall_ms = next(snapshot_records(OsFs(), DIRECTORY, newest)).timestamp_ms
+    assert newest_within(OsFs(), DIRECTORY, Moment(wall_ms=wall_ms)) == newest
+    before = newest_within(OsFs(), DIRECTORY, Moment(wall_ms=wall_ms - 1))
+    assert before is not None
+    assert before.offset == 123
+
+
+def test_the_oldest_from_which_the_log_goes_on() -> None:
+    assert oldest_from(OsFs(), DIRECTORY, Offset(0)) is None
+    found = oldest_from(OsFs(), DIRECTORY, Offset(44))
+    assert found is not None
+    assert found.offset == 63
+    assert oldest_from(OsFs(), DIRECTORY, Offset(162)) is None
+
+
+def test_an_offset_is_exclusive_and_a_time_inclusive() -> None:
+    assert [Moment(end_offset=Offset(2)).includes(Offset(offset), 0) for offset in (1, 2)] == [True, False]
+    assert [Moment(wall_ms=5).includes(Offset(0), time) for time in (5, 6)] == [True, False]
+    assert NOW.includes(Offset(2**62), 2**62)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("157", Moment(end_offset=Offset(157))),
+        ("1970-01-01T00:01", Moment(wall_ms=60_000)),
+        ("1970-01-01T00:01:00.5Z", Moment(wall_ms=60_500)),
+        ("1970-01-01 01:01+01:00", Moment(wall_ms=60_000)),
+    ],
+)
+def test_texts_of_moments(text: str, moment: Moment) -> None:
+    assert parse_moment(text, "--as-of") == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-1", "14:03", "9" * 19, "2026-13-01"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--as-of {text}: "):
+        parse_moment(text, "--as-of")

@@ -1,4 +1,9 @@
-"""Records change the image as they change Kafka's: what replaces, what is kept, what goes with a topic."""
+"""Records change the image as they change Kafka's: what replaces, what is kept, what goes with a topic.
+
+A record of the log is decoded with its place, and what cannot be decoded names it.
+
+The history has a row for each new leader or ISR, and none for other changes.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from pykraft.errors import ProtocolError
 from pykraft.protocol.metadata.record import MetadataRecord
-from pykraft.spark.metadata.image import MetadataImage, image_of
+from pykraft.protocol.records import Record
+from pykraft.spark.metadata.image import LeaderHistory, MetadataImage, image_of, logged_record
 from pykraft.spark.metadata.tables import COLUMNS
-from tests.spark.metadata.made import ORDERS, RETURNS, change, image, logged, made, partition, topic
+from pykraft.types import Offset
+from tests.spark.metadata.made import ORDERS, RETURNS, change, image, logged, made, partition, topic, value
 
 TOKEN = {"token_id": "t"}
 BEGIN, END, ABORT = (made(f"{name}_TRANSACTION_RECORD") for name in ("BEGIN", "END", "ABORT"))
@@ -111,11 +119,7 @@ def test_a_broker_is_as_its_last_changes_left_it(records: list[MetadataRecord], 
             made("CONFIG_RECORD", resource_type=4, name="a", value="b"),
             made("CONFIG_RECORD", resource_type=4, name="a", value=None),
         ),
-        (
-            "acls",
-            made("ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS),
-            made("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS),
-        ),
+        ("acls", made("ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS), made("REMOVE_ACCESS_CONTROL_ENTRY_RECORD", id=ORDERS)),
         (
             "quotas",
             made("CLIENT_QUOTA_RECORD", entity=[{"entity_type": "user", "entity_name": None}], key="a", value=1.0),
@@ -126,11 +130,7 @@ def test_a_broker_is_as_its_last_changes_left_it(records: list[MetadataRecord], 
             made("USER_SCRAM_CREDENTIAL_RECORD", name="bob", mechanism=1),
             made("REMOVE_USER_SCRAM_CREDENTIAL_RECORD", name="bob", mechanism=1),
         ),
-        (
-            "tokens",
-            made("DELEGATION_TOKEN_RECORD", **TOKEN),
-            made("REMOVE_DELEGATION_TOKEN_RECORD", **TOKEN),
-        ),
+        ("tokens", made("DELEGATION_TOKEN_RECORD", **TOKEN), made("REMOVE_DELEGATION_TOKEN_RECORD", **TOKEN)),
     ],
 )
 def test_what_was_added_is_there_until_it_is_removed(table: str, there: MetadataRecord, gone: MetadataRecord) -> None:
@@ -156,3 +156,41 @@ def test_it_knows_how_far_it_is() -> None:
     found = image_of(records)
     assert (found.end_offset, found.last_timestamp_ms) == (2, records[1].timestamp_ms)
     assert (image_of([]).end_offset, image_of([]).last_timestamp_ms) == (0, None)
+
+
+def record(data: bytes) -> Record:
+    return Record(Offset(7), 5, sequence=-1, key=None, value=data)
+
+
+def test_a_record_has_its_place() -> None:
+    found = logged_record("n1", record(value(topic())))
+    assert (found.offset, found.end_offset, found.timestamp_ms, found.record) == (7, 8, 5, topic())
+
+
+def test_a_value_that_is_no_metadata_record_names_its_place() -> None:
+    with pytest.raises(ProtocolError, match="n1: offset 7: not a metadata record"):
+        logged_record("n1", record(b"hello"))
+
+
+def test_each_change_of_leader_or_isr_is_a_row() -> None:
+    history = LeaderHistory(MetadataImage())
+    records = [
+        topic(),
+        partition(),
+        change(isr=[1, 2]),
+        change(adding_replicas=[4]),
+        change(leader=2, isr=[2]),
+        change(number=7, leader=3),
+        made("BEGIN_TRANSACTION_RECORD"),
+        change(isr=[2, 1]),
+        made("END_TRANSACTION_RECORD"),
+        made("REMOVE_TOPIC_RECORD", topic_id=ORDERS),
+    ]
+    rows = [row for each in logged(records) for row in history.take(each)]
+    told = [(row["topic"], row["offset"], row["leader"], row["leader_epoch"], row["isr"]) for row in rows]
+    assert told == [
+        ("orders", 1, 1, 0, [1, 2, 3]),
+        ("orders", 2, 1, 0, [1, 2]),
+        ("orders", 4, 2, 1, [2]),
+        ("orders", 7, 2, 1, [2, 1]),
+    ]

@@ -9,8 +9,8 @@ import pytest
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.local.voters import PARTITION
 from pykraft.log.os_fs import OsFs
-from pykraft.spark.metadata.logged import LoggedRecord
-from pykraft.spark.metadata.moment import NOW, Moment
+from pykraft.spark.metadata.directory import NOW, Moment
+from pykraft.spark.metadata.image import LoggedRecord
 from pykraft.spark.metadata.quorum import read_live
 from pykraft.types import Offset
 from tests.snapshot.snapshots import id_of, write

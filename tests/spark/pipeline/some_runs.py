@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from pykraft.spark.pipeline.figures import PipelineRun
-from pykraft.spark.pipeline.report import PipelineReport
+from pykraft.spark.pipeline.report import PipelineReport, PipelineRun
 from pykraft.spark.pipeline.status import TableStatus
 
 BEGIN = datetime(2026, 11, 23, 14, 3)  # noqa: DTZ001 - Spark returns times without a zone
-TABLES = ("bronze_batches", "silver_records", "silver_control", "silver_payloads")
+TABLES = ("bronze_batches", "silver_records", "silver_control")
 
 
 def at(seconds: float) -> datetime:

@@ -1,4 +1,7 @@
-"""The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match."""
+"""The stream into tables: complete and without duplicates, even after kills; tables and checkpoint must match.
+
+A query whose Python process died is restarted; one with an error of ours, or that dies repeatedly, ends.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 from urllib.request import urlopen
 
 import pytest
@@ -16,20 +20,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pykraft.cli.pipeline.command import served_metrics
-from pykraft.errors import UsageError
+from pykraft.errors import PykraftError, UsageError
 from pykraft.spark.error_text import error_in
 from pykraft.spark.pipeline import run as pipeline_run
-from pykraft.spark.pipeline.keep import KeptQuery
-from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
+from pykraft.spark.pipeline.run import RESTARTS_MAX, KeptQuery, PipelineOptions, append_all, start_pipeline
 from pykraft.spark.pipeline.stream_metrics import PREFIX
 from pykraft.spark.tables.commit import Commit
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, QUERY, RECORDS, TABLES
+from pykraft.spark.tables.delta import DeltaAppend, DeltaTables
+from pykraft.spark.tables.names import BRONZE, CHECKPOINT, CONTROL, QUERY, RECORDS, TABLES
 from pykraft.spark.tables.parquet_writer import ParquetFile
-from pykraft.spark.tables.table import TableAppend, Tables
 from pykraft.types import Endpoint
 from tests.spark.known_log import COUNTS, DIGESTS, RECORDS_PER_TRIGGER, counts_of, digests_of, write_log
 from tests.spark.logs import batch, payload, write_segment
-from tests.spark.tables.commits import commit
+from tests.spark.tables.files import commit
 
 pytestmark = pytest.mark.spark
 
@@ -42,9 +45,9 @@ def batches(first: int, count: int) -> bytes:
     return b"".join(batch([payload(place), payload(place + 1)], base_offset=place) for place in places)
 
 
-def options(tmp_path: Path, *, table_format: str = "delta") -> PipelineOptions:
+def options(tmp_path: Path) -> PipelineOptions:
     source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
-    return PipelineOptions(source=source, root=tmp_path / "tables", table_format=table_format)
+    return PipelineOptions(source=source, root=tmp_path / "tables")
 
 
 def run(spark: SparkSession, given: PipelineOptions) -> None:
@@ -66,9 +69,8 @@ def test_the_tables_of_a_known_log_are_those_that_a_cluster_makes(spark: SparkSe
     assert digests_of(given.root) == DIGESTS
 
 
-@pytest.mark.parametrize("table_format", list(FORMATS))
-def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_path: Path) -> None:
-    given = options(tmp_path, table_format=table_format)
+def test_tables_grow_with_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
     write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
     run(spark, given)
     assert offsets(spark, given, BRONZE) == [0, 2, 4]
@@ -76,8 +78,7 @@ def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_pa
     run(spark, given)
     run(spark, given)
     assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
-    for table in (RECORDS, PAYLOADS):
-        assert offsets(spark, given, table) == list(range(10))
+    assert offsets(spark, given, RECORDS) == list(range(10))
     assert offsets(spark, given, CONTROL) == []
 
 
@@ -105,29 +106,24 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
     class Dying:
         """An append whose driver is killed when all files are written."""
 
-        def __init__(self, append: TableAppend) -> None:
+        def __init__(self, append: DeltaAppend) -> None:
             self.folder = append.folder
 
         def finish(self, files: Sequence[ParquetFile]) -> int | None:
             raise KeyboardInterrupt(files)
 
-    class Killed:
+    class Killed(DeltaTables):
         """The same tables, until the named one is to be committed."""
 
-        root, has, read, replace = tables.root, tables.has, tables.read, tables.replace
-
-        newest = tables.newest
-
-        def begin(self, name: str, columns: StructType, commit: Commit) -> TableAppend | None:
-            append = tables.begin(name, columns, commit)
-            return append if append is None or name != fails_at else Dying(append)
+        def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
+            append = super().begin(name, columns, commit)
+            return append if append is None or name != fails_at else cast("DeltaAppend", Dying(append))
 
     with pytest.raises(KeyboardInterrupt):
-        append_all(Killed(), bronze, commit(0))
+        append_all(Killed(given.root), bronze, commit(0))
     for _ in range(2):
         append_all(tables, bronze, commit(0))
-    for table in (RECORDS, PAYLOADS):
-        assert offsets(spark, given, table) == [0, 1, 2, 3]
+    assert offsets(spark, given, RECORDS) == [0, 1, 2, 3]
     assert offsets(spark, given, BRONZE) == [0, 2]
 
 
@@ -138,7 +134,7 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
     done: list[int] = []
 
-    def append_and_die(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+    def append_and_die(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
         append_all(tables, bronze, commit)
         done.append(commit.batch_id)
         if commit.batch_id == 1:
@@ -152,17 +148,13 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     assert [path.name for path in (given.root / CHECKPOINT / "commits").glob("[0-9]*")] == ["0"]
     write_segment(tmp_path / "n1" / "p-0", batches(4, 1), base_offset=8)
     run(spark, given)
-    for table in (RECORDS, PAYLOADS):
-        assert offsets(spark, given, table) == list(range(10))
+    assert offsets(spark, given, RECORDS) == list(range(10))
     assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("table_format", list(FORMATS))
-def test_an_older_checkpoint_that_was_restored_is_refused(
-    table_format: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_older_checkpoint_that_was_restored_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Its micro-batches get numbers that the tables have already, and hold other offsets."""
-    given = options(tmp_path, table_format=table_format)
+    given = options(tmp_path)
     checkpoint, older = given.root / CHECKPOINT, tmp_path / "older"
     write_segment(tmp_path / "n1" / "p-0", batches(0, 2))
     run(spark, given)
@@ -180,11 +172,11 @@ def test_an_older_checkpoint_that_was_restored_is_refused(
     assert offsets(spark, given, RECORDS) == list(range(6))
 
 
-@pytest.mark.parametrize(("table_format", "is_there"), [("delta", False), ("parquet", True)], ids=["gone", "empty"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "empty"])
 def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
-    table_format: str, is_there: bool, spark: SparkSession, tmp_path: Path
+    is_there: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    given = options(tmp_path, table_format=table_format)
+    given = options(tmp_path)
     write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
     run(spark, given)
     shutil.rmtree(given.root / CHECKPOINT)
@@ -202,17 +194,7 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     shutil.rmtree(given.root / CHECKPOINT)
     run(spark, right)
     run(spark, given)
-    for table in (RECORDS, PAYLOADS):
-        assert offsets(spark, given, table) == list(range(12))
-
-
-def test_tables_of_another_format_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
-    run(spark, options(tmp_path))
-    with pytest.raises(UsageError, match="the tables there are delta, not parquet"):
-        start_pipeline(spark, options(tmp_path, table_format="parquet"))
-    with pytest.raises(UsageError, match="tables are delta or parquet, not csv"):
-        options(tmp_path, table_format="csv").tables()
+    assert offsets(spark, given, RECORDS) == list(range(12))
 
 
 def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:
@@ -262,3 +244,77 @@ def scraped(url: str) -> dict[str, float]:
     samples = [sample for family in families for sample in family.samples]
     assert {sample.labels["query"] for sample in samples} == {QUERY}
     return {sample.name.removeprefix(PREFIX): sample.value for sample in samples}
+
+
+def test_values_that_look_like_the_load_generator_s_are_only_records(spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
+    write_segment(tmp_path / "n1" / "p-0", batch([b"any value of twenty bytes or more", payload(0)], base_offset=0))
+    run(spark, given)
+    assert sorted(path.name for path in given.root.iterdir()) == sorted([CHECKPOINT, *TABLES])
+    assert TABLES == (BRONZE, RECORDS, CONTROL)
+
+
+DIED = "[STREAM_FAILED] Query terminated with exception:\n=== Streaming Query ===\n"
+
+
+class Query:
+    """One that did these micro-batches, and then ended well, or with a story."""
+
+    def __init__(self, batch_ids: Sequence[int], story: str | None = None) -> None:
+        self.recentProgress = [{"batchId": number, "numInputRows": 5} for number in batch_ids]
+        self._story = story
+
+    def awaitTermination(self, timeout_s: float) -> bool:  # noqa: N802 - Spark's name
+        if self._story is not None:
+            raise StreamingQueryException(self._story)
+        return True
+
+
+def kept(*queries: Query) -> KeptQuery:
+    waiting = list(queries)
+    return KeptQuery(lambda: waiting.pop(0))
+
+
+def ids(query: KeptQuery) -> list[Any]:
+    return [progress["batchId"] for progress in query.progress()]
+
+
+def test_what_died_goes_on_and_each_micro_batch_is_told_once() -> None:
+    last = Query([1, 2])
+    query = kept(Query([0, 1], DIED), last)
+    assert not query.wait(0)
+    assert query.restarts == 1
+    assert ids(query) == [0, 1, 2]
+    assert query.wait(0)
+    assert ids(query) == []
+
+
+def test_micro_batches_without_rows_are_not_told() -> None:
+    idle = Query([0])
+    idle.recentProgress[0]["numInputRows"] = 0
+    query = kept(idle)
+    assert query.newest is None
+    assert ids(query) == []
+    assert query.newest == {"batchId": 0, "numInputRows": 0}
+
+
+def test_one_that_dies_again_and_again_ends() -> None:
+    query = kept(*(Query([], DIED) for _ in range(RESTARTS_MAX + 1)))
+    for _ in range(RESTARTS_MAX):
+        assert not query.wait(0)
+    with pytest.raises(PykraftError, match=r"^the query ended: \[STREAM_FAILED\] Query terminated with exception:$"):
+        query.wait(0)
+
+
+def test_one_that_gets_on_may_die_as_often_as_it_likes() -> None:
+    query = kept(*(Query([number], DIED) for number in range(3 * RESTARTS_MAX)), Query([]))
+    for _ in range(3 * RESTARTS_MAX):
+        assert not query.wait(0)
+    assert query.wait(0)
+
+
+def test_an_error_of_ours_is_told_and_nothing_is_tried_again() -> None:
+    query = kept(Query([], f"{DIED}pykraft.errors.UsageError: the log was cut back\n\tat x"))
+    with pytest.raises(UsageError, match=r"^the log was cut back$"):
+        query.wait(0)
+    assert query.restarts == 0

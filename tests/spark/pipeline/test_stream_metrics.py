@@ -1,16 +1,25 @@
-"""What a scrape tells of a stream, from reports as Spark makes them; the table in the documentation."""
+"""What a scrape tells of a stream, from reports as Spark makes them; the table in the documentation.
+
+Scrapes of a program without a loop are answered by a thread, which ends with the block.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import nan
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pykraft.spark.pipeline.stream_metrics import OF_REPLICA, PREFIX, STREAM_METRICS, StreamMetrics
+from pykraft.server.binding import listening_sockets, port_of
+from pykraft.spark.pipeline.stream_metrics import OF_REPLICA, PREFIX, STREAM_METRICS, StreamMetrics, metrics_thread
+from pykraft.types import Endpoint
 from tests.tidy.repository import ROOT
 
 QUERY = "a query"
@@ -165,3 +174,41 @@ def test_the_page_lists_every_metric_as_the_code_does(request: pytest.FixtureReq
         path.write_text(expected)
     assert path.read_text() == expected
     assert f"the prefix `{PREFIX}`" in page
+
+
+TIMEOUT_S = 10.0
+
+
+def scrape(port: int) -> bytes:
+    with urlopen(f"http://localhost:{port}/metrics", timeout=TIMEOUT_S) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+@contextmanager
+def served(rendered: list[str]) -> Iterator[int]:
+    """The port; ``rendered`` gets the name of the thread that renders."""
+
+    def render() -> bytes:
+        rendered.append(threading.current_thread().name)
+        return b"one 1.0\n"
+
+    sockets = listening_sockets(Endpoint("localhost", 0))
+    with metrics_thread(sockets, render):
+        yield port_of(sockets)
+
+
+def test_scrapes_are_answered_until_the_block_ends() -> None:
+    rendered: list[str] = []
+    with served(rendered) as port:
+        assert [scrape(port) for _ in range(3)] == [b"one 1.0\n"] * 3
+    assert rendered == ["metrics"] * 3
+    assert "metrics" not in [thread.name for thread in threading.enumerate()]
+    with pytest.raises(URLError, match="refused"):
+        scrape(port)
+
+
+def test_an_error_in_the_block_ends_the_thread_too() -> None:
+    with pytest.raises(KeyboardInterrupt), served([]):
+        raise KeyboardInterrupt
+    assert "metrics" not in [thread.name for thread in threading.enumerate()]

@@ -16,13 +16,12 @@ from pykraft.spark.pipeline import upkeep
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.pipeline.upkeep import keep_stream_tables, keep_tables
 from pykraft.spark.tables import delta_upkeep
-from pykraft.spark.tables.delta_log import newest_commit
+from pykraft.spark.tables.commit import newest_commit
 from pykraft.spark.tables.delta_upkeep import files_of
-from pykraft.spark.tables.names import BRONZE, COLUMNS, EPOCHS, PAYLOADS, RECORDS, TABLES
+from pykraft.spark.tables.names import BRONZE, EPOCHS, PARQUET_COLUMNS, RECORDS, TABLES
 from tests.spark.logs import write_segment
 from tests.spark.pipeline.test_run import batches, offsets, options
-from tests.spark.tables.commits import commit
-from tests.spark.tables.files import append, make_table
+from tests.spark.tables.files import append, commit, make_table
 
 pytestmark = pytest.mark.spark
 
@@ -50,8 +49,8 @@ def test_folders_without_delta_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there are no tables; pykraft pipeline run creates them"):
         keep_tables(tmp_path)
     (tmp_path / BRONZE).mkdir()
-    (tmp_path / BRONZE / COLUMNS).touch()
-    with pytest.raises(UsageError, match=r"Parquet tables have no upkeep, .* write Delta tables to another folder"):
+    (tmp_path / BRONZE / PARQUET_COLUMNS).touch()
+    with pytest.raises(UsageError, match="Parquet tables of an earlier version; pykraft pipeline run converts them"):
         keep_tables(tmp_path)
 
 
@@ -66,7 +65,7 @@ def test_a_stream_merges_now_and_then_and_deletes_less_often(tmp_path: Path, mon
         for name in TABLES:
             append(tmp_path / name, number)
         keep_stream_tables(tmp_path, number, interval=3)
-        files.append(files_of(tmp_path / PAYLOADS))
+        files.append(files_of(tmp_path / RECORDS))
     assert files == [1, 2, 1, 2, 3, 1]
     assert deleted == [tmp_path / name for name in TABLES]
     append(tmp_path / RECORDS, 6)
@@ -76,7 +75,7 @@ def test_a_stream_merges_now_and_then_and_deletes_less_often(tmp_path: Path, mon
 
 def reached(given: PipelineOptions) -> int:
     """The last table holds everything below this offset."""
-    newest = given.tables().newest(PAYLOADS)
+    newest = given.tables().newest(RECORDS)
     return 0 if newest is None else max(newest.end["replicas"].values(), default=0)
 
 
@@ -128,6 +127,6 @@ def test_a_stream_and_upkeep_do_not_disturb_each_other_or_readers(spark: SparkSe
     finally:
         query.stop()
     assert offsets(spark, appending, BRONZE) == list(range(0, 36, 2))
-    assert offsets(spark, appending, RECORDS) == offsets(spark, appending, PAYLOADS) == list(range(36))
-    for name in (BRONZE, RECORDS, PAYLOADS):
+    assert offsets(spark, appending, RECORDS) == list(range(36))
+    for name in (BRONZE, RECORDS):
         assert len(list((appending.root / name).glob("*.parquet"))) == files_of(appending.root / name) <= 3, name

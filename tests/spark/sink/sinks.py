@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pykraft.spark.sink.commit_rows import commit
-from pykraft.spark.sink.manifest import Manifest, QueryFolder
-from pykraft.spark.sink.rows import BatchMaker
+from pykraft.spark.sink.commit_rows import Manifest, QueryFolder, commit
 from pykraft.spark.sink.sink_options import SinkOptions
-from pykraft.spark.sink.staged import StagedFile, stage
+from pykraft.spark.sink.staged import BatchMaker, StagedFile, stage
 from tests.spark.quorum_of_one import OneNode, logged_values
 
 BATCH_SIZE_BYTES = 1_024

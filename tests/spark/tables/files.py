@@ -10,10 +10,11 @@ from random import Random
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import create_table_with_add_actions
+from pyspark.sql import DataFrame, SparkSession
 
-from pykraft.spark.tables.delta_log import COMMIT, add_action
+from pykraft.spark.tables.commit import COMMIT, Commit, add_action
+from pykraft.spark.tables.delta import DeltaTables, write_parquet_files
 from pykraft.spark.tables.parquet_writer import ParquetFile, write_parquet_file
-from tests.spark.tables.commits import commit
 
 LOG_COLUMNS = pa.schema(
     [
@@ -89,3 +90,40 @@ def forget_log(folder: Path) -> None:
 
 def _noise(seed: int, size_bytes: int) -> bytes:
     return Random(seed).randbytes(size_bytes)
+
+
+def commit(batch_id: int, *, stream: str = "s", start: int | None = None, end: int | None = None) -> Commit:
+    """A micro-batch of ten offsets, unless others are given."""
+    begin = 10 * batch_id if start is None else start
+    return Commit(
+        stream=stream,
+        batch_id=batch_id,
+        start={"cluster": "c", "offset": begin},
+        end={"cluster": "c", "offset": begin + 10 if end is None else end},
+    )
+
+
+COLUMNS = "id long, at timestamp, name string, content binary, is_even boolean"
+
+
+PARITY = (None, False, True, None, True, False)
+
+
+def frame(spark: SparkSession, *ids: int) -> DataFrame:
+    """One row for each id."""
+    at = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    rows = [
+        (number, at, f"row {number}", bytes([number]), None if number % 3 == 0 else number % 2 == 0) for number in ids
+    ]
+    return spark.createDataFrame(rows, COLUMNS)
+
+
+def ids(spark: SparkSession, tables: DeltaTables) -> list[int]:
+    """The ids of all rows of the table ``t``."""
+    return sorted(row["id"] for row in tables.read(spark, "t").collect())
+
+
+def append_rows(tables: DeltaTables, name: str, rows: DataFrame, commit: Commit) -> int | None:
+    """Append these rows, as the pipeline does for several tables at once; their number, None if they are there."""
+    begun = tables.begin(name, rows.schema, commit)
+    return None if begun is None else begun.finish(write_parquet_files(rows, begun.folder))

@@ -24,11 +24,14 @@ from pykraft.cli.parsing.listen_address import listen_address
 from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType, OneOf, start_option
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
+from pykraft.spark.tables.names import UPKEEP_INTERVAL
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
+    from pykraft.spark.pipeline.run import KeptQuery
+    from pykraft.spark.pipeline.status import PipelineStatus
     from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 
 OPTION: Final = "--metrics-port"
@@ -56,7 +59,7 @@ def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
 
     Errors: ConfigError for an address that cannot be used; UsageError without the client library.
     """
-    from pykraft.spark.pipeline.metrics_thread import metrics_thread
+    from pykraft.spark.pipeline.stream_metrics import metrics_thread
     from pykraft.spark.pipeline.stream_metrics import StreamMetrics
     from pykraft.spark.tables.names import QUERY
 
@@ -76,11 +79,6 @@ def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
         click.echo(f"metrics are at http://{Endpoint(at.host, port_of(sockets))}/metrics", err=True)
         yield metrics
 
-
-if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.spark.pipeline.keep import KeptQuery
-    from pykraft.spark.pipeline.status import PipelineStatus
-    from pykraft.spark.pipeline.stream_metrics import StreamMetrics
 
 POLL_S = 0.5
 _OPTIONS: Mapping[str, str] = {"bootstrap.controllers": "--bootstrap-controller", "startingOffsets": "--from"}
@@ -104,14 +102,6 @@ def pipeline() -> None:
 @click.option(
     "--path", "paths", multiple=True, help="Read these log directories instead (globs allowed); may be repeated."
 )
-@click.option(
-    "--format",
-    "table_format",
-    type=OneOf(["delta", "parquet"]),
-    default="delta",
-    show_default=True,
-    help="Format of the tables.",
-)
 @click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they commit; Ctrl-C ends it.")
 @start_option
 @click.option("--max-records-per-trigger", type=NumberType(int, 1), help="Limit of records per micro-batch.")
@@ -130,7 +120,9 @@ def pipeline() -> None:
 @click.option(
     "--upkeep-interval",
     type=NumberType(int, 0),
-    help="Micro-batches from one merge of small files to the next, 0 for never; 100 by default with Delta tables.",
+    default=UPKEEP_INTERVAL,
+    show_default=True,
+    help="Micro-batches from one merge of small files to the next, 0 for never.",
 )
 @metrics_option
 @json_lines_option("per micro-batch")
@@ -141,13 +133,12 @@ def run(  # noqa: PLR0913 - one argument for each option
     root: Path,
     bootstrap_controller: str | None,
     paths: tuple[str, ...],
-    table_format: str,
     follow: bool,
     start: str,
     max_records_per_trigger: int | None,
     max_bytes_per_trigger: int | None,
     corrupt: str,
-    upkeep_interval: int | None,
+    upkeep_interval: int,
     metrics_at: Endpoint | None,
     as_json: bool,
     master: str | None,
@@ -159,10 +150,9 @@ def run(  # noqa: PLR0913 - one argument for each option
     folder and the quorum.
     """
     with imported_for(COMMAND):
-        from pykraft.spark.data_source.files import find_replicas
+        from pykraft.spark.data_source.file_plan import find_replicas
         from pykraft.spark.data_source.options import parse_options
-        from pykraft.spark.pipeline.keep import KeptQuery
-        from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+        from pykraft.spark.pipeline.run import KeptQuery, PipelineOptions, start_pipeline
         from pykraft.spark.session.master import parse_conf, session_at, settings_at
     source = {"startingOffsets": start, "corrupt": corrupt}
     if bootstrap_controller is not None:
@@ -177,10 +167,7 @@ def run(  # noqa: PLR0913 - one argument for each option
         raise UsageError("give either --bootstrap-controller or --path")
     with _options_named():
         patterns = parse_options(source).patterns
-    options = PipelineOptions(
-        source=source, root=root, table_format=table_format, follow=follow, upkeep_interval=upkeep_interval
-    )
-    options.tables()
+    options = PipelineOptions(source=source, root=root, follow=follow, upkeep_interval=upkeep_interval)
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     find_replicas(patterns)  # report a wrong path before Spark starts
     with served_metrics(metrics_at) as metrics, session_at(settings) as spark:
@@ -191,7 +178,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 @click.argument("file", type=NewFile())
 def package(*, file: Path) -> None:
     """Write this package as a zip FILE for spark-submit --py-files."""
-    from pykraft.spark.session.package import write_package
+    from pykraft.spark.session.master import write_package
 
     write_package(file)
 

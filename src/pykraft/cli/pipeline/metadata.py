@@ -23,9 +23,8 @@ from pykraft.errors import UsageError
 from pykraft.text.words import counted, did_you_mean
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.spark.metadata.image import MetadataImage
-    from pykraft.spark.metadata.logged import LoggedRecord
-    from pykraft.spark.metadata.moment import Moment
+    from pykraft.spark.metadata.directory import Moment
+    from pykraft.spark.metadata.image import LoggedRecord, MetadataImage
 
 TABLES: Final = (
     "brokers",
@@ -82,7 +81,7 @@ def metadata(
     committed; a live quorum shows what is committed. Secrets are masked. An offset stands for the records below it; a
     time without a zone is UTC.
     """
-    from pykraft.spark.metadata.moment import NOW, parse_moment
+    from pykraft.spark.metadata.directory import NOW, parse_moment
 
     if bool(directories) == (bootstrap_controller is not None):
         raise UsageError("give either directories or --bootstrap-controller")
@@ -124,7 +123,7 @@ class _Source:
 
     def rows(self, moment: Moment, image: MetadataImage, *, with_history: bool) -> Iterator[dict[str, Any]]:
         """Bring an image up to this moment; the rows of its history, if they are wanted. Errors: as `image`."""
-        from pykraft.spark.metadata.history import LeaderHistory
+        from pykraft.spark.metadata.image import LeaderHistory
 
         history = LeaderHistory(image)
         if self._bootstrap:
@@ -167,7 +166,7 @@ def _show_tables(image: MetadataImage, names: Sequence[str], *, as_json: bool) -
 
 
 def _show_differences(before: MetadataImage, after: MetadataImage, names: Sequence[str], *, as_json: bool) -> None:
-    from pykraft.spark.metadata.difference import differences
+    from pykraft.spark.metadata.tables import differences
 
     found = [each for each in differences(before, after) if each.table in names]
     if as_json:

@@ -20,10 +20,11 @@ from pykraft.cli.pipeline.command import COMMAND, tables_option
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
-from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
+from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES
 from pykraft.text.words import ms_number
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
+    from pykraft.spark.pipeline.report import PipelineReport, PipelineRun
     from pykraft.spark.pipeline.upkeep import PipelineUpkeep
 
 
@@ -94,11 +95,6 @@ def _print(found: PipelineUpkeep) -> None:
     print_table("upkeep", heads, rows)
 
 
-if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.spark.pipeline.figures import PipelineRun
-    from pykraft.spark.pipeline.report import PipelineReport
-
-
 @click.command(short_help="Summarize the tables, as text or as a page with figures.")
 @tables_option
 @click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
@@ -133,19 +129,17 @@ def report(
     if beside is not None and page is None:
         raise UsageError("--beside shows two runs on a page: give --html, too")
     with imported_for(COMMAND):
-        from pykraft.spark.pipeline.figures import PipelineRun, read_run
-        from pykraft.spark.pipeline.report import make_report
-        from pykraft.spark.pipeline.run import FORMATS
+        from pykraft.spark.pipeline.report import PipelineRun, acknowledgements, make_report, read_journal, read_run
         from pykraft.spark.pipeline.status import pipeline_status
-        from pykraft.spark.pipeline.watched import acknowledgements, read_journal
         from pykraft.spark.session.master import session_at, settings_at
+        from pykraft.spark.tables.delta import DeltaTables
         from pykraft.spark.tables.names import ACKNOWLEDGED
     write_page = None if page is None else _page_writer(page)
     said = None if journal is None else read_journal(journal)
     status = pipeline_status(root)
     if beside is not None:
         pipeline_status(beside)  # report a wrong folder before Spark starts
-    tables = FORMATS[status.table_format](root)
+    tables = DeltaTables(root)
     settings = settings_at("pykraft pipeline report")
     with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
         if said is not None:
@@ -164,8 +158,7 @@ def report(
 
 def _page_writer(page: Path) -> Callable[[Sequence[PipelineRun]], None]:
     """A function that writes the page. Errors: UsageError, before any work, if what draws it is not installed."""
-    with imported_for("--html"):
-        from pykraft.spark.pipeline.page import pipeline_page
+    from pykraft.spark.pipeline.figures import pipeline_page
 
     def write(runs: Sequence[PipelineRun]) -> None:
         page.write_text(pipeline_page(runs), encoding="utf-8")

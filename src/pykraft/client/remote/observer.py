@@ -363,6 +363,10 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         self._snapshots.close()
         await self._leader.close()
 
+    def seek(self, start: Start | Offset) -> None:
+        """Begin anew at another place, over the same connection."""
+        self._start, self._window, self._is_under_way = start, None, False
+
     @property
     def next_offset(self) -> Offset | None:
         """Offset of the next batch, for resuming there later; None before `begin`."""

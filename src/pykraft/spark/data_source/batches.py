@@ -1,33 +1,39 @@
-"""Converts whole batches to Arrow rows, one per batch, as they are on disk.
+"""Reads a Spark task's split in chunks and returns its rows: of records, or whole batches as they are on disk.
 
-Invariant: ``content`` holds the bytes of the batch, appended without one copy per batch; records are not decoded. A
-batch is wanted if one of its records is.
+Invariant: no state is kept between partitions, and one chunk is in memory at a time. ``content`` holds the bytes of a
+batch, appended without one copy per batch; a batch is wanted if one of its records is.
 
-Source: KIP-98; Kafka ``DefaultRecordBatch``.
+Source: KIP-98; PySpark ``DataSourceReader.read``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
+from pykraft.errors import CorruptionError
 from pykraft.protocol.compression import Compression
 from pykraft.spark.arrow_columns import array_column, text_column
-from pykraft.spark.data_source.decode import MICROSECONDS_PER_MS, TIMESTAMP_MS_MAX
-from pykraft.spark.data_source.headers.columns import Headers
-from pykraft.spark.data_source.row_location import (
+from pykraft.spark.data_source.decode import (
+    MICROSECONDS_PER_MS,
+    TIMESTAMP_MS_MAX,
     DamagedBytes,
     constant,
     damage_row,
     damaged,
     location_columns,
+    records_of,
     sound_batches,
 )
+from pykraft.spark.data_source.headers import Headers, headers_of
+from pykraft.spark.data_source.options import SourceOptions
 from pykraft.spark.data_source.schema import arrow_schema
 from pykraft.spark.data_source.selection import EVERY_BATCH, Selection
-from pykraft.spark.data_source.splits import Split
+from pykraft.spark.data_source.splits import Split, chunks_with, judged
 from pykraft.types import Buffer
 
 ROWS_MAX = 4_096
@@ -91,3 +97,30 @@ def _times(split: Split, positions: np.ndarray, times_ms: np.ndarray) -> pa.Arra
     if len(beyond):
         raise damaged(split, int(positions[beyond[0]]), f"one of the time {times_ms[beyond[0]]} ms")
     return array_column(times_ms * MICROSECONDS_PER_MS, arrow_schema("batches").field("base_timestamp").type)
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """The chunk of a log that one task reads."""
+
+    split: Split
+
+
+def read_split(partition: InputPartition, options: SourceOptions, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of one split. Errors: CorruptionError, unless damage is to be marked; StorageError."""
+    if not isinstance(partition, SplitPartition):
+        return  # without partitions, Spark reads an empty placeholder
+    split = partition.split
+    if split.damage is not None:
+        size_bytes = split.end_position - split.position
+        damage = DamagedBytes(position=0, size_bytes=size_bytes, offset=split.start_offset, text=split.damage)
+        yield damage_row(split, damage, selection.schema)
+        return
+    rows_of = batches_of if options.rows == "batches" else records_of
+    for chunk in chunks_with(headers_of, split):
+        try:
+            yield from rows_of(
+                chunk.split, chunk.data, tolerant=options.tolerant, headers=chunk.headers, selection=selection
+            )
+        except CorruptionError as problem:
+            raise judged(split, problem) from problem

@@ -1,4 +1,4 @@
-"""Converts whole batches to Arrow rows of their records, in bulk.
+"""Converts whole batches to Arrow rows of their records, in bulk; and what rows of batches share with them.
 
 numpy makes the columns of a row group: fields that all records of a batch share are repeated, and the values of KRaft's
 batches with values of one size are found and copied together (`pykraft.spark.data_source.bulk`).
@@ -6,46 +6,54 @@ All other batches go through the protocol's own decoders: values of several size
 clients, whose records have their own times, keys and offsets.
 
 Only wanted columns are made. A query that wants none that is in the records does not read them: the CRC of each batch
-is checked, but malformed records under a valid CRC are not noticed.
+is checked, but malformed records under a valid CRC are not noticed. A damaged batch is an error with its position, or,
+if the caller tolerates damage, one row that reports it. The JSON of metadata records is kafka-dump-log's, but for
+secrets, which are masked: tables are copied and looked at by many.
 
-A damaged batch is an error with its position, or, if the caller tolerates damage, one row that reports it.
+Invariant: a batch that is passed on has the length in its header and a valid CRC. A row group holds at most `ROWS_MAX`
+rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch holds more, and a compressed batch has a row group
+of its own. So memory is bounded whatever a file contains.
 
-Invariant: a row group holds at most `ROWS_MAX` rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch
-holds more, and a compressed batch has a row group of its own. So memory is bounded whatever a file contains.
-
-Source: KIP-98; Kafka ``DefaultRecordBatch``.
+Source: KIP-98, KIP-631; Kafka's ``DefaultRecordBatch`` and ``DumpLogSegments --cluster-metadata-decoder``.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.protocol.batch import open_batch
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, open_batch, read_header
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
+from pykraft.protocol.metadata.readable import without_secrets
+from pykraft.protocol.metadata.record import read_metadata_record
 from pykraft.protocol.records import Record, decode_records, decode_values
-from pykraft.spark.arrow_columns import array_column, bytes_column, text_column
+from pykraft.spark.arrow_columns import array_column, bytes_column, number_column, text_column
 from pykraft.spark.data_source.bulk import find_values, gather_values
-from pykraft.spark.data_source.headers.columns import Headers
-from pykraft.spark.data_source.metadata_columns import METADATA_COLUMNS, metadata_columns
-from pykraft.spark.data_source.row_location import (
-    DamagedBytes,
-    constant,
-    damage_row,
-    damaged,
-    location_columns,
-    sound_batches,
-)
+from pykraft.spark.data_source.headers import Headers, headers_of
 from pykraft.spark.data_source.selection import EVERY_RECORD, Selection
 from pykraft.spark.data_source.splits import OFFSET_MIN, Split
 from pykraft.spark.data_source.walk import OFFSET_MAX
-from pykraft.types import Buffer
+from pykraft.types import Buffer, Offset
 
+INT32_MAX = 2**31 - 1
+COLUMN_MADE = 65_536
+"""Rows of a shared column; as many as a row group has, unless one batch has more."""
+PARTITION_TEXT = re.compile(r"[0-9]{1,9}")
+
+
+METADATA_COLUMNS: Final = ("type", "version", "data", "problem")
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
@@ -54,6 +62,153 @@ FROM_RECORDS = ("timestamp", "control_type", "key", *FROM_VALUES)
 """Columns for which records are read; the others are in the headers of batches."""
 TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 """The largest time that a column of microseconds can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedBytes:
+    """Bytes that are not a batch: where they start in the split, how many, the expected offset, and what is wrong."""
+
+    position: int
+    size_bytes: int
+    offset: Offset
+    text: str
+
+    @classmethod
+    def batch(cls, position: int, header: BatchHeader, problem: CorruptionError) -> DamagedBytes:
+        """A batch whose header is sound."""
+        return cls(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(problem))
+
+
+def damaged(split: Split, position: int, found: str) -> CorruptionError:
+    """The error for a position in the bytes of a split."""
+    return CorruptionError(split.path, position=split.position + position, expected="a valid batch", found=found)
+
+
+def sound_batches(
+    split: Split, data: Buffer, *, tolerant: bool, headers: Headers | None = None, are_checked: bool = False
+) -> Iterator[Headers | DamagedBytes]:
+    """Batches that follow each other in ``data``; all of them are whole, and no byte that a CRC covers changed.
+
+    ``headers`` are those of ``data`` if they are known already. Whoever has compared the CRCs of these bytes in memory
+    says ``are_checked``.
+
+    Errors: CorruptionError; when ``tolerant``, `DamagedBytes` is yielded instead.
+    """
+    found = headers_of(data) if headers is None else headers
+    begin = reached = 0
+    offset = split.start_offset
+    for index in [] if are_checked else np.flatnonzero(~found.have_crcs_of(data)).tolist():
+        position, header = found.pair(index)
+        problem = damaged(split, position, _wrong_crc(data, position, header))
+        if not tolerant:
+            raise problem
+        if begin < index:
+            yield found.at(slice(begin, index))
+        yield DamagedBytes.batch(position, header, problem)
+        begin = index + 1
+    if begin < len(found):
+        yield found.at(slice(begin, len(found)))
+    if len(found):
+        position, header = found.pair(-1)
+        reached, offset = position + header.size_bytes, header.end_offset
+    if reached == len(data):
+        return
+    fault = damaged(split, reached, _no_batch(data, reached))
+    if not tolerant:
+        raise fault
+    yield DamagedBytes(position=reached, size_bytes=len(data) - reached, offset=offset, text=str(fault))
+
+
+def _wrong_crc(data: Buffer, position: int, header: BatchHeader) -> str:
+    """What is wrong with a batch that has not the CRC of its bytes."""
+    try:
+        check_crc(data, position, header)
+    except ProtocolError as error:
+        return str(error)
+    raise AssertionError("two ways to compute a CRC differ")
+
+
+def _no_batch(data: Buffer, position: int) -> str:
+    """What stands in place of a whole batch."""
+    if len(data) - position >= HEADER_SIZE_BYTES:
+        try:
+            read_header(data, position)
+        except ProtocolError as error:
+            return str(error)
+    return f"{len(data) - position} bytes"
+
+
+def location_columns(split: Split, positions: np.ndarray) -> dict[str, pa.Array]:
+    """The columns replica, segment, position, topic and partition of rows in batches at these positions of a file.
+
+    The first three are null for batches from a live quorum.
+    """
+    count = len(positions)
+    topic, partition = _topic_and_partition(split)
+    columns = {"topic": constant(topic, count), "partition": constant(partition, count)}
+    if split.replica is None:
+        nowhere = {"replica": constant(None, count), "segment": constant(None, count)}
+        return columns | nowhere | {"position": pa.nulls(count, pa.int64())}
+    segment = constant(Path(split.path).name, count)
+    return columns | {
+        "replica": constant(split.replica, count),
+        "segment": segment,
+        "position": array_column(positions, pa.int64()),
+    }
+
+
+def constant(value: str | int | None, count: int) -> pa.Array:
+    """A column of one value: a text, a 32-bit number, or a null text. Columns of up to `COLUMN_MADE` rows share one."""
+    if count > COLUMN_MADE:
+        return _constant(value, count)
+    return _constant(value, COLUMN_MADE).slice(0, count)
+
+
+@lru_cache(maxsize=32)
+def _constant(value: str | int | None, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, pa.string())
+    return number_column([value] * count, pa.int32()) if isinstance(value, int) else text_column([value] * count)
+
+
+def _topic_and_partition(split: Split) -> tuple[str, int]:
+    """As the name of the partition directory says."""
+    if split.replica is None:
+        return METADATA_TOPIC_NAME, 0
+    name = Path(split.path).parent.name
+    topic, _, partition = name.rpartition("-")
+    return (topic, int(partition)) if topic and PARTITION_TEXT.fullmatch(partition) else (name, 0)
+
+
+def damage_row(split: Split, damage: DamagedBytes, schema: pa.Schema) -> pa.RecordBatch:
+    """One row of these columns that reports damage and is null otherwise."""
+    position = np.array([split.position + damage.position], dtype=np.int64)
+    known = location_columns(split, position)
+    known["batch_size"] = number_column([min(damage.size_bytes, INT32_MAX)], pa.int32())
+    known["offset"] = known["base_offset"] = number_column([damage.offset], pa.int64())
+    known["corrupt"] = text_column([damage.text])
+    return pa.RecordBatch.from_arrays(
+        [known.get(field.name, pa.nulls(1, field.type)) for field in schema], schema=schema
+    )
+
+
+def metadata_columns(values: pa.BinaryArray) -> dict[str, pa.Array]:
+    """`METADATA_COLUMNS` of these values of records."""
+    rows = [_decoded(value) for value in values.to_pylist()]
+    return {
+        "type": text_column([row[0] for row in rows]),
+        "version": number_column([row[1] for row in rows], pa.int32()),
+        "data": text_column([row[2] for row in rows]),
+        "problem": text_column([row[3] for row in rows]),
+    }
+
+
+def _decoded(value: bytes | None) -> tuple[str | None, int | None, str | None, str | None]:
+    try:
+        record = read_metadata_record(value)
+    except ProtocolError as error:
+        return None, None, None, str(error)
+    return record.type, record.version, _COMPACT.encode(without_secrets(record).json()["data"]), None
 
 
 def records_of(

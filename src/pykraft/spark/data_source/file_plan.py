@@ -1,9 +1,11 @@
-"""Plans which part of a replica's log to read, from the options.
+"""Finds replicas, and plans which part of a replica's log to read, from the options.
 
-Times are those in the batch headers. If a time falls inside a batch, which happens only with other clients' batches,
-the records decide. Invariant: every bound becomes an offset, so a query reads one contiguous range of the log.
+Patterns name partition directories, segment files, and globs of them, here and in object storage. A replica is named by
+the part of its path that differs from the others. Times are those in the batch headers; if a time falls inside a batch,
+which happens only with other clients' batches, the records decide. Invariant: every bound becomes an offset, so a query
+reads one contiguous range of the log.
 
-Source: Spark's Kafka source (``startingTimestamp``).
+Source: KIP-595 (log layout); Spark's Kafka source (``startingTimestamp``).
 """
 
 from __future__ import annotations
@@ -12,25 +14,72 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.object_storage.files import Files
 from pykraft.protocol.records import decode_records
-from pykraft.spark.data_source.bounds import EVERYTHING, Bounds
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.segment_walk import BatchSpan
-from pykraft.spark.data_source.splits import SPLIT_SIZE_BYTES, Limit, SplitPlan, plan_splits
-from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES, stride_over
-from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, ReplicaLog
+from pykraft.spark.data_source.splits import EVERYTHING, SPLIT_SIZE_BYTES, Bounds, Limit, SplitPlan, plan_splits
+from pykraft.spark.data_source.walk import OFFSET_MAX, STRIDE_SIZE_BYTES, Cursor, ReplicaLog, segments_of, stride_over
 from pykraft.types import Offset
 
 T = TypeVar("T")
-
 TASKS = 4_096
 """Tasks of a query, about, over a log that has more than this many splits of `SPLIT_SIZE_BYTES`."""
 SPLIT_SIZE_BYTES_MIN = 1024 * 1024
 TRIES_MAX = 5
 """How often to look again because a live node deleted a segment meanwhile."""
+
+
+def find_replicas(patterns: Sequence[str]) -> list[ReplicaLog]:
+    """The replicas that these patterns match, each once; if a pattern names segment files, only those are read.
+
+    What they list of object storage is listed once, for as long as the replicas are used.
+
+    Errors: UsageError if a pattern matches no segment; StorageError.
+    """
+    fs = Files()
+    whole: set[Path] = set()
+    named: dict[Path, set[Path]] = {}
+    for pattern in patterns:
+        found = 0
+        for path in fs.find(pattern):
+            files = segments_of(fs, path)
+            found += len(files)
+            if files and fs.is_folder(path):
+                whole.add(path)
+            for file in files:
+                named.setdefault(file.parent, set()).add(file)
+        if not found:
+            raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
+    names = replica_names(sorted(named))
+    return [
+        ReplicaLog(names[directory], directory, None if directory in whole else sorted(named[directory]), fs)
+        for directory in sorted(named)
+    ]
+
+
+def replica_names(directories: Sequence[Path]) -> dict[Path, str]:
+    """A short name for each directory: the part of its path that differs from the others."""
+    if len(directories) == 1:
+        return {directories[0]: directories[0].parent.name or str(directories[0])}
+    parts = {directory: directory.absolute().parts for directory in directories}
+    start = _common_length(list(parts.values()))
+    end = _common_length([tuple(reversed(each)) for each in parts.values()])
+    return {directory: "/".join(each[start : len(each) - end]) or str(directory) for directory, each in parts.items()}
+
+
+def _common_length(sequences: Sequence[Sequence[str]]) -> int:
+    """How many leading elements all sequences share."""
+    count = 0
+    for column in zip(*sequences, strict=False):
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return count
 
 
 def split_size_bytes(replicas: Sequence[ReplicaLog], options: SourceOptions) -> int:

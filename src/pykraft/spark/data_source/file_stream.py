@@ -25,23 +25,23 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.format import meta_in
+from pykraft.spark.data_source.batches import SplitPartition, read_split
 from pykraft.spark.data_source.file_plan import (
     check_names,
     end_of,
     find_end,
+    find_replicas,
     find_start,
     spans_from,
     while_segments_vanish,
 )
-from pykraft.spark.data_source.files import find_replicas
 from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.options import SourceOptions
-from pykraft.spark.data_source.read_split import SplitPartition, read_split
 from pykraft.spark.data_source.schema import columns_for
 from pykraft.spark.data_source.selection import select
 from pykraft.spark.data_source.splits import Limit, SplitPlan, plan_splits
-from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
 from pykraft.spark.data_source.walk import Cursor, ReplicaLog
+from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
 ReplicaPosition = dict[str, Any]

@@ -1,7 +1,8 @@
 """A blocking interface to a live quorum: its committed offsets, and the batches of a range of them.
 
-Each call runs an event loop of its own, so it works on the driver and in any task. Invariant: it only reads committed
-records, whoever leads meanwhile; it returns whole batches in order and holds at most one chunk of them.
+Calls within one block share an event loop of their own and one connection to the leader, so it works on the driver and
+in any task. Invariant: it only reads committed records, whoever leads meanwhile; it returns whole batches in order and
+holds at most one chunk of them.
 
 Source: KIP-595 §Fetch (an observer without an id); Spark's Kafka source (``KafkaOffsetReader``).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pykraft.client.remote.admin import Admin, AdminLimits
@@ -36,12 +37,20 @@ class Extent:
     end_offset: Offset
 
 
-class LiveQuorum:
+class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
     """A quorum, reached through some of its nodes; with ``cluster_id`` nodes of another cluster are rejected."""
 
     def __init__(self, controllers: Sequence[Endpoint], cluster_id: str | None = None) -> None:
         self._controllers = tuple(controllers)
         self._cluster_id = cluster_id
+        self._runner = asyncio.Runner()
+        self._observer = Observer(
+            controllers, cluster_id=cluster_id, client_id=CLIENT_ID, patience=PATIENCE, limits=FETCH_LIMITS
+        )
+
+    def __exit__(self, *_: object) -> None:
+        with self._runner:
+            self._runner.run(self._observer.close())
 
     @property
     def name(self) -> str:
@@ -60,79 +69,59 @@ class LiveQuorum:
                 except QuorumUnavailableError:
                     return None
 
-        return asyncio.run(ask())
+        return self._runner.run(ask())
 
     def extent(self) -> Extent:
         """The committed offsets now. Errors: QuorumUnavailableError, ForeignClusterError."""
-
-        async def ask() -> Extent:
-            async with self._observer(Start.EARLIEST) as observer:
-                start_offset = await observer.begin()
-                assert observer.high_watermark is not None
-                return Extent(start_offset=start_offset, end_offset=observer.high_watermark)
-
-        return asyncio.run(ask())
+        self._observer.seek(Start.EARLIEST)
+        start_offset = self._runner.run(self._observer.begin())
+        assert self._observer.high_watermark is not None
+        return Extent(start_offset=start_offset, end_offset=self._observer.high_watermark)
 
     def batch_at(self, offset: Offset) -> CommittedBatch:
         """The batch that holds a committed offset. Errors: as `extent`; UsageError."""
-
-        async def ask() -> CommittedBatch:
-            async with self._observer(offset) as observer:
-                return await anext(observer)
-
-        return asyncio.run(ask())
+        self._observer.seek(offset)
+        return self._runner.run(self._observer.__anext__())
 
     def chunks(self, start_offset: Offset, end_offset: Offset) -> Iterator[bytes]:
-        """The batches that hold these committed offsets; about 4 MiB at a time.
+        """The batches that hold these committed offsets; about 4 MiB at a time. Nothing else may be asked meanwhile.
 
         Errors: as `batch_at`; ProtocolError if the quorum lost committed records.
         """
         if start_offset >= end_offset:
             return
-        runner = asyncio.Runner()
-        with closing(runner):
-            parts = self._chunks(start_offset, end_offset)
-            found: list[bytes] = []
+        parts = self._chunks(start_offset, end_offset)
+        found: list[bytes] = []
 
-            async def find() -> None:
-                # Not as the task's result: when asyncio puts the handler of SIGINT back, Python writes a text about the
-                # task with the whole result in it, which took four fifths of the processor time of reading.
-                async for part in parts:
-                    found.append(part)
+        async def find() -> None:
+            # Not as the task's result: when asyncio puts the handler of SIGINT back, Python writes a text about the
+            # task with the whole result in it, which took four fifths of the processor time of reading.
+            async for part in parts:
+                found.append(part)
+                return
+
+        try:
+            while True:
+                self._runner.run(find())
+                if not found:
                     return
-
-            try:
-                while True:
-                    runner.run(find())
-                    if not found:
-                        return
-                    yield found.pop()
-            finally:
-                runner.run(parts.aclose())
+                yield found.pop()
+        finally:
+            self._runner.run(parts.aclose())
 
     async def _chunks(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[bytes]:
-        async with self._observer(start_offset) as observer:
-            parts: list[Buffer] = []
-            size_bytes = 0
-            async for batch in observer:
-                parts.append(batch.data)
-                size_bytes += len(batch.data)
-                is_last = batch.end_offset >= end_offset
-                if is_last or size_bytes >= CHUNK_SIZE_BYTES:
-                    yield b"".join(parts)
-                    parts, size_bytes = [], 0
-                if is_last:
-                    return
-
-    def _observer(self, start: Start | Offset) -> Observer:
-        return Observer(
-            self._controllers,
-            start=start,
-            cluster_id=self._cluster_id,
-            client_id=CLIENT_ID,
-            patience=PATIENCE,
-            limits=FETCH_LIMITS,
-        )
+        self._observer.seek(start_offset)
+        parts: list[Buffer] = []
+        size_bytes = 0
+        async for batch in self._observer:
+            parts.append(batch.data)
+            size_bytes += len(batch.data)
+            is_last = batch.end_offset >= end_offset
+            if is_last or size_bytes >= CHUNK_SIZE_BYTES:
+                yield b"".join(parts)
+                parts, size_bytes = [], 0
+            if is_last:
+                return
 
 
 def first_since(quorum: LiveQuorum, extent: Extent, timestamp_ms: int) -> Offset:

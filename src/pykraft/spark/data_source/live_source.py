@@ -12,81 +12,41 @@ Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
 from pykraft.protocol.batch import read_header
 from pykraft.spark.data_source.batches import batches_of
-from pykraft.spark.data_source.bounds import EVERYTHING
 from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.filters import bounds_of
 from pykraft.spark.data_source.limits import TriggerDelay, default_limit, records_and_bytes
 from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
 from pykraft.spark.data_source.options import Bound, SourceOptions
 from pykraft.spark.data_source.schema import columns_for
 from pykraft.spark.data_source.selection import Selection, select
-from pykraft.spark.data_source.splits import Split
-from pykraft.spark.data_source.tracebacks import rows_without_traceback, without_traceback
+from pykraft.spark.data_source.splits import Bounds, Split
+from pykraft.spark.error_text import rows_without_traceback, without_traceback
 from pykraft.types import Offset
 
 RECORDS_PER_TASK = 250_000
 """About as many."""
 
 
+@dataclass(frozen=True)
 class LivePartition(InputPartition):
     """The offsets that one task fetches; the end is exclusive."""
 
-    def __init__(
-        self, start_offset: Offset, end_offset: Offset, cluster_id: str | None, *, is_first: bool = True
-    ) -> None:
-        super().__init__(f"{start_offset}-{end_offset}")
-        self.start_offset = start_offset
-        self.end_offset = end_offset
-        self.cluster_id = cluster_id
-        self.is_first = is_first
-
-
-class LiveReader(DataSourceReader):
-    """A query over the records that are committed when it starts."""
-
-    def __init__(self, options: SourceOptions, columns: StructType | None = None) -> None:
-        """Without ``columns`` it has all. Errors: UsageError for columns that the source does not have."""
-        self._options = options
-        self._selection = select(columns or columns_for(options), options)
-        self._bounds = EVERYTHING
-
-    @without_traceback
-    def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
-        quorum = LiveQuorum(self._options.controllers)
-        cluster_id = quorum.find_cluster_id()
-        extent = quorum.extent()
-        start = max(find_start(quorum, extent, self._options), self._bounds.offset_min)
-        end = min(find_end(quorum, extent, self._options.end), self._bounds.offset_end)
-        return splits_of(start, end, cluster_id, tasks_min=self._options.tasks_min)
-
-    @rows_without_traceback
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceReader`."""
-        return fetch_rows(partition, self._options, self._selection)
-
-
-class FilteringLiveReader(LiveReader):
-    """The same, for a session whose flag ``spark.sql.python.filterPushdown.enabled`` is on."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """See `DataSourceReader`; Spark evaluates all of them again."""
-        self._bounds = replace(bounds_of(filters), replicas=None)
-        self._selection = self._selection.within(self._bounds)
-        return filters
+    start_offset: Offset
+    end_offset: Offset
+    cluster_id: str | None
+    is_first: bool = True
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -102,9 +62,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: as the options say."""
-        quorum = LiveQuorum(self._options.controllers)
-        start = find_start(quorum, quorum.extent(), self._options)
-        return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
+        with LiveQuorum(self._options.controllers) as quorum:
+            start = find_start(quorum, quorum.extent(), self._options)
+            return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
@@ -113,7 +73,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: the stream ends at the current high watermark."""
-        self._end = LiveQuorum(self._options.controllers).extent().end_offset
+        with LiveQuorum(self._options.controllers) as quorum:
+            self._end = quorum.extent().end_offset
 
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -121,17 +82,17 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts after it.
         """
-        quorum = LiveQuorum(self._options.controllers, start["cluster"])
-        extent = quorum.extent()
-        begin = there(start["offset"], extent, self._options)
-        most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
-        end = most = most if self._end is None else min(most, self._end)
         records, size_bytes = records_and_bytes(limit, self._options)
-        if records is not None:
-            end = min(end, Offset(begin + records))
-        if size_bytes is not None and begin < end:
-            end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
-        end = aligned(quorum, begin, end, most)
+        with LiveQuorum(self._options.controllers, start["cluster"]) as quorum:
+            extent = quorum.extent()
+            begin = there(start["offset"], extent, self._options)
+            most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
+            end = most = most if self._end is None else min(most, self._end)
+            if records is not None:
+                end = min(end, Offset(begin + records))
+            if size_bytes is not None and begin < end:
+                end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
+            end = aligned(quorum, begin, end, most)
         if self._end is None and self._delay.holds_back(end - begin):
             return start
         return start | {"offset": end}
@@ -142,8 +103,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first = start.get("began") == start["offset"]
         begin = end.get("began", start["offset"]) if is_first else start["offset"]
         if not self._options.fails_on_data_loss:
-            quorum = LiveQuorum(self._options.controllers, start["cluster"])
-            begin = there(begin, quorum.extent(), self._options)
+            with LiveQuorum(self._options.controllers, start["cluster"]) as quorum:
+                begin = there(begin, quorum.extent(), self._options)
         return splits_of(begin, end["offset"], start["cluster"], tasks_min=self._options.tasks_min)
 
     @rows_without_traceback
@@ -154,7 +115,18 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the high watermark."""
-        return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}
+        with LiveQuorum(self._options.controllers) as quorum:
+            return {"offset": quorum.extent().end_offset}
+
+
+def plan_query(options: SourceOptions, bounds: Bounds) -> list[LivePartition]:
+    """The splits of a query. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
+    with LiveQuorum(options.controllers) as quorum:
+        cluster_id = quorum.find_cluster_id()
+        extent = quorum.extent()
+        start = max(find_start(quorum, extent, options), bounds.offset_min)
+        end = min(find_end(quorum, extent, options.end), bounds.offset_end)
+    return splits_of(start, end, cluster_id, tasks_min=options.tasks_min)
 
 
 def find_start(quorum: LiveQuorum, extent: Extent, options: SourceOptions) -> Offset:
@@ -226,21 +198,17 @@ def fetch_rows(partition: InputPartition, options: SourceOptions, selection: Sel
     """The rows of one split. If two splits share a batch, each has its own records; as a batch it is in the first."""
     if not isinstance(partition, LivePartition):
         return  # without partitions, Spark reads an empty placeholder
-    quorum = LiveQuorum(options.controllers, partition.cluster_id)
-    split = Split(
-        replica=None,
-        path=quorum.name,
-        position=0,
-        end_position=0,
-        start_offset=partition.start_offset,
-        end_offset=partition.end_offset,
-    )
-    for data in quorum.chunks(partition.start_offset, partition.end_offset):
-        if options.rows == "batches":
-            own = data if partition.is_first else _from(data, partition.start_offset)
-            yield from batches_of(split, own, are_checked=True, selection=selection)
-        else:
-            yield from records_of(split, data, are_checked=True, selection=selection)
+    with LiveQuorum(options.controllers, partition.cluster_id) as quorum:
+        split = Split(
+            replica=None, path=quorum.name, start_offset=partition.start_offset, end_offset=partition.end_offset
+        )
+        # The observer has compared the CRCs.
+        for data in quorum.chunks(partition.start_offset, partition.end_offset):
+            if options.rows == "batches":
+                own = data if partition.is_first else _from(data, partition.start_offset)
+                yield from batches_of(split, own, are_checked=True, selection=selection)
+            else:
+                yield from records_of(split, data, are_checked=True, selection=selection)
 
 
 def _from(data: bytes, offset: Offset) -> bytes:

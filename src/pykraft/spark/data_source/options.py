@@ -1,27 +1,11 @@
-"""The options of the source ``pykraft``: texts in, one checked value out.
+"""The options of the source ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
 
-| option | meaning |
-|---|---|
-| path, paths | partition directories, segment files or globs: a comma list, or a JSON array (`load` of a list) |
-| bootstrap.controllers | instead of a path: nodes of a live quorum, ``host:port,…``; read up to the high watermark |
-| rows | ``records`` (default) or ``batches`` |
-| startingOffsets, endingOffsets | ``earliest``, ``latest``, an offset, or by replica ``{"n1": 5}``; ends excluded |
-| startingTimestamp, endingTimestamp | wall ms: from, and up to, the first record that is not older |
-| maxRecordsPerTrigger, maxBytesPerTrigger | limit of a micro-batch of a stream, which has at least one batch; 1 GiB if
-neither is given |
-| minOffsetsPerTrigger, maxTriggerDelay | a micro-batch waits for so many records, but no longer than this (15m) |
-| minPartitions | least number of tasks, if the log is large enough |
-| failOnDataLoss | ``true`` (default), or ``false``: continue at the log start if wanted records are no longer there |
-| corrupt | ``fail`` (default) or ``mark``: damage becomes a row that describes it, and reading continues after it |
-| columns | ``pykraft`` (default); ``kafka``: the columns of Spark's Kafka source, without control records; or
-``metadata``: the records of Kafka's metadata log, decoded, without control records |
-| pushFilters | ``false`` (default) or ``true``: use filters of the query to read less |
+Names are those of Spark's Kafka source where it has them, and case does not matter, so a job that reads with
+``format("kafka")`` changes the format and its address. Invariant: the parsed options do not contradict each other, and
+no option of the Kafka source is ignored silently: each is an alias, or has no effect by its nature, or is refused with
+what to do.
 
-Names are those of Spark's Kafka source where it has them (`pykraft.spark.data_source.kafka_options` has its others); as
-everywhere in Spark, case does not matter.
-Invariant: the parsed options do not contradict each other.
-
-Source: Spark's Kafka integration guide.
+Source: Spark's Kafka integration guide (options of the source, Spark 4).
 """
 
 from __future__ import annotations
@@ -31,10 +15,31 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.spark.data_source.kafka_options import ALIASES, translate
 from pykraft.types import Endpoint, Offset
+
+ALIASES: Final[Mapping[str, str]] = {"maxOffsetsPerTrigger": "maxRecordsPerTrigger"}
+"""Kafka's name, and ours."""
+ONE_LOG: Final = "a quorum has one log with one partition, so leave it out; path or bootstrap.controllers names the log"
+NO_GROUP: Final = "the source reads without a consumer group, so leave it out"
+NO_CLIENT: Final = "the source has no Kafka consumer inside, so leave it out"
+REFUSED: Final[Mapping[str, str]] = {
+    "assign": ONE_LOG,
+    "subscribe": ONE_LOG,
+    "subscribePattern": ONE_LOG,
+    "topic": ONE_LOG,
+    "kafka.bootstrap.servers": "name nodes of the quorum with bootstrap.controllers, or its directories with path",
+    "kafka.group.id": NO_GROUP,
+    "groupIdPrefix": NO_GROUP,
+    "kafkaConsumer.pollTimeoutMs": NO_CLIENT,
+    "fetchOffset.numRetries": "the source tries for 60 s by itself, so leave it out",
+    "fetchOffset.retryIntervalMs": "the source tries for 60 s by itself, so leave it out",
+    "maxRecordsPerPartition": "tasks are cut by bytes; minPartitions asks for more of them",
+}
+"""Names, and what to do instead."""
+
 
 NEAR = 0.7
 """Similarity, from 0 to 1, from which an unknown name counts as a misspelling."""
@@ -70,6 +75,22 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 TRIGGER_DELAY_MS = 15 * 60_000
 EARLIEST, LATEST = -2, -1
 """Offsets in JSON by topic, as the Kafka source has them."""
+
+
+def translate(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with lower-case names and ours instead of aliases. Errors: UsageError."""
+    ours = {alias.lower(): name for alias, name in ALIASES.items()}
+    refused = {name.lower(): reason for name, reason in REFUSED.items()}
+    found: dict[str, str] = {}
+    for given, value in options.items():
+        name = given.lower()
+        reason = refused.get(name, NO_CLIENT if name.startswith(("kafka.", "kafkaconsumer.")) else None)
+        if reason is not None:
+            raise UsageError(f"the source pykraft has no option {given}: {reason}")
+        if name in ours and ours[name].lower() in {each.lower() for each in options}:
+            raise UsageError(f"give the option {ours[name]} or {given}, which are the same, not both")
+        found[ours.get(name, name).lower()] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

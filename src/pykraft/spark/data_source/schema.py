@@ -1,62 +1,9 @@
 """The columns of the source ``pykraft``, for Spark and for Arrow.
 
-A row is a record (``rows`` = ``records``, the default):
-
-| column | type | meaning |
-|---|---|---|
-| replica | string | name of the replica; null for a live quorum |
-| segment | string | file name; null for a live quorum |
-| position | bigint | byte position of the record's batch in the segment; null for a live quorum |
-| batch_size | int | bytes of that batch, header included |
-| offset | bigint | of the record |
-| epoch | int | of the leader that appended it |
-| timestamp | timestamp | of the append |
-| is_control | boolean | written by the quorum itself |
-| control_type | string | LeaderChange, KRaftVersion, …; null for data |
-| key | binary | null in KRaft's own data records |
-| value | binary | |
-| corrupt | string | null, or what is wrong with the bytes; then only position, size and offset have values |
-
-or a record batch (``rows`` = ``batches``):
-
-| column | type | meaning |
-|---|---|---|
-| replica, segment, position | | as above |
-| batch_size | int | bytes of the batch, header included |
-| base_offset | bigint | of the first record |
-| last_offset | bigint | of the last record (inclusive) |
-| epoch | int | of the leader that appended it |
-| base_timestamp, max_timestamp | timestamp | |
-| records_count | int | |
-| is_control | boolean | |
-| compression | string | none, gzip, snappy, lz4, zstd |
-| crc | bigint | CRC-32C as the header has it; it was compared |
-| content | binary | the whole batch as it is on disk |
-| corrupt | string | as above |
-
-With ``columns`` = ``kafka`` a row is a data record in the columns of Spark's Kafka source:
-
-| column | type | meaning |
-|---|---|---|
-| key, value | binary | |
-| topic | string | of the partition directory; ``__cluster_metadata`` for a live quorum |
-| partition | int | of the partition directory; 0 for a live quorum |
-| offset | bigint | |
-| timestamp | timestamp | |
-| timestampType | int | 0: the record's own time; 1: the time of the append |
-
-With ``columns`` = ``metadata`` a row is a record that Kafka's controllers wrote, without secrets:
-
-| column | type | meaning |
-|---|---|---|
-| replica, offset, epoch, timestamp | | as above |
-| type | string | Kafka's name of the type, such as ``PARTITION_RECORD`` |
-| version | int | of the type |
-| data | string | the fields in JSON, as kafka-dump-log has them |
-| problem | string | null, or why the value cannot be decoded; then the three before it are null |
-| corrupt | string | as above |
-
-A query may name some columns only, in its order; those of a record and of the other two tables mix.
+`docs/spark.md` says what each means: of records, of batches (``rows`` = ``batches``), and of the records of Kafka's
+metadata log (``columns`` = ``metadata``). With ``columns`` = ``kafka`` a row is a data record in the columns of Spark's
+Kafka source; ``timestampType`` is 0 for the record's own time, 1 for the time of the append. A query may name some
+columns only, in its order; those of a record and of the other two tables mix.
 
 Source: Spark's Kafka integration guide; KIP-98 (record batches), KIP-595 (control records), KIP-631 (metadata records).
 """

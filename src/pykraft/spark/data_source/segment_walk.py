@@ -87,6 +87,22 @@ class WalkState:
         self.position = one.end_position
         self.expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
 
+    def pass_batches(self, begin: tuple[int, BatchHeader], last: tuple[int, BatchHeader]) -> BatchSpan:
+        """Continue after the batches from one to another, each with its position; the span that they are."""
+        (position, first), (last_position, header) = begin, last
+        one = BatchSpan(
+            segment=self.segment,
+            position=position,
+            last_position=last_position,
+            end_position=last_position + header.size_bytes,
+            offset=first.base_offset,
+            end_offset=header.end_offset,
+            first=first,
+            header=header,
+        )
+        self.pass_over(one)
+        return one
+
     def chain(self) -> Chain:
         """Checks the batches from here on."""
         offset, epoch = self.expected.base_offset, self.expected.epoch
@@ -162,18 +178,7 @@ def _batches(state: WalkState, file: File) -> Iterator[BatchSpan]:
             # An epoch tells something only in a whole batch.
             _check_crc(state.segment, file, at, header)
             raise
-        one = BatchSpan(
-            segment=state.segment,
-            position=at,
-            last_position=at,
-            end_position=end_position,
-            offset=header.base_offset,
-            end_offset=header.end_offset,
-            first=header,
-            header=header,
-        )
-        state.pass_over(one)
-        yield one
+        yield state.pass_batches((at, header), (at, header))
     if state.later:
         chain.begin_segment(state.later[0], base_offset_of(state.later[0]))
     elif (missing := state.evidence.missing_end(state.segment, state.position, chain.offset)) is not None:

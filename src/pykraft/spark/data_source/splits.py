@@ -1,4 +1,4 @@
-"""What one Spark task reads: splits of whole batches, cut from a walk over a replica's log.
+"""What one Spark task reads: splits of whole batches, cut from a walk over a replica's log, within a query's bounds.
 
 A split has the range of wanted offsets, since a requested offset may lie within a batch. A damaged span is a split
 of its own and becomes one row that reports it.
@@ -7,19 +7,22 @@ The driver makes the plan, and a live directory may change before a task reads i
 and CRC of its first and its last batch. The reader checks both, and that all batches between follow each other. Logs
 that have a batch of the same offset and epoch are equal up to it, so a match proves that this is the planned log.
 
-Invariant: a split is whole batches of one segment; the splits of a plan are the requested chunk of the log, each batch
-once.
+Nothing here needs Spark or NumPy. Who has NumPy reads headers as columns (`pykraft.spark.data_source.headers`), a few
+times as fast.
 
-Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
+Invariant: a split is whole batches of one segment; the splits of a plan are the requested chunk of the log, each batch
+once. A bound never leaves out a wanted row.
+
+Source: KIP-98, KIP-595 (log layout); Raft §5.3 (Log Matching).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.evidence import read_evidence
@@ -30,8 +33,8 @@ from pykraft.log.tail import Expected, verdict_from
 from pykraft.object_storage.files import Files
 from pykraft.object_storage.remote_file import expect_reads
 from pykraft.object_storage.uris import located
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.data_source.headers.scanned import FoundHeaders, ScannedHeaders, scanned_headers
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
+from pykraft.protocol.batch_run import BatchRun
 from pykraft.spark.data_source.segment_walk import BatchSpan, base_offset_of, batches_within, told
 from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Buffer, Epoch, Offset
@@ -44,6 +47,61 @@ CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 """
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
+EPOCH_MIN: Final = Epoch(-1)
+"""Of a batch that no leader of a quorum wrote."""
+EPOCH_MAX: Final = Epoch(2**31 - 1)
+TIMESTAMP_MS_MIN: Final = -(2**63)
+
+
+class FoundHeaders(Protocol):
+    """Headers of batches that follow each other in some bytes."""
+
+    def __len__(self) -> int: ...
+
+    def pair(self, index: int) -> tuple[int, BatchHeader]:
+        """Position and header of one batch; a negative index counts from the end."""
+
+    def pairs(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch."""
+
+    def run(self, shift: int) -> BatchRun | None:
+        """Them as a run of batches in a file, in which the bytes begin at ``shift``; None if they are no run.
+
+        Nobody has compared their CRCs.
+        """
+
+
+class ScannedHeaders:
+    """An object for each header. They are no run: that is found out in the time that it would save."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: Sequence[tuple[int, BatchHeader]]) -> None:
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def pair(self, index: int) -> tuple[int, BatchHeader]:
+        """See `FoundHeaders`."""
+        return self._pairs[index]
+
+    def pairs(self) -> Iterator[tuple[int, BatchHeader]]:
+        """See `FoundHeaders`."""
+        return iter(self._pairs)
+
+    def run(self, shift: int) -> BatchRun | None:
+        """See `FoundHeaders`."""
+
+
+def scanned_headers(data: Buffer) -> ScannedHeaders:
+    """Those of the whole batches at the beginning, up to the first that is cut or has no valid header."""
+    pairs: list[tuple[int, BatchHeader]] = []
+    # A bad header is reported once it is the first: the batches before it still count.
+    with suppress(ProtocolError):
+        pairs.extend(scan(data, verify_crc=False))
+    return ScannedHeaders(pairs)
+
 
 H = TypeVar("H", bound=FoundHeaders)
 
@@ -67,19 +125,45 @@ class BatchIdentity:
 class Split:
     """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
 
-    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
-    is set, these bytes are not batches; a batch should start there at ``start_offset``.
+    Ends are exclusive; batches of a live quorum have no positions. ``first`` and ``last`` are its first and last batch,
+    None if no plan knows them. If ``damage`` is set, these bytes are not batches; a batch should start there at
+    ``start_offset``.
     """
 
     replica: str | None
     path: str
-    position: int
-    end_position: int
+    position: int = 0
+    end_position: int = 0
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
     first: BatchIdentity | None = None
     last: BatchIdentity | None = None
     damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What may hold wanted rows. ``offset_end`` is exclusive, all others inclusive; ``replicas`` is None for all."""
+
+    offset_min: Offset = OFFSET_MIN
+    offset_end: Offset = OFFSET_MAX
+    epoch_min: Epoch = EPOCH_MIN
+    epoch_max: Epoch = EPOCH_MAX
+    timestamp_ms_min: int = TIMESTAMP_MS_MIN
+    replicas: frozenset[str] | None = None
+
+    def has_replica(self, name: str) -> bool:
+        """Whether rows of this replica are wanted."""
+        return self.replicas is None or name in self.replicas
+
+    def may_hold(self, split: Split) -> bool:
+        """Whether a split may hold wanted rows, as its first and last epoch tell: epochs never fall in a log."""
+        if split.first is None or split.last is None:
+            return True
+        return split.first.epoch <= self.epoch_max and split.last.epoch >= self.epoch_min
+
+
+EVERYTHING = Bounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

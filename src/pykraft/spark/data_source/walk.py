@@ -1,24 +1,35 @@
 """Finds positions in one replica's log and walks over its batches, even while its node keeps writing.
 
 A `Cursor` is a position between two batches. It remembers the batch before it, so that a walk that continues later,
-perhaps in another process, notices a log that was truncated below it and rewritten.
+perhaps in another process, notices a log that was truncated below it and rewritten. An offset above the recovery point
+is searched from that point on, since the log may end before the next segment.
+
+A walk over every header reads every page of each segment, on the driver alone: hours for a log of 10 TiB. To cut a log
+into splits it is enough to know batches near the ends of splits. So `stride_over` only reads the headers between two
+entries of the offset index, once per stride: there it finds the last batch of a stride and the first of the next.
+`pykraft.spark.data_source.splits` checks what lies between when it reads it.
 
 Invariant: a walk yields what `pykraft.spark.data_source.segment_walk` finds in one segment after the other, and ends
-where the log does. An offset above the recovery point is searched from that point on, since the log may end before
-the next segment.
+where the log does. Strides follow each other without a gap of offsets, and each starts and ends between two batches.
+The index is not trusted: if an entry does not point at the batch that holds its offset, right after the end of another
+batch, every header of the rest of the segment is read. This also finds the end of the newest one, which may be torn.
 
-Source: KIP-595 (log layout); Kafka's ``OffsetIndex``.
+Source: KIP-595 (log layout); Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
+from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.judge import Evidence, end_of_cleaning, refuse_impossible
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
@@ -30,7 +41,10 @@ from pykraft.spark.data_source.segment_walk import BatchSpan, WalkState, base_of
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
 OFFSET_MAX = Offset(2**63 - 1)
-INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
+
+
+STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
+NOWHERE: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +221,14 @@ class ReplicaLog:
             return False
         if cursor.crc is None:
             return True
-        header = _header_at(self.fs, cursor.before_segment, cursor.before_position)
-        known = (cursor.offset, cursor.epoch, cursor.crc)
-        return header is not None and (header.end_offset, header.epoch, header.crc) == known
+        if cursor.before_segment is None:
+            return False
+        try:
+            with closing(self.fs.open(cursor.before_segment)) as file:
+                header = _Indexed(cursor.before_segment, file).header(cursor.before_position)
+        except (_UnusableError, StorageError):
+            return False
+        return (header.end_offset, header.epoch, header.crc) == (cursor.offset, cursor.epoch, cursor.crc)
 
     def _near(self, offset: Offset) -> Cursor:
         """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
@@ -219,16 +238,16 @@ class ReplicaLog:
             # The log may end before the segment that should hold the offset: nothing from here on must be synced.
             offset = max(min(offset, point), base_offset_of(segments[0]))
         segment = [one for one in segments if base_offset_of(one) <= offset][-1]
-        base_offset = base_offset_of(segment)
-        with closing(self.fs.open(segment)) as file:
-            for entry_offset, position in _index_entries_before(self.fs, segment, offset):
-                try:
-                    _, header = next(scan_headers(segment, file, position, file.size()))
-                except (CorruptionError, StopIteration):
-                    break
-                if header.base_offset <= entry_offset < header.end_offset and header.base_offset <= offset:
-                    return Cursor(offset=header.base_offset, segment=segment, position=position)
-        return Cursor(offset=base_offset, segment=segment)
+        with (
+            closing(self.fs.open(segment)) as file,
+            suppress(_UnusableError),
+            closing(_open_index(self.fs, segment)) as index,
+        ):
+            look = _Indexed(segment, file, index)
+            at = look.count_until(offset) - 1
+            if at >= 0 and (header := look.header_of(at)).base_offset <= offset:
+                return Cursor(offset=header.base_offset, segment=segment, position=look.entry(at)[1])
+        return Cursor(offset=base_offset_of(segment), segment=segment)
 
 
 def segments_of(fs: Files, path: Path) -> list[Path]:
@@ -251,44 +270,6 @@ def after(one: BatchSpan, before: Cursor) -> Cursor:
     )
 
 
-def _header_at(fs: Files, segment: Path | None, position: int) -> BatchHeader | None:
-    """The header of a batch that starts there; None if none does, or if the file is gone."""
-    if segment is None:
-        return None
-    try:
-        file = fs.open(segment)
-    except StorageError:
-        return None
-    try:
-        return read_header(file.pread(HEADER_SIZE_BYTES, position))
-    except (ProtocolError, StorageError):
-        return None
-    finally:
-        file.close()
-
-
-def _index_entries_before(fs: Files, segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
-    """The offset index's last entry at or before an offset; nothing if there is none, or no readable index."""
-    path = segment.with_suffix(OFFSET_INDEX)
-    base_offset = base_offset_of(segment)
-    try:
-        with closing(fs.open(path)) as file:
-            size_bytes = file.size()
-            content = file.pread(size_bytes, 0) if size_bytes <= INDEX_SIZE_BYTES_MAX else b""
-    except StorageError:
-        return
-    whole = len(content) - len(content) % OFFSET_ENTRY.size
-    best: tuple[Offset, int] | None = None
-    for delta, position in OFFSET_ENTRY.iter_unpack(content[:whole]):
-        if (delta, position) == (0, 0) and best is not None:
-            break  # preallocated
-        if base_offset + delta > offset:
-            break
-        best = Offset(base_offset + delta), position
-    if best is not None:
-        yield best
-
-
 def _after_cleaning(fs: Files, names: Sequence[str], segments: list[Path]) -> list[Path]:
     """Without the segments before a gap that a power loss left in a cleaning; snapshots hold their records."""
     for at in range(len(segments) - 1, 0, -1):
@@ -307,3 +288,149 @@ def _end_of(fs: Files, segment: Path) -> Offset:
         for _ in walk_segment(state, tolerant=False):
             pass
     return state.expected.base_offset
+
+
+class _UnusableError(Exception):
+    """An index, or the batch that it points at, is invalid."""
+
+
+def stride_over(replica: ReplicaLog, cursor: Cursor, *, size_bytes: int = STRIDE_SIZE_BYTES) -> Iterator[BatchSpan]:
+    """Everything from the cursor to the current log end, in spans of about this many bytes.
+
+    Errors: as `ReplicaLog.walk`, except for damage within a stride, which its reader finds.
+    """
+    for state in replica.from_cursor(cursor):
+        with suppress(_UnusableError):
+            yield from _strides(state, size_bytes)
+        yield from walk_segment(state, tolerant=False)
+
+
+def _strides(state: WalkState, size_bytes: int) -> Iterator[BatchSpan]:
+    """The rest of a segment or, of the newest, whose end offset is not known yet, what its index leads to.
+
+    Errors: _UnusableError; StorageError.
+    """
+    segment = state.segment
+    end_offset = base_offset_of(state.later[0]) if state.later else None
+    if end_offset is None:
+        # The walk reads every header of what is left of the newest segment after the last stride.
+        size_bytes = min(size_bytes, STRIDE_SIZE_BYTES)
+    with closing(_open_index(state.fs, segment)) as index, closing(state.fs.open(segment)) as file:
+        look = _Indexed(segment, file, index)
+        segment_end = file.size()
+        first = look.header(state.position) if state.position < segment_end else None
+        while first is not None:
+            position = state.position
+            at = None if segment_end - position <= size_bytes else look.cut_after(position, size_bytes)
+            if at is None and end_offset is None:
+                return
+            cut = segment_end if at is None else look.entry(at)[1]
+            last_position, last = look.last_before(at, cut, position)
+            behind = Expected(base_offset=last.end_offset, epoch=last.epoch)
+            following = None if at is None else look.header_of(at)
+            goes_on = last.end_offset == end_offset if following is None else behind.is_met_by(following)
+            if not goes_on or last.base_offset < first.base_offset:
+                raise _UnusableError
+            _check(state, ((position, first), (last_position, last)))
+            yield state.pass_batches((position, first), (last_position, last))
+            first = following
+
+
+def _check(state: WalkState, ends: Sequence[tuple[int, BatchHeader]]) -> None:
+    """Refuse a stride whose first or last batch the judge would refuse, or that may not be synced as a whole.
+
+    Errors: _UnusableError.
+    """
+    chain = state.chain()
+    try:
+        for position, header in ends:
+            if state.evidence.is_unsynced(header):
+                raise _UnusableError
+            chain.check(state.segment, position, header)
+            # The tasks check what lies between the two.
+            chain.offset = ends[-1][1].base_offset
+    except CorruptionError as error:
+        raise _UnusableError from error
+
+
+def _open_index(fs: Fs, segment: Path) -> File:
+    try:
+        return fs.open(segment.with_suffix(OFFSET_INDEX))
+    except StorageError as error:
+        raise _UnusableError from error
+
+
+class _Indexed:
+    """Reads headers of a segment, and the entries of its offset index, which lead to them.
+
+    An entry is an offset, and the position of the batch that holds it.
+    """
+
+    def __init__(self, segment: Path, file: File, index: File | None = None) -> None:
+        self._segment = segment
+        self._base_offset = base_offset_of(segment)
+        self._file = file
+        self._index = index
+        self._count = 0 if index is None else index.size() // OFFSET_ENTRY.size
+
+    def entry(self, at: int) -> tuple[Offset, int]:
+        """Entry ``at``; for preallocated zeros after the last entry, what lies beyond the segment."""
+        assert self._index is not None
+        data = self._index.pread(OFFSET_ENTRY.size, at * OFFSET_ENTRY.size)
+        if len(data) < OFFSET_ENTRY.size or (at > 0 and not any(data)):
+            return OFFSET_MAX, NOWHERE
+        delta, position = OFFSET_ENTRY.unpack(data)
+        return Offset(self._base_offset + delta), position
+
+    def count_before(self, position: int) -> int:
+        """The number of entries that point below this position."""
+        return bisect_left(range(self._count), position, key=lambda at: self.entry(at)[1])
+
+    def count_until(self, offset: Offset) -> int:
+        """The number of entries up to this offset."""
+        return bisect_right(range(self._count), offset, key=lambda at: self.entry(at)[0])
+
+    def cut_after(self, position: int, size_bytes: int) -> int:
+        """The entry at which a stride of at most this many bytes ends, or of one larger batch.
+
+        Errors: _UnusableError.
+        """
+        at = self.count_before(position + size_bytes + 1) - 1
+        if at < 0 or self.entry(at)[1] <= position:
+            at += 1
+        if self.entry(at)[1] == NOWHERE:
+            raise _UnusableError
+        return at
+
+    def header(self, position: int) -> BatchHeader:
+        """The batch that starts there. Errors: _UnusableError if none does."""
+        try:
+            return read_header(self._file.pread(HEADER_SIZE_BYTES, position))
+        except ProtocolError as error:
+            raise _UnusableError from error
+
+    def header_of(self, at: int) -> BatchHeader:
+        """The batch that an entry points at. Errors: _UnusableError if it does not hold the entry's offset."""
+        offset, position = self.entry(at)
+        header = self.header(position)
+        if not header.base_offset <= offset < header.end_offset:
+            raise _UnusableError
+        return header
+
+    def last_before(self, at: int | None, end: int, least: int) -> tuple[int, BatchHeader]:
+        """Position and header of the batch that ends where the entry ``at`` points, or where the segment ends.
+
+        A batch starts at ``least``. Errors: _UnusableError.
+        """
+        before = (self.count_before(end) if at is None else at) - 1
+        begin = least
+        if before >= 0 and self.entry(before)[1] > least:
+            self.header_of(before)
+            begin = self.entry(before)[1]
+        try:
+            found = deque(scan_headers(self._segment, self._file, begin, end), maxlen=1)
+        except CorruptionError as error:
+            raise _UnusableError from error
+        if not found:
+            raise _UnusableError
+        return found[0]

@@ -13,14 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pykraft.client.journal import Acknowledged
-from pykraft.spark.audit import Audit, acknowledged_frame, audit
 from pykraft.spark.demo.failures import failed
+from pykraft.spark.demo.payloads import Audit, acknowledged_frame, audit
+from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import TABLES
-from pykraft.spark.tables.table import Tables
 
 
 def ask_spark(
-    spark: SparkSession, tables: Tables, log: Path, said: Iterable[Acknowledged], *, until_offset: int
+    spark: SparkSession, tables: DeltaTables, log: Path, said: Iterable[Acknowledged], *, until_offset: int
 ) -> Audit:
     """Compare the tables with the log in this partition directory and with the acknowledgements.
 

@@ -38,7 +38,7 @@ from pykraft.spark.demo.failures import ended, failed
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.session.jvm import Jvm
 from pykraft.spark.session.local import session_settings
-from pykraft.spark.tables.table import Tables
+from pykraft.spark.tables.delta import DeltaTables
 from pykraft.types import Endpoint
 
 STALL_S = 300.0
@@ -82,7 +82,7 @@ class LiveTables:
         return self.batches[-1].end_offset if self.batches else 0
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> DeltaTables:
         """The tables themselves."""
         return self._options().tables()
 

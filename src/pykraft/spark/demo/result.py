@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
-from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
+from pykraft.spark.demo.payloads import Audit
 from pykraft.spark.demo.replicas import ReplicaComparison
 from pykraft.text.words import counted, percentiles
 

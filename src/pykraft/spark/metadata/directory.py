@@ -1,32 +1,117 @@
 """Reads metadata records from a replica's directory: the newest snapshot that a moment allows, then the log.
 
-Invariant: the records describe the cluster completely, or there is an error. The log is read as the Spark source reads
-it: each CRC is checked, and it ends where a start of the node would end it. Memory holds one chunk of the log, or one
-batch of a snapshot. A directory may hold records at its end that were never committed.
+A moment is an offset of the metadata log (``157``: after the records below it, as a snapshot of this end offset holds
+them) or a wall time (``2026-11-23T14:03``, UTC unless it names a zone: after the records that were appended up to
+then). Times are those that leaders wrote into batches. A leader whose clock was behind may have appended a later record
+with an earlier time; the log up to the first record that is too new counts.
 
-Source: KIP-630, KIP-631.
+Invariant: the records describe the cluster completely, or there is an error; damaged ones are never returned. The log
+is read as the Spark source reads it: each CRC is checked, and it ends where a start of the node would end it. Memory
+holds one chunk of the log, or one batch of a snapshot. A directory may hold records at its end that were never
+committed.
+
+Source: KIP-630, KIP-631; ISO 8601.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
+from pykraft.log.fs import Fs
 from pykraft.object_storage.files import Files
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.protocol.records import Record, decode_records
-from pykraft.spark.data_source.file_plan import end_of, plan_batch
-from pykraft.spark.data_source.files import find_replicas
-from pykraft.spark.data_source.headers.scanned import ScannedHeaders
+from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
+from pykraft.snapshot.head import read_head
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.spark.data_source.file_plan import end_of, find_replicas, plan_batch
 from pykraft.spark.data_source.options import parse_options
-from pykraft.spark.data_source.splits import SplitChunk, judged, read_chunks
+from pykraft.spark.data_source.splits import ScannedHeaders, SplitChunk, judged, read_chunks
 from pykraft.spark.data_source.walk import ReplicaLog
-from pykraft.spark.metadata.logged import LoggedRecord, logged_record
-from pykraft.spark.metadata.moment import Moment
-from pykraft.spark.metadata.snapshots import newest_within, oldest_from, snapshot_records
-from pykraft.types import Offset
+from pykraft.spark.metadata.image import LoggedRecord, logged_record
+from pykraft.types import Offset, OffsetAndEpoch
+
+_OFFSET: Final = re.compile("[0-9]{1,19}")
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """An exclusive end offset, or an inclusive wall time (ms); neither: what is known now."""
+
+    end_offset: Offset | None = None
+    wall_ms: int | None = None
+
+    def includes(self, offset: Offset, timestamp_ms: int) -> bool:
+        """Whether a record at this offset, appended at this time, was there."""
+        if self.end_offset is not None:
+            return offset < self.end_offset
+        return self.wall_ms is None or timestamp_ms <= self.wall_ms
+
+
+NOW: Final = Moment()
+
+
+def parse_moment(text: str, option: str) -> Moment:
+    """An offset or a time, as ``option`` of a command gave it. Errors: UsageError."""
+    if _OFFSET.fullmatch(text):
+        if int(text) > _OFFSET_MAX:
+            raise UsageError(f"{option} {text}: an offset is at most {_OFFSET_MAX}")
+        return Moment(end_offset=Offset(int(text)))
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return Moment(wall_ms=int(time.timestamp() * 1_000))
+    except (ValueError, OverflowError):
+        raise UsageError(f"{option} {text}: give an offset, or a time such as 2026-11-23T14:03") from None
+
+
+class _Serde:
+    """Decodes values of a snapshot."""
+
+    def deserialize(self, data: bytes) -> MetadataRecord:
+        return read_metadata_record(data)
+
+
+def newest_within(fs: Fs, directory: Path, moment: Moment) -> OffsetAndEpoch | None:
+    """The newest snapshot of the cluster at this moment or before. Errors: CorruptionError; StorageError."""
+    for snapshot_id in reversed(list_snapshots(fs, directory)):
+        if snapshot_id == BOOTSTRAP_ID:  # the first leader wrote its records into the log
+            return None
+        if moment.end_offset is None:
+            _, head = read_head(fs, directory, snapshot_id)
+            if moment.wall_ms is None or head.last_contained_log_timestamp <= moment.wall_ms:
+                return snapshot_id
+        elif snapshot_id.offset <= moment.end_offset:
+            return snapshot_id
+    return None
+
+
+def oldest_from(fs: Fs, directory: Path, log_start: Offset) -> OffsetAndEpoch | None:
+    """The oldest snapshot from which the log goes on; None if the log is whole. Errors: StorageError."""
+    if log_start == 0:
+        return None
+    return next((one for one in list_snapshots(fs, directory) if one.offset >= log_start), None)
+
+
+def snapshot_records(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> Iterator[LoggedRecord]:
+    """The records of a snapshot. Errors: CorruptionError; DeserializeError; StorageError."""
+    reader = SnapshotReader.of(fs, directory, snapshot_id, _Serde())
+    end_offset, timestamp_ms = snapshot_id.offset, reader.last_contained_log_timestamp
+    with closing(reader):
+        for batch in reader:
+            for record in batch.records:
+                yield LoggedRecord(offset=None, end_offset=end_offset, timestamp_ms=timestamp_ms, record=record)
 
 
 def furthest(directories: Sequence[Path]) -> Path:

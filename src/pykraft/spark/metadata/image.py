@@ -8,24 +8,66 @@ is that of the cluster, whatever the length of the log.
 - A removed topic takes its partitions and configurations with it.
 - A partition's leader epoch grows with each change that names a leader; its partition epoch with each change.
 
-Source: KIP-631, KIP-868 (transactions), KIP-966 (eligible leader replicas); Kafka's ``MetadataDelta``,
-``PartitionRegistration.merge``, ``ClusterDelta``.
+`LeaderHistory` has a row for each change of the leader or the in-sync replicas of a partition:
+
+| column | type | meaning |
+|---|---|---|
+| topic, topic_id | string | |
+| partition_id | int | |
+| offset | bigint | of the record; null for the state in a snapshot, from which the history begins |
+| wall_ms | bigint | time of its append |
+| leader | int | -1: none |
+| leader_epoch | int | |
+| isr | array<int> | |
+
+Source: KIP-630, KIP-631, KIP-841, KIP-868 (transactions), KIP-966 (eligible leader replicas); Kafka's
+``MetadataDelta``, ``PartitionRegistration.merge``, ``ClusterDelta``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pykraft.spark.metadata.logged import LoggedRecord
-from pykraft.types import Offset
+from pykraft.errors import ProtocolError
+from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
+from pykraft.protocol.records import Record
+from pykraft.types import Offset, Uuid, uuid_text
 
 NO_LEADER_CHANGE: Final = -2
 NO_STATE_CHANGE: Final = -1
 TOPIC_RESOURCE: Final = 2
 _KEPT_IF_NULL: Final = ("isr", "replicas", "removing_replicas", "adding_replicas", "directories")
 _ELR: Final = ("eligible_leader_replicas", "last_known_elr")
+Key = tuple[Any, ...]
+TableRow = dict[str, Any]
+_TYPES: Final = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD")
+_TOLD: Final = ("leader", "leader_epoch", "isr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRecord:
+    """A record and its place; ``offset`` is None for a record of a snapshot, whose place in the log is forgotten.
+
+    Units: ``end_offset`` is exclusive: one more than ``offset``, or the end of the snapshot. ``timestamp_ms`` is the
+    wall time of the append, or of the newest record that the snapshot stands for.
+    """
+
+    offset: Offset | None
+    end_offset: Offset
+    timestamp_ms: int
+    record: MetadataRecord
+
+
+def logged_record(where: object, record: Record) -> LoggedRecord:
+    """A data record of the log, decoded. Errors: ProtocolError that names the place."""
+    try:
+        decoded = read_metadata_record(record.value)
+    except ProtocolError as error:
+        raise ProtocolError(f"{where}: offset {record.offset}: {error}", error.code) from error
+    end_offset = Offset(record.offset + 1)
+    return LoggedRecord(offset=record.offset, end_offset=end_offset, timestamp_ms=record.timestamp_ms, record=decoded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +78,6 @@ class ImageEntry:
     changed: LoggedRecord
 
 
-Key = tuple[Any, ...]
 Table = dict[Key, ImageEntry]
 
 
@@ -240,3 +281,35 @@ _ACTIONS: Final[dict[str, Callable[[MetadataImage, LoggedRecord], None]]] = {
     "REMOVE_DELEGATION_TOKEN_RECORD": _remove("tokens", "token_id"),
     "PRODUCER_IDS_RECORD": _put("producer_ids"),
 }
+
+
+class LeaderHistory:
+    """Follows an image, and tells the changes."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._told: dict[tuple[bytes, int], tuple[object, ...]] = {}
+
+    def take(self, logged: LoggedRecord) -> Iterator[TableRow]:
+        """Apply a record to the image; a row for each partition whose leader, leader epoch or ISR it changed.
+
+        The changes of a transaction are told when it ends, and each partition once.
+        """
+        effective = self._image.apply(logged)
+        return (row for each in effective if each.record.type in _TYPES for row in self._changes(each))
+
+    def _changes(self, logged: LoggedRecord) -> Iterator[TableRow]:
+        topic_id, partition_id = key = (logged.record.body["topic_id"], logged.record.body["partition_id"])
+        entry = self._image.partitions.get(key)
+        now = None if entry is None else tuple(entry.body[name] for name in _TOLD)
+        if now is None or self._told.get(key) == now:
+            return
+        self._told[key] = now
+        yield {
+            "topic": self._image.topic_name(topic_id),
+            "topic_id": uuid_text(Uuid(topic_id)),
+            "partition_id": partition_id,
+            "offset": logged.offset,
+            "wall_ms": logged.timestamp_ms,
+            **dict(zip(_TOLD, now, strict=True)),
+        }

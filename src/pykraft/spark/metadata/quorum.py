@@ -19,8 +19,8 @@ from pykraft.errors import UsageError
 from pykraft.protocol.metadata.record import read_metadata_record
 from pykraft.protocol.records import Record, decode_records
 from pykraft.spark.data_source.live import FETCH_LIMITS, PATIENCE
-from pykraft.spark.metadata.logged import LoggedRecord, logged_record
-from pykraft.spark.metadata.moment import Moment
+from pykraft.spark.metadata.directory import Moment
+from pykraft.spark.metadata.image import LoggedRecord, logged_record
 from pykraft.types import Endpoint, Offset
 
 CLIENT_ID: Final = "pykraft-metadata"

@@ -1,16 +1,19 @@
 """The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
-The tasks of a micro-batch write the files of all four tables in one pass (`pykraft.spark.pipeline.micro_batch`). Then
-the driver commits them, one table after the other: bronze ``batches``, silver ``records``, ``control`` and
-``payloads``.
+The tasks of a micro-batch write the files of all three tables in one pass (`pykraft.spark.pipeline.silver`). Then the
+driver commits them, one table after the other: bronze ``batches``, silver ``records`` and ``control``. Each append has
+the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The checkpoint beside
+the tables belongs to them; each append also stores the source's offsets, so an append that does not follow the table is
+rejected (`pykraft.spark.pipeline.status`).
 
-Each append has the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The
-checkpoint beside the tables belongs to them; each append also stores the source's offsets, so an append that does not
-follow the table is rejected (`pykraft.spark.pipeline.checkpoint`).
+Spark retries a task whose Python worker died, but not the Python process that serves a source's offsets: if that is
+killed, the query ends. So `KeptQuery` restarts it, which is harmless.
 
-Invariant: all four tables hold the same micro-batches, except for the one in progress. `gold` reads the tables.
+Invariant: all three tables hold the same micro-batches, except for the one in progress. A query that ended with an
+error of ours is not restarted, nor one that dies again and again without finishing a micro-batch.
 
-Source: Spark's ``foreachBatch`` and its checkpoint protocol.
+Source: Spark's ``foreachBatch``, its checkpoint protocol and ``PythonStreamingSourceRunner``; the restarts of a
+supervisor (Erlang's intensity).
 """
 
 from __future__ import annotations
@@ -18,26 +21,74 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.errors import UsageError
-from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
-from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
-from pykraft.spark.pipeline.upkeep import NO_PARQUET, UPKEEP_INTERVAL, keep_stream_tables
+from pykraft.errors import PykraftError
+from pykraft.spark.error_text import error_in, reason
+from pykraft.spark.pipeline.silver import TABLE_COLUMNS, write_files
+from pykraft.spark.pipeline.status import check_belongs, commit_of
+from pykraft.spark.pipeline.upkeep import keep_stream_tables
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, QUERY
-from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.table import Tables
+from pykraft.spark.tables.former_parquet import convert_parquet_tables
+from pykraft.spark.tables.names import CHECKPOINT, QUERY, UPKEEP_INTERVAL
 
-FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parquet": ParquetTables}
+RESTARTS_MAX = 3
+"""Restarts without a finished micro-batch in between."""
+
+
 TRIGGER = "500 milliseconds"
 LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
 BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
 """Default size of a micro-batch: without a limit the first one would be the whole log, and start over after each kill.
 """
+
+
+class KeptQuery:
+    """A query that ``start`` starts and restarts."""
+
+    def __init__(self, start: Callable[[], StreamingQuery]) -> None:
+        """Errors: those of ``start``."""
+        self._start = start
+        self._query = start()
+        self._left = RESTARTS_MAX
+        self._last_id = -1
+        self._told: list[Mapping[str, Any]] = []
+        self.restarts = 0
+        self.newest: Mapping[str, Any] | None = None
+        """Spark's newest report, with rows or not, as `progress` has found it."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; True if the query has ended and everything is written. Errors: PykraftError with the reason."""
+        try:
+            return bool(self._query.awaitTermination(timeout_s))
+        except StreamingQueryException as error:
+            ours = error_in(str(error))
+            self._look()
+            if ours is not None or self._left == 0:
+                raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error
+        self._left -= 1
+        self.restarts += 1
+        self._query = self._start()
+        return False
+
+    def progress(self) -> list[Mapping[str, Any]]:
+        """Spark's reports of the micro-batches with rows that finished since the last call."""
+        self._look()
+        told, self._told = self._told, []
+        return told
+
+    def _look(self) -> None:
+        for progress in self._query.recentProgress:
+            self.newest = progress
+            if progress["batchId"] > self._last_id and progress["numInputRows"]:
+                self._last_id = progress["batchId"]
+                self._told.append(progress)
+                self._left = RESTARTS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +100,14 @@ class PipelineOptions:
 
     source: Mapping[str, str]
     root: Path
-    table_format: str = "delta"
     follow: bool = False
     """Keep writing new records; otherwise stop at the current end."""
-    upkeep_interval: int | None = None
-    """Micro-batches from one compaction to the next, 0 never; by default `UPKEEP_INTERVAL` for Delta tables."""
+    upkeep_interval: int = UPKEEP_INTERVAL
+    """Micro-batches from one compaction to the next; 0 is never."""
 
-    def micro_batches_between_upkeep(self) -> int:
-        """Micro-batches from one compaction to the next; 0 is never."""
-        if self.upkeep_interval is not None:
-            return self.upkeep_interval
-        return UPKEEP_INTERVAL if self.table_format == "delta" else 0
-
-    def tables(self) -> Tables:
-        """The tables. Errors: UsageError for an unknown format, or another one than the folder has."""
-        if self.table_format not in FORMATS:
-            raise UsageError(f"tables are {' or '.join(FORMATS)}, not {self.table_format}")
-        if self.upkeep_interval and self.table_format != "delta":
-            raise UsageError(f"an upkeep interval of {self.upkeep_interval}: {NO_PARQUET}")
-        others = [name for name, make in FORMATS.items() if name != self.table_format and make(self.root).has(BRONZE)]
-        if others:
-            raise UsageError(f"{self.root}: the tables there are {others[0]}, not {self.table_format}")
-        return FORMATS[self.table_format](self.root)
+    def tables(self) -> DeltaTables:
+        """The tables."""
+        return DeltaTables(self.root)
 
 
 def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQuery:
@@ -80,22 +117,22 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     checkpoint of another quorum or one older than the tables, end the query.
     """
     tables = options.tables()
+    convert_parquet_tables(tables)
     checkpoint = options.root / CHECKPOINT
     check_belongs(tables, checkpoint, options.source)
     source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
-    interval = options.micro_batches_between_upkeep()
 
     def write(frame: DataFrame, batch_id: int) -> None:
         append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
         # A kill here repeats the micro-batch, which the tables have, and then the upkeep.
-        keep_stream_tables(options.root, batch_id, interval=interval)
+        keep_stream_tables(options.root, batch_id, interval=options.upkeep_interval)
 
     writer = source.writeStream.queryName(QUERY).option("checkpointLocation", str(checkpoint)).foreachBatch(write)
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
     return trigger.start()
 
 
-def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+def append_all(tables: DeltaTables, bronze: DataFrame, commit: Commit) -> None:
     """Append one micro-batch to all tables.
 
     Errors: UsageError if it does not follow what they hold; StorageError; errors of the tasks, as Spark raises them.

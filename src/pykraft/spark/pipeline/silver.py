@@ -1,15 +1,16 @@
-"""Silver: the records of the batches, the control records told, the workload's records unpacked.
+"""Makes the rows of a micro-batch, and writes the files of all tables in one pass over its record batches.
 
 | table | what | columns |
 |---|---|---|
-| records | every record | those of the source's ``records`` (`pykraft.spark.data_source.schema`) |
-| control | what the quorum wrote itself | see `CONTROL` |
-| payloads | the workload's records | see `PAYLOADS` |
+| bronze batches | the batches as they are | those of the source's ``batches`` (`pykraft.spark.data_source.schema`) |
+| silver records | every record | those of the source's ``records`` |
+| silver control | what the quorum wrote itself | see `CONTROL_COLUMNS` |
 
-Each table is a function from DataFrame to DataFrame, and one from Arrow rows to Arrow rows that tasks call.
+A task gets batches from the source, decodes them once, and writes a file for each table. No row goes back to the JVM,
+and none is kept for another pass.
 
-Invariant: a record is there once for each bronze row of its batch, with the batch's place. Decoding is the source's
-own, in bulk.
+Invariant: a record is there once for each bronze row of its batch, with the batch's place. Only files of successful
+task attempts are reported.
 
 Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
 """
@@ -17,67 +18,50 @@ Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from pykraft.client.journal import RUN_SIZE_BYTES
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
-from pykraft.spark.arrow_columns import (
-    array_column,
-    byte_cells,
-    even_text_column,
-    filled_cells,
-    list_column,
-    number_column,
-    text_column,
-    true_cells,
-)
-from pykraft.spark.audit import HEAD_SIZE_BYTES
-from pykraft.spark.data_source.decode import records_of
-from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
-from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
+from pykraft.spark.arrow_columns import array_column, list_column, number_column, text_column, true_cells
+from pykraft.spark.data_source.decode import DamagedBytes, damage_row, records_of
+from pykraft.spark.data_source.schema import BATCHES, arrow_schema, columns_of
+from pykraft.spark.data_source.schema import RECORDS as RECORD_COLUMNS
 from pykraft.spark.data_source.splits import Split
+from pykraft.spark.tables.delta import FILE_COLUMNS, FILE_NAMES, column_types, file_columns
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
+from pykraft.spark.tables.parquet_writer import ParquetFile, ParquetOutput
 from pykraft.types import Offset
 
-CONTROL = columns_of(
+CONTROL_COLUMNS = columns_of(
     "replica string, offset bigint not null, epoch int, timestamp timestamp, control_type string, leader_id int, "
     "voters array<int>, granting_voters array<int>, body string"
 )
 """Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
 CONTROL_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "control_type", "key", "value"]
-PAYLOADS = columns_of(
-    "replica string, offset bigint not null, epoch int, timestamp timestamp, run string, claim_epoch int, "
-    "sequence bigint, size_bytes int"
-)
-"""``run`` in hex; ``size_bytes`` of the value."""
-PAYLOADS_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "value"]
-HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-NO_HEADS = np.empty((0, HEAD_SIZE_BYTES), dtype=np.uint8)
 PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")
 SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
 """About how many bytes of batches are decoded at a time."""
 
 
-def records(bronze: DataFrame) -> DataFrame:
-    """The records of the batches. In: the source's ``batches``. Out: the source's ``records``.
-
-    A batch that is marked corrupt becomes a marked row.
-    """
-    return bronze.select(*PLACED).mapInArrow(_decode, RECORDS)
-
-
-def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for group in groups:
-        yield from records_in(group)
+TABLE_COLUMNS: Final[Mapping[str, StructType]] = {BRONZE: BATCHES, RECORDS: RECORD_COLUMNS, CONTROL: CONTROL_COLUMNS}
+"""The columns of each table, in the order in which tables are committed."""
+ROW_GROUP_SIZE_BYTES: Final = 8 * 1024 * 1024
+"""Rows in memory, about, that become one row group; a compressed batch alone may be small."""
 
 
 def records_in(batches: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """As `records`, within a task."""
+    """The records of these batches. In: the source's ``batches``. Out: the source's ``records``.
+
+    A batch that is marked corrupt becomes a marked row.
+    """
     for rows in _runs(batches):
         yield from _decode_run(batches.slice(rows.start, len(rows)))
 
@@ -107,32 +91,18 @@ def _runs(group: pa.RecordBatch) -> Iterator[range]:
 
 def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     first = {name: rows.column(name)[0].as_py() for name in PLACED if name != "content"}
-    position = first["position"] or 0
-    split = Split(
-        replica=first["replica"],
-        path=first["segment"] or "",
-        position=position,
-        end_position=position + sum(rows.column("batch_size").to_pylist()),
-    )
+    split = Split(replica=first["replica"], path=first["segment"] or "", position=first["position"] or 0)
     if first["corrupt"] is not None:
         offset = Offset(first["base_offset"])
         damage = DamagedBytes(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
         yield damage_row(split, damage, arrow_schema("records"))
     else:
-        yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True)
-
-
-def control(silver_records: DataFrame) -> DataFrame:
-    """The quorum's own records. In: `records`. Out: `CONTROL`."""
-    return silver_records.where("is_control").select(*CONTROL_FROM).mapInArrow(_tell_control, CONTROL)
-
-
-def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from map(control_in, groups)
+        # The source has compared the CRC of each batch that is not marked.
+        yield from records_of(split, b"".join(rows.column("content").to_pylist()), tolerant=True, are_checked=True)
 
 
 def control_in(records: pa.RecordBatch) -> pa.RecordBatch:
-    """As `control`, within a task."""
+    """The quorum's own records among these. In: the source's ``records``. Out: `CONTROL_COLUMNS`."""
     found = records.select(CONTROL_FROM).filter(array_column(true_cells(records.column("is_control")), pa.bool_()))
     bodies = [_body(row["key"], row["value"]) for row in found.select(["key", "value"]).to_pylist()]
     kept = [found.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]
@@ -142,7 +112,7 @@ def control_in(records: pa.RecordBatch) -> pa.RecordBatch:
         list_column([_voter_ids(body, "granting_voters") for body in bodies]),
         text_column([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
     ]
-    return pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
+    return pa.RecordBatch.from_arrays([*kept, *told], CONTROL_COLUMNS.names)
 
 
 def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
@@ -167,37 +137,49 @@ def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
     return [int(voter["voter_id"]) for voter in voters]
 
 
-def payloads(silver_records: DataFrame) -> DataFrame:
-    """The workload's records. In: `records`. Out: `PAYLOADS`."""
-    return silver_records.select(*PAYLOADS_FROM).mapInArrow(_unpack, PAYLOADS)
+def write_files(bronze: DataFrame, folders: Mapping[str, Path]) -> dict[str, list[ParquetFile]]:
+    """Write the rows of these batches into a folder for each table that is named; returns the files of each.
+
+    In: the source's ``batches``. Memory of a task: the group of rows that it gets, what it decodes of about
+    `ROW_GROUP_SIZE_BYTES` of them, and as much for each table.
+
+    Errors: errors of the tasks, as Spark raises them.
+    """
+    kinds = {name: column_types(TABLE_COLUMNS[name]) for name in folders}
+
+    def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            outputs = {
+                name: stack.enter_context(ParquetOutput(folder, kinds[name], group_size_bytes_min=ROW_GROUP_SIZE_BYTES))
+                for name, folder in folders.items()
+            }
+            for group in chain.from_iterable(_pieces(group, ROW_GROUP_SIZE_BYTES) for group in groups):
+                for name, rows in _rows(group, with_silver=bool(outputs.keys() - {BRONZE})):
+                    if name in outputs:
+                        outputs[name].write(rows)
+            made = {name: output.finish() for name, output in outputs.items()}
+        for name, file in made.items():
+            if file is not None:
+                yield pa.RecordBatch.from_arrays([text_column([name]), *file_columns(file)], ["table", *FILE_NAMES])
+
+    found: dict[str, list[ParquetFile]] = {name: [] for name in folders}
+    for row in bronze.mapInArrow(write, f"table string, {FILE_COLUMNS}").collect():
+        told = row.asDict()
+        found[told.pop("table")].append(ParquetFile(**told))
+    return found
 
 
-def _unpack(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from map(payloads_in, groups)
+def _pieces(group: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Spark's groups have up to 10,000 batches; as one row group they would be in memory several times."""
+    step = max(1, group.num_rows * size_bytes // max(1, group.nbytes))
+    for first in range(0, group.num_rows, step):
+        yield group.slice(first, step)
 
 
-def payloads_in(records: pa.RecordBatch) -> pa.RecordBatch:
-    """As `payloads`, within a task. `pykraft.spark.audit.payload_columns` says which records these are."""
-    is_control, values = records.column("is_control"), records.column("value")
-    data, begins, ends = byte_cells(values)
-    is_data = filled_cells(is_control) & ~true_cells(is_control) & filled_cells(values)
-    rows = np.flatnonzero(is_data & (ends - begins >= HEAD_SIZE_BYTES))
-    heads = sliding_window_view(data, HEAD_SIZE_BYTES)[begins[rows]] if len(rows) else NO_HEADS
-    claim_epochs, sequences = _unsigned(heads[:, 8:12]), _unsigned(heads[:, 12:])
-    is_own = heads[:, :RUN_SIZE_BYTES].any(axis=1) & (claim_epochs < 1 << 31) & (sequences < 1 << 63)
-    rows, runs = rows[is_own], heads[is_own, :RUN_SIZE_BYTES]
-    is_kept = np.zeros(records.num_rows, dtype=bool)
-    is_kept[rows] = True
-    kept = records.select(["replica", "offset", "epoch", "timestamp"]).filter(array_column(is_kept, pa.bool_()))
-    told = [
-        even_text_column(HEX[np.stack([runs >> 4, runs & 15], axis=2)].reshape(len(rows), 2 * RUN_SIZE_BYTES)),
-        array_column(claim_epochs[is_own].astype(np.int32), pa.int32()),
-        array_column(sequences[is_own].astype(np.int64), pa.int64()),
-        array_column((ends - begins)[rows].astype(np.int32), pa.int32()),
-    ]
-    return pa.RecordBatch.from_arrays([*kept.columns, *told], PAYLOADS.names)
-
-
-def _unsigned(cells: np.ndarray) -> np.ndarray:
-    """Numbers, big-endian, of a row of bytes each."""
-    return np.ascontiguousarray(cells).view(f">u{cells.shape[1]}")[:, 0].astype(np.uint64)
+def _rows(batches: pa.RecordBatch, *, with_silver: bool) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows that these batches make, and the table of each."""
+    yield BRONZE, batches
+    if with_silver:
+        for records in records_in(batches):
+            yield RECORDS, records
+            yield CONTROL, control_in(records)

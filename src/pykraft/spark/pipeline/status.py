@@ -1,22 +1,108 @@
-"""Reads the progress of a pipeline from its folder: without Spark or Java, also while it runs.
+"""Reads the progress of a pipeline from its folder, and whether the checkpoint there fits the tables.
 
-Invariant: it reports committed appends only.
+The files of a checkpoint are Spark's: ``metadata`` names the stream; ``offsets`` has a file for each micro-batch (a
+version, metadata, then the end offset of each source as JSON), and ``commits`` has one when it is done. Spark writes
+the offsets before the micro-batch starts, keeps them for at least one micro-batch, and never changes them.
 
-Source: Spark's checkpoint (`pykraft.spark.pipeline.checkpoint`).
+Invariant: the tables record what they hold and the checkpoint what comes next; a stream that would lose or duplicate
+rows does not start. Only committed appends are reported. This module writes nothing and needs neither Spark nor Java.
+
+Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
-from pyarrow import dataset
 
-from pykraft.errors import UsageError
-from pykraft.spark.pipeline.checkpoint import end_offset, last_batch_id
-from pykraft.spark.tables.names import BRONZE, CHECKPOINT, TABLES
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.pipeline.upkeep import refuse_parquet
+from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.names import CHECKPOINT, TABLES
+
+METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
+SOURCE_LINE = 2
+"""Line of the source's offset in a file of ``offsets``, after the version and the metadata."""
+
+
+def last_batch_id(checkpoint: Path) -> int | None:
+    """The number of the last finished micro-batch; None before the first."""
+    folder = checkpoint / COMMITS
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
+    """The end of a micro-batch as the source wrote it; None if the file has another form."""
+    try:
+        found = json.loads((checkpoint / OFFSETS / str(batch_id)).read_text().splitlines()[SOURCE_LINE])
+    except (OSError, ValueError, IndexError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
+    """The commit of the current micro-batch. Errors: StorageError if the checkpoint does not have it."""
+    end = _known(checkpoint, batch_id)
+    start = begin_of(end) if batch_id == 0 else place_of(_known(checkpoint, batch_id - 1))
+    return Commit(stream=stream, batch_id=batch_id, start=start, end=place_of(end))
+
+
+def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """Cluster and offsets of the source, without fields that only help to find the position again."""
+    return _at(offset, "offset")
+
+
+def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the stream began, which each of its offsets records."""
+    return _at(offset, "began")
+
+
+def check_belongs(tables: DeltaTables, checkpoint: Path, source: Mapping[str, str]) -> None:
+    """Reject a new stream beside existing tables, unless the user gives a start offset.
+
+    The first append checks that this is where the tables end (`pykraft.spark.tables.commit`).
+
+    Errors: UsageError that names the end of the tables, if all end at the same offset.
+    """
+    made = [name for name in TABLES if tables.has(name)]
+    start = parse_options(source).start
+    if not made or (checkpoint / METADATA).is_file() or start.offset is not None or start.by_replica:
+        return
+    newest = [tables.newest(name) for name in made]
+    ends = {json.dumps(None if commit is None else commit.end) for commit in newest}
+    end = newest[0].end if newest[0] is not None and len(ends) == 1 else None
+    go_on = f"or continue at the end of the tables, --from {_option(end)}" if end else "the tables' ends differ"
+    raise UsageError(
+        f"{tables.root}: there are tables, but the checkpoint that records their end is gone; restore "
+        f"{checkpoint}, {go_on}; or write to another folder"
+    )
+
+
+def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
+    found = end_offset(checkpoint, batch_id)
+    if found is None:
+        raise StorageError(checkpoint / OFFSETS / str(batch_id), "does not contain the end of the micro-batch")
+    return found
+
+
+def _at(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
+    if "replicas" in offset:
+        positions = {name: position[key] for name, position in offset["replicas"].items() if key in position}
+        return {"cluster": offset["cluster"], "replicas": dict(sorted(positions.items()))}
+    return {"cluster": offset["cluster"], "offset": offset.get(key)}
+
+
+def _option(end: Mapping[str, Any]) -> str:
+    """In the form of the option startingOffsets."""
+    return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +118,10 @@ class TableStatus:
 class PipelineStatus:
     """All tables; the number of the last finished micro-batch (None before the first), and where it ended."""
 
-    table_format: str
     tables: dict[str, TableStatus]
     batch_id: int | None
     source: dict[str, Any] | None
+    table_format: str = "delta"
 
     def as_json(self) -> dict[str, Any]:
         """As a dict of plain values."""
@@ -43,28 +129,20 @@ class PipelineStatus:
 
 
 def pipeline_status(root: Path) -> PipelineStatus:
-    """Inspect a folder. Errors: UsageError if no pipeline has written there."""
-    is_delta = DeltaTable.is_deltatable(str(root / BRONZE))
-    if not is_delta and not (root / CHECKPOINT).is_dir():
+    """Inspect a folder. Errors: UsageError if no pipeline has written there, or only one of an earlier version."""
+    refuse_parquet(root)
+    made = [name for name in TABLES if DeltaTable.is_deltatable(str(root / name))]
+    if not made and not (root / CHECKPOINT).is_dir():
         raise UsageError(f"{root}: no pipeline has written there; start one with pykraft pipeline run --tables {root}")
-    look = _delta_table if is_delta else _parquet_table
-    found = {name: look(root / name) for name in TABLES if (root / name).is_dir()}
     batch_id = last_batch_id(root / CHECKPOINT)
     return PipelineStatus(
-        table_format="delta" if is_delta else "parquet",
-        tables=found,
+        tables={name: _status_of(root / name) for name in made},
         batch_id=batch_id,
         source=None if batch_id is None else end_offset(root / CHECKPOINT, batch_id),
     )
 
 
-def _delta_table(folder: Path) -> TableStatus:
+def _status_of(folder: Path) -> TableStatus:
     table = DeltaTable(folder)
     paths = [Path(uri) for uri in table.file_uris()]
     return TableStatus(rows=table.count(), files=len(paths), size_bytes=sum(path.stat().st_size for path in paths))
-
-
-def _parquet_table(folder: Path) -> TableStatus:
-    paths = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
-    rows = dataset.dataset(paths, format="parquet").count_rows() if paths else 0
-    return TableStatus(rows=rows, files=len(paths), size_bytes=sum(Path(path).stat().st_size for path in paths))

@@ -1,27 +1,32 @@
 """Metrics of a streaming query: how far it is behind the log, how fast it is, and whether it gets on.
 
 The thread that waits for the query notes Spark's reports of its progress; another thread renders them for Prometheus. A
-scrape asks neither Spark nor the quorum, so it is answered at once, however busy they are. Invariant: the values of a
-scrape were noted together.
+scrape asks neither Spark nor the quorum, so it is answered at once, however busy they are. Spark reports each
+micro-batch when it is done, and every ten seconds that there is nothing to read. A value that no report had yet is
+absent.
 
-Spark reports each micro-batch when it is done, and every ten seconds that there is nothing to read. A value that no
-report had yet is absent.
+Invariant: the values of a scrape were noted together. When the block that serves scrapes ends, its thread has ended and
+nothing listens any more.
 
-Source: Spark's ``StreamingQueryProgress``; PySpark's ``reportLatestOffset``.
+Source: Spark's ``StreamingQueryProgress``; PySpark's ``reportLatestOffset``; `pykraft.server.prometheus`, which has the
+limits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from pykraft.host.metrics import Metric, MetricKind, ours
-
-if TYPE_CHECKING:  # an extra: imported when a scrape is answered
-    from prometheus_client import Metric as Family
+from pykraft.server.prometheus import PrometheusEndpoint
 
 PREFIX: Final = "pykraft_stream_"
 BATCH_ID: Final = ours("batch_id", MetricKind.GAUGE, "", "number of the newest micro-batch with rows")
@@ -58,6 +63,40 @@ STREAM_METRICS: Final = (
 """All of them, in the order of the documentation."""
 OF_REPLICA: Final = frozenset({LATEST_OFFSET.name, REACHED_OFFSET.name, LAG.name})
 """These have a series for each replica; a live quorum is the replica without a name."""
+
+
+@contextmanager
+def metrics_thread(sockets: Sequence[socket.socket], render: Callable[[], bytes]) -> Iterator[None]:
+    """Serve on these listening sockets within this block; ``render`` is called in the thread, and must not block."""
+    begun: Future[asyncio.AbstractEventLoop] = Future()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        endpoint = PrometheusEndpoint(asyncio.get_running_loop(), render)
+        try:
+            await endpoint.listen(sockets)
+            await ended.wait()
+        finally:
+            endpoint.close()
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            begun.set_result(runner.get_loop())
+            runner.run(serve())
+
+    # A daemon, so that nothing that may go wrong here keeps the process.
+    thread = Thread(target=run, name="metrics", daemon=True)
+    thread.start()
+    loop = begun.result()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+if TYPE_CHECKING:  # an extra: imported when a scrape is answered
+    from prometheus_client import Metric as Family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

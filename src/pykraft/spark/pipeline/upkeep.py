@@ -2,9 +2,6 @@
 
 Invariant: Spark is not needed, and a stream may append meanwhile.
 
-Plain Parquet tables have none: a reader of a folder sees each file as soon as it is there, so several folders cannot be
-replaced by one at once.
-
 Source: `pykraft.spark.tables.delta_upkeep`; Delta's ``OPTIMIZE`` and ``VACUUM``.
 """
 
@@ -19,14 +16,10 @@ from deltalake import DeltaTable
 
 from pykraft.errors import UsageError
 from pykraft.spark.tables import delta_upkeep
-from pykraft.spark.tables.names import ALL_TABLES, BRONZE, COLUMNS, TABLES
-from pykraft.spark.tables.upkeep_defaults import RETENTION_HOURS, TARGET_SIZE_BYTES
+from pykraft.spark.tables.names import ALL_TABLES, BRONZE, PARQUET_COLUMNS, RETENTION_HOURS, TABLES, TARGET_SIZE_BYTES
 
-UPKEEP_INTERVAL: Final = 100
-"""Micro-batches of a stream from one compaction to the next, if nothing else is given."""
 VACUUM_INTERVAL: Final = 100
 """Compactions of a stream from one vacuum to the next, which lists all files."""
-NO_PARQUET: Final = "Parquet tables have no upkeep, because a reader of folders would see rows twice meanwhile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +56,7 @@ def keep_tables(
 
     Errors: UsageError if there are no Delta tables; errors of `pykraft.spark.tables.delta_upkeep`.
     """
-    if (root / BRONZE / COLUMNS).is_file():
-        raise UsageError(f"{root}: {NO_PARQUET}; write Delta tables to another folder (--format delta)")
+    refuse_parquet(root)
     made = [name for name in ALL_TABLES if DeltaTable.is_deltatable(str(root / name))]
     if not made:
         raise UsageError(f"{root}: there are no tables; pykraft pipeline run creates them")
@@ -102,3 +94,9 @@ def keep_stream_tables(root: Path, batch_id: int, *, interval: int) -> None:
         delta_upkeep.compact(root / name, is_tiered=True)
         if count % (interval * VACUUM_INTERVAL) == 0:
             delta_upkeep.vacuum(root / name)
+
+
+def refuse_parquet(root: Path) -> None:
+    """Refuse Parquet tables of an earlier version. Errors: UsageError."""
+    if (root / BRONZE / PARQUET_COLUMNS).is_file():
+        raise UsageError(f"{root}: these are Parquet tables of an earlier version; pykraft pipeline run converts them")

@@ -22,17 +22,8 @@ DAEMON = "spark.python.daemon.module"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
-def local_session(name: str, *, cores: int = CORES) -> SparkSession:
-    """A session in this process, with the source registered.
-
-    Errors: UsageError without a Java runtime.
-    """
-    prepare_environment()
-    return open_session(session_settings(name, cores=cores))
-
-
 def session_settings(name: str, *, cores: int = CORES) -> dict[str, str]:
-    """Spark's properties for such a session."""
+    """Spark's properties for a quiet local session."""
     return {
         "spark.master": f"local[{cores},{TASK_TRIES}]",
         "spark.app.name": name,

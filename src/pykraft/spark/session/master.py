@@ -1,32 +1,48 @@
 """Opens a Spark session locally or at a cluster, with the user's properties.
 
-On a cluster the executors get this package from us. They run the Python that `PYSPARK_PYTHON` names, by default ours;
-it must have the package's dependencies. Invariant: a user's property overrides ours; for lists both are combined.
+On a cluster the executors get this package from us, in one file that is also for ``spark-submit --py-files``. They run
+the Python that `PYSPARK_PYTHON` names, by default ours; it must have the package's dependencies.
 
-Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
+Spark's Java process warns at each start about a module that Spark itself requests. It writes to the standard error that
+it inherited, so `without_lines` replaces that with a pipe and reads it.
+
+Invariant: a user's property overrides ours; for lists both are combined. The same sources give the same bytes of the
+package, so a file with the right name is complete. Every other line passes, in order; the pipe outlives its block as
+long as somebody writes to it.
+
+Source: Spark's "Submitting Applications" (master URLs, ``--conf``) and "Python Package Management"; POSIX ``dup2``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pykraft.errors import PykraftError, UsageError
+import pykraft
+from pykraft.errors import PykraftError, StorageError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.keeper import temporary_folder
 from pykraft.process.cache_folder import cache_folder
 from pykraft.spark.session.jvm import Jvm
 from pykraft.spark.session.local import DAEMON, TASK_TRIES, session_settings
-from pykraft.spark.session.package import cached_package
-from pykraft.spark.session.quiet import without_lines
 
-if TYPE_CHECKING:  # an extra, and slow to import
-    from pyspark.sql import SparkSession
+SOURCES = Path(pykraft.__file__).resolve().parent
+SPARK_FINDS = SOURCES.parent / "pyspark_pykraft"
+"""The module by whose name Spark finds the source."""
+BEGIN_OF_TIME = (1980, 1, 1, 0, 0, 0)
 
+
+ERROR_FD = 2
 LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
 """Without a number of tries; a URL with one is used unchanged."""
 MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
@@ -38,6 +54,70 @@ GONE = "Spark's Java process has ended; finished micro-batches are kept, and the
 NOWHERE = logging.NullHandler()
 """Added to the root logger: py4j logs a traceback when Java objects are given back to a process that has ended."""
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+
+
+def write_package(path: Path) -> None:
+    """Write the package to this file. Errors: StorageError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as package:
+            for name, content in _files():
+                package.writestr(zipfile.ZipInfo(name, BEGIN_OF_TIME), content, zipfile.ZIP_DEFLATED)
+        fresh.replace(path)
+    except OSError as error:
+        raise StorageError(path, f"cannot be written: {error.strerror}") from error
+    finally:
+        # It is still there only if this failed or was interrupted; and where no file can be, there is none to remove.
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def cached_package(folder: Path) -> Path:
+    """The package in this folder, named by its content; built if it does not exist. Errors: StorageError."""
+    content = hashlib.sha256()
+    for name, data in _files():
+        content.update(f"{name}\0{len(data)}\0".encode())
+        content.update(data)
+    path = folder / f"pykraft-{pykraft.__version__}-{content.hexdigest()[:16]}.zip"
+    if not path.exists():
+        write_package(path)
+    return path
+
+
+def _files() -> list[tuple[str, bytes]]:
+    """Names and contents of the files: all sources, without Python's caches."""
+    found = (path for folder in (SOURCES, SPARK_FINDS) for path in folder.rglob("*"))
+    paths = sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
+    return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]
+
+
+@contextmanager
+def without_lines(unwanted: Sequence[bytes]) -> Iterator[None]:
+    """Within this block file descriptor 2 is such a pipe. Use it only while no other thread starts processes."""
+    sys.stderr.flush()
+    real = os.dup(ERROR_FD)
+    reading, writing = os.pipe()
+    os.dup2(writing, ERROR_FD)
+    os.close(writing)
+    Thread(target=_pass_on, args=(reading, real, frozenset(unwanted)), name="standard error", daemon=True).start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(real, ERROR_FD)
+
+
+def _pass_on(reading: int, real: int, unwanted: frozenset[bytes]) -> None:
+    """Copy line by line until nobody can write any more."""
+    with os.fdopen(reading, "rb") as lines, os.fdopen(real, "wb", buffering=0) as out:
+        for line in lines:
+            if line.rstrip() not in unwanted:
+                out.write(line)
+
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
 
 
 def parse_conf(given: Iterable[str]) -> dict[str, str]:

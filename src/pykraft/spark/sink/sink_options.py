@@ -1,16 +1,6 @@
-"""The options of the sink ``pykraft``: texts in, one checked value out.
+"""The options of the sink ``pykraft``: texts in, one checked value out. `docs/spark.md` says what each means.
 
-| option | meaning |
-|---|---|
-| bootstrap.controllers | nodes of the quorum, ``host:port,…``, that serve clients |
-| stagingLocation | folder that driver and executors share, for rows until they are in the log; a stream's default is
-in its checkpointLocation, that of a batch query a temporary folder of the driver |
-| checkpointLocation | of a stream, as Spark has it |
-| jobId | name of a batch query: run again under the same name, it continues; needs stagingLocation |
-| maxBatchBytes | most bytes of a record batch, and so of a row; 1 MiB |
-| deliveryTimeout | how long a record batch may wait for the quorum: ``2m`` |
-
-Invariant: an option that is not in this list is refused with what to do instead, also those of Spark's Kafka sink.
+Invariant: an option that is not known is refused with what to do instead, also those of Spark's Kafka sink.
 
 Source: Spark's Kafka integration guide (options of the sink, Spark 4).
 """

@@ -1,23 +1,95 @@
 """Staged files: one task's record batches on disk, until the driver has appended them to the log.
 
-A file has whole batches, one after the other, and nothing else. Invariant: once a `StagedFile` tells of it, the file is
-complete and synced, and nobody changes it. A reader checks each batch's CRC and the number of rows.
+A file has whole batches, as they will be in the log but for the producer's numbers, and nothing else. A batch has as
+many rows as fit; nothing is compressed, and all records of a batch have its one time. So rows without keys and with
+values are what every replica reads, Kafka's too.
 
-Source: ADR 097; the layout is that of a segment (`pykraft.protocol.batch`).
+Invariant: rows keep their order, each is in one batch, and no batch is larger than it may be: a row that does not fit
+alone is an error that names it. Once there is a `StagedFile`, the file is complete and synced, and nobody changes it. A
+reader checks each batch's CRC and the number of rows.
+
+Source: ADR 079, what Kafka's replicas read; ADR 097; `pykraft.protocol.batch` and `pykraft.protocol.records`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, unpack_header
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, seal_batch, unpack_header
+from pykraft.protocol.records import encode_batch
+from pykraft.protocol.varint import encode_varint
 from pykraft.text.words import counted
+from pykraft.types import EPOCH_ZERO, Offset
+
+RECORD_OVERHEAD_BYTES_MAX = 24
+"""Most bytes that a batch adds to key and value: four varints and four single bytes."""
+_NULL = encode_varint(-1)
+
+
+class BatchMaker:
+    """Makes batches of one partition's rows."""
+
+    def __init__(self, *, partition: int, size_bytes_max: int, timestamp_ms: int) -> None:
+        """``partition`` is Spark's number, for errors; ``timestamp_ms`` is wall time."""
+        self._partition = partition
+        self._size_bytes_max = size_bytes_max
+        self._timestamp_ms = timestamp_ms
+        self._values: list[bytes | None] = []
+        self._keys: list[bytes | None] = []
+        self._size_bytes = HEADER_SIZE_BYTES
+        self.rows = 0
+        """Rows that it was given."""
+
+    def add(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> Iterator[tuple[bytes, int]]:
+        """Take these rows; the batches that are full now, each with its number of rows.
+
+        Errors: UsageError for a row that is too large.
+        """
+        for index, value in enumerate(values):
+            key = None if keys is None else keys[index]
+            size_bytes = RECORD_OVERHEAD_BYTES_MAX + len(value or b"") + len(key or b"")
+            if self._size_bytes + size_bytes > self._size_bytes_max:
+                yield from self.rest()
+                if HEADER_SIZE_BYTES + size_bytes > self._size_bytes_max:
+                    raise UsageError(
+                        f"row {self.rows} of partition {self._partition} (both from 0) takes {size_bytes} bytes as a "
+                        f"record, and a batch may take {self._size_bytes_max}: set the option maxBatchBytes, but not "
+                        "above internal.metadata.max.batch.size.in.bytes of the nodes"
+                    )
+            self._values.append(value)
+            self._keys.append(key)
+            self._size_bytes += size_bytes
+            self.rows += 1
+
+    def rest(self) -> Iterator[tuple[bytes, int]]:
+        """The batch that is not full, if there is one."""
+        values, keys = self._values, self._keys
+        self._values, self._keys, self._size_bytes = [], [], HEADER_SIZE_BYTES
+        if values:
+            yield _encode(values, keys, self._timestamp_ms), len(values)
+
+
+def _encode(values: Sequence[bytes | None], keys: Sequence[bytes | None], timestamp_ms: int) -> bytes:
+    plain = [value for value in values if value]
+    if len(plain) == len(values) and not any(key is not None for key in keys):
+        return encode_batch(plain, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=timestamp_ms).data
+    pieces: list[bytes] = []
+    for delta, (key, value) in enumerate(zip(keys, values, strict=True)):
+        record = b"".join((b"\x00\x00", encode_varint(delta), _blob(key), _blob(value), b"\x00"))
+        pieces += (encode_varint(len(record)), record)
+    body = b"".join(pieces)
+    count = len(values)
+    return seal_batch(body, count=count, base_offset=Offset(0), epoch=EPOCH_ZERO, timestamp_ms=timestamp_ms).data
+
+
+def _blob(data: bytes | None) -> bytes:
+    return _NULL if data is None else encode_varint(len(data)) + data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +170,7 @@ def staged_batches(folder: Path, files: Iterable[StagedFile], *, size_bytes_max:
         row = 0
         for data, count in _batches(path, size_bytes_max):
             yield StagedBatch(
-                partition=each.partition,
-                first_row_of_partition=row,
-                first_row=first_row + row,
-                count=count,
-                data=data,
+                partition=each.partition, first_row_of_partition=row, first_row=first_row + row, count=count, data=data
             )
             row += count
         if row != each.rows:

@@ -23,11 +23,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.spark.data_source.tracebacks import without_traceback
-from pykraft.spark.sink.manifest import QueryFolder
-from pykraft.spark.sink.rows import BatchMaker
+from pykraft.spark.error_text import without_traceback
+from pykraft.spark.sink.commit_rows import QueryFolder
 from pykraft.spark.sink.sink_options import SinkOptions, parse_sink_options
-from pykraft.spark.sink.staged import StagedFile, stage
+from pykraft.spark.sink.staged import BatchMaker, StagedFile, stage
 
 VALUE, KEY = "value", "key"
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"

@@ -1,1 +1,1 @@
-"""Tables to which micro-batches are appended exactly once: Delta without a jar, or plain Parquet."""
+"""Tables to which micro-batches are appended exactly once: Delta without a jar."""

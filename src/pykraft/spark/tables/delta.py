@@ -1,43 +1,62 @@
 """Delta tables without a jar: tasks write Parquet files, and the driver commits them with the ``deltalake`` library.
 
-Each table is a folder ``<root>/<name>``. Invariant: a commit holds the files of one append, its name (Delta's
-application transaction) and its range of the source (Delta's commit info). So the table itself records which appends it
-holds. Each file has statistics, with which readers skip it. Files of an append that was never committed belong to no
-table; ``DeltaTable.vacuum`` removes them. Any reader of Delta can read these tables.
+Each table is a folder ``<root>/<name>``. The name of an append is its stream and a number that grows with each
+micro-batch. Invariant: a commit holds the files of one append that successful tasks reported, its name (Delta's
+application transaction) and its range of the source (Delta's commit info). A second append of the same name has no
+effect, and one that does not follow the last is rejected (`pykraft.spark.tables.commit`). So a stream that was killed
+at any point and repeats its last micro-batch neither duplicates nor loses a row.
 
-Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
+All tasks and the driver must share the folder. Each file has statistics, with which readers skip it. Files of an append
+that was never committed, or of a failed attempt, belong to no table; ``DeltaTable.vacuum`` removes them. Any reader of
+Delta can read these tables.
+
+Source: the Delta protocol (add actions, ``txn``, ``commitInfo``); Spark's ``foreachBatch`` (a batch id is repeated with
+the same rows) and ``FileFormatWriter``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
-from pykraft.errors import StorageError
-from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.delta_log import COMMIT, add_action, carried, named_commit, newest_commit
-from pykraft.spark.tables.parquet_files import column_types, write_parquet_files
-from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder
-from pykraft.spark.tables.table import added_columns, no_table, rows_of
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.arrow_columns import number_column, text_column
+from pykraft.spark.tables.commit import (
+    COMMIT,
+    Commit,
+    add_action,
+    carried,
+    check_first,
+    is_new,
+    named_commit,
+    newest_commit,
+)
+from pykraft.spark.tables.parquet_writer import ParquetFile, make_folder, write_parquet_file
 
 COMMIT_ATTEMPTS_MAX: Final = 5
 """An attempt fails only if another program changed columns or properties since the table was opened."""
 PROPERTIES: Final = {"delta.logRetentionDuration": "interval 7 days"}
 """Of a new table. A stream makes 170,000 entries of the log a day, and vacuum removes what older versions need."""
 
+FILE_COLUMNS = "name string, size_bytes long, rows long, modified_ms long, statistics string"
+FILE_NAMES = [column.split()[0] for column in FILE_COLUMNS.split(", ")]
+"""What a task reports of a file."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaAppend:
-    """See `pykraft.spark.tables.table.TableAppend`; ``table`` None is one that is created."""
+    """An append that has begun: tasks write into ``folder``, which exists; without a ``table`` it creates one."""
 
     folder: Path
     table: DeltaTable | None
@@ -45,7 +64,10 @@ class DeltaAppend:
     commit: Commit
 
     def finish(self, files: Sequence[ParquetFile]) -> int | None:
-        """See `TableAppend`."""
+        """Commit these files; returns their rows, or None if another program made this append meanwhile.
+
+        Errors: as `DeltaTables.begin`.
+        """
         folder, table, commit = self.folder, self.table, self.commit
         properties = CommitProperties(
             app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
@@ -62,17 +84,21 @@ class DeltaAppend:
 
 
 class DeltaTables:
-    """See `pykraft.spark.tables.table.Tables`."""
+    """Tables by name in the folder ``root``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def has(self, name: str) -> bool:
-        """See `Tables`."""
+        """Whether the table exists."""
         return DeltaTable.is_deltatable(str(self.root / name))
 
     def replace(self, name: str, frame: DataFrame) -> int:
-        """See `Tables`; earlier versions of the table keep the former rows."""
+        """Replace all rows of a table, which is created if needed; returns their number.
+
+        For small tables that are computed from others. Earlier versions of the table keep the former rows. Errors: as
+        `begin`.
+        """
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
@@ -83,7 +109,14 @@ class DeltaTables:
         return sum(file.rows for file in files)
 
     def begin(self, name: str, columns: StructType, commit: Commit) -> DeltaAppend | None:
-        """See `Tables`; tasks write into the table's own folder, where no commit names their files yet."""
+        """Begin an append of rows with these columns, to a table that is created if needed; None if the table has it.
+
+        Columns that the table lacks are added to it. Tasks write into the table's own folder, where no commit names
+        their files yet.
+
+        Errors: UsageError if the rows lack a column of the table, or if the commit does not follow its last one;
+        StorageError if it cannot be written.
+        """
         folder = self.root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is None:
@@ -96,15 +129,16 @@ class DeltaTables:
         return DeltaAppend(folder=folder, table=table, columns=columns, commit=commit)
 
     def newest(self, name: str) -> Commit | None:
-        """See `Tables`."""
+        """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
         return newest_commit(DeltaTable(self.root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
-        """See `Tables`; reads the files of the newest version."""
+        """All rows: those in the files of the newest version. Errors: UsageError if the table does not exist."""
         if not self.has(name):
-            raise no_table(self.root, name)
+            raise UsageError(f"{self.root}: there is no table {name}; pykraft pipeline run creates it")
         table = DeltaTable(self.root / name)
-        return rows_of(spark, _columns(table), table.file_uris())
+        columns, files = _columns(table), table.file_uris()
+        return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
 
 
 def _is_new(folder: Path, table: DeltaTable, commit: Commit) -> bool:
@@ -128,6 +162,27 @@ def _with_columns(folder: Path, table: DeltaTable, rows: StructType) -> DeltaTab
     except (DeltaError, OSError) as error:
         raise StorageError(folder, f"columns cannot be added: {error}") from error
     return DeltaTable(folder)
+
+
+def added_columns(folder: Path, table: StructType, rows: StructType) -> StructType:
+    """The columns of these rows that the table in this folder lacks, nullable: its older rows have null in them.
+
+    Errors: UsageError if the rows lack a column, or a column has another type.
+    """
+    have = {field.name: field.dataType.simpleString() for field in table}
+    given = {field.name: field.dataType.simpleString() for field in rows}
+    if unknown := [name for name in have if name not in given]:
+        raise UsageError(
+            f"{folder}: the table has columns that this version of pykraft does not write, {', '.join(unknown)}: a "
+            "newer version or another program added them. Use that version, or write to another folder"
+        )
+    for name, kind in have.items():
+        if given[name] != kind:
+            raise UsageError(
+                f"{folder}: the column {name} is {kind} in the table and {given[name]} in the rows: write to another "
+                "folder"
+            )
+    return StructType([StructField(field.name, field.dataType) for field in rows if field.name not in have])
 
 
 def _commit(
@@ -154,3 +209,31 @@ def _commit(
     except (DeltaError, OSError) as error:
         raise StorageError(folder, f"the rows cannot be committed: {error}") from error
     return True
+
+
+def write_parquet_files(frame: DataFrame, folder: Path) -> list[ParquetFile]:
+    """The files with the rows of ``frame``, one for each of its non-empty partitions.
+
+    Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
+    """
+    make_folder(folder)
+    columns = column_types(frame.schema)
+
+    def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        file = write_parquet_file(groups, folder, columns)
+        if file is not None:
+            yield pa.RecordBatch.from_arrays(file_columns(file), names=FILE_NAMES)
+
+    return [ParquetFile(**row.asDict()) for row in frame.mapInArrow(write, FILE_COLUMNS).collect()]
+
+
+def file_columns(file: ParquetFile) -> list[pa.Array]:
+    """A file as a row of `FILE_COLUMNS`."""
+    numbers = [number_column([number], pa.int64()) for number in (file.size_bytes, file.rows, file.modified_ms)]
+    return [text_column([file.name]), *numbers, text_column([file.statistics])]
+
+
+def column_types(schema: StructType) -> pa.Schema:
+    """The types of the columns in a file: without Spark's metadata, times in UTC, all nullable."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, field.type) for field in arrow])

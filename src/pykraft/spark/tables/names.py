@@ -1,4 +1,7 @@
-"""The names of the pipeline's tables and of its checkpoint in their folder, and of its query."""
+"""The names of the pipeline's tables and of its checkpoint in their folder, and of its query; defaults of upkeep.
+
+Without imports, for the command line.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from typing import Final
 BRONZE: Final = "bronze_batches"
 RECORDS: Final = "silver_records"
 CONTROL: Final = "silver_control"
-PAYLOADS: Final = "silver_payloads"
-TABLES: Final = (BRONZE, RECORDS, CONTROL, PAYLOADS)
+TABLES: Final = (BRONZE, RECORDS, CONTROL)
 ACKNOWLEDGED: Final = "silver_acknowledged"
 LOOKS: Final = "silver_looks"
 """Measurements from outside, if there are any: acknowledgements, and samples of a live quorum."""
@@ -17,8 +19,14 @@ EPOCHS: Final = "gold_epochs"
 COMMIT_LATENCY: Final = "gold_commit_latency"
 REPLICA_LAG: Final = "gold_replica_lag"
 ALL_TABLES: Final = (*TABLES, ACKNOWLEDGED, LOOKS, THROUGHPUT, EPOCHS, COMMIT_LATENCY, REPLICA_LAG)
-COLUMNS: Final = "_columns.json"
-"""The file in a Parquet table that has its columns."""
+PARQUET_COLUMNS: Final = "_columns.json"
+"""The file that a Parquet table of an earlier version has."""
 CHECKPOINT: Final = "_checkpoint"
 QUERY: Final = "pykraft pipeline"
 """The name of the streaming query in Spark's reports and in metrics."""
+TARGET_SIZE_BYTES: Final = 128 * 1024 * 1024
+"""Size of the files that small ones become."""
+RETENTION_HOURS: Final = 7 * 24
+"""How long removed files stay for readers: Delta's own default."""
+UPKEEP_INTERVAL: Final = 100
+"""Micro-batches of a stream from one compaction to the next."""

@@ -66,12 +66,12 @@ class Headers:
         return Headers(self.positions[which], self._fields[which])
 
     def pair(self, index: int) -> tuple[int, BatchHeader]:
-        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
+        """See `pykraft.spark.data_source.splits.FoundHeaders`."""
         base_offset, batch_length, *rest = self._fields[index].item()
         return int(self.positions[index]), BatchHeader(base_offset, batch_length + _LENGTH_END, *rest)
 
     def pairs(self) -> Iterator[tuple[int, BatchHeader]]:
-        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
+        """See `pykraft.spark.data_source.splits.FoundHeaders`."""
         return map(self.pair, range(len(self)))
 
     def column(self, name: str) -> np.ndarray:
@@ -124,7 +124,7 @@ class Headers:
         return computed == self.column("crc")
 
     def run(self, shift: int) -> BatchRun | None:
-        """See `pykraft.spark.data_source.headers.scanned.FoundHeaders`."""
+        """See `pykraft.spark.data_source.splits.FoundHeaders`."""
         base_offsets, epochs, last_offsets = self.column("base_offset"), self._fields["epoch"], self.last_offsets
         is_run = len(self) and (epochs == epochs[0]).all() and (base_offsets[1:] == last_offsets[:-1] + 1).all()
         if not is_run or self._fields["attributes"].any():

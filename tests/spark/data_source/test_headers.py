@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, scan
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.data_source.headers.columns import headers_of
+from pykraft.spark.data_source.headers import headers_of
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch
 
 pytestmark = pytest.mark.spark
 
-TESTS = Path(__file__).parents[3]
+TESTS = Path(__file__).parents[2]
 OTHERS = sorted((TESTS / "protocol" / "batches").glob("*.bin"))
 
 

@@ -13,7 +13,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from pykraft.client.journal import Acknowledged
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import (
+from pykraft.spark.demo.payloads import (
     Audit,
     acknowledged_frame,
     audit,
@@ -21,11 +21,11 @@ from pykraft.spark.audit import (
     fingerprints,
     payload_columns,
 )
-from pykraft.spark.pipeline import silver
-from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.audits import clean_audit
 from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, said, write_segment
+from tests.spark.silver_frames import silver_control, silver_records
 
 pytestmark = pytest.mark.spark
 
@@ -75,13 +75,8 @@ class TablesOfLogs:
     def _make(self, data: bytes) -> TablesOfLog:
         partition = str(write_segment(self._folder / f"log-{len(self._made)}" / "p-0", data).parent)
         bronze = self.spark.read.format("pykraft").option("rows", "batches").load(partition).persist()
-        records = silver.records(bronze).persist()
-        tables = {
-            BRONZE: bronze,
-            RECORDS: records,
-            CONTROL: silver.control(records).persist(),
-            PAYLOADS: silver.payloads(records).persist(),
-        }
+        records = silver_records(bronze).persist()
+        tables = {BRONZE: bronze, RECORDS: records, CONTROL: silver_control(records).persist()}
         return TablesOfLog(tables=tables, log=self.spark.read.format("pykraft").load(partition).persist())
 
     def forget(self) -> None:
@@ -216,12 +211,12 @@ def test_tables_without_an_acknowledgement_can_be_audited(made: TablesOfLogs) ->
     assert found == replace(CLEAN_AUDIT, committed_records=0, acknowledged=0, spark_rows=0, leader_epochs=0)
 
 
-@pytest.mark.parametrize("table", [BRONZE, CONTROL, PAYLOADS])
+@pytest.mark.parametrize("table", [BRONZE, CONTROL])
 def test_a_table_of_other_records_does_not_agree(table: str, made: TablesOfLogs) -> None:
     whole = made.of(log(CLEAN)).tables
     tables = {**whole, table: whole[table].limit(0)}
     rows = fingerprints(tables[RECORDS])
-    assert not do_tables_agree(rows, tables[BRONZE], tables[CONTROL], tables[PAYLOADS])
+    assert not do_tables_agree(rows, tables[BRONZE], tables[CONTROL])
 
 
 def test_what_the_workload_wrote_is_read_from_the_value(spark: SparkSession) -> None:
