@@ -132,7 +132,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "bench raft": read(literal, "src/pykraft/bench/report.py", "document_of"),
     "bench transfer": names(Transferred, "failures", "machine"),
     "chaos": names(ChaosOutcome, "kinds"),
-    "demo": read(literal, f"{SPARK}/demo/result.py", "as_json"),
+    "demo": read(literal, "lab/demo/result.py", "as_json"),
     "dump": lambda folder: printed(dump, segments(make_node(folder / "data"))[0]),
     "kv get": kv_get_keys,
     "kv put": read(literal, "src/pykraft/kv/api.py", "_put"),

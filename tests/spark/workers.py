@@ -21,7 +21,11 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.tidy.repository import ROOT
 
 SESSION, OF_MODULE = "spark: SparkSession", ("open_page:", 'scope="module"')
-OF_SECOND_SESSION = ("tests/spark/test_audit.py", "tests/spark/test_audit_job.py", "tests/spark/test_source_at_uris.py")
+OF_SECOND_SESSION = (
+    "tests/lab/demo/test_audit.py",
+    "tests/spark/test_audit_job.py",
+    "tests/spark/test_source_at_uris.py",
+)
 """They take a third of the sessions' time."""
 OBJECT_STORAGE = "tests/object_storage/"
 

@@ -17,6 +17,7 @@ from tests.tidy.repository import SourceFile
 TreeRule = Callable[[Sequence[SourceFile]], Iterator[str]]
 
 TABLES: dict[str, str] = {
+    "lab.cli.main": "one command a file",
     "pykraft.cli.main": "one command a file",
     "pykraft.core.on.dispatch": "one message a file",
     "pykraft.core.on.local_events": "one event a file",
@@ -93,11 +94,11 @@ APART: dict[str, str] = {
     "pykraft.spark.data_source.kafka_options": "not merged yet",
     "pykraft.spark.data_source.metadata_columns": "not merged yet",
     "pykraft.spark.data_source.strides": "not merged yet",
-    "pykraft.spark.demo.ask": "not merged yet",
-    "pykraft.spark.demo.load": "not merged yet",
-    "pykraft.spark.demo.report.page": "not merged yet",
-    "pykraft.spark.demo.report.plots": "not merged yet",
-    "pykraft.spark.demo.report.words": "not merged yet",
+    "lab.demo.ask": "not merged yet",
+    "lab.demo.load": "not merged yet",
+    "lab.demo.report.page": "not merged yet",
+    "lab.demo.report.plots": "not merged yet",
+    "lab.demo.report.words": "not merged yet",
     "pykraft.spark.metadata.snapshots": "not merged yet",
     "pykraft.spark.pipeline.gold": "not merged yet",
     "pykraft.spark.pipeline.micro_batch": "not merged yet",
@@ -120,6 +121,7 @@ SAME_NAMES: dict[str, str] = {}
 """Public classes and aliases that two modules may define, and why."""
 
 ENTRY_POINTS = {
+    "lab.__main__": "bin/pykraft",
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
     "pykraft.machine": "programs with a replicated state machine",
@@ -138,7 +140,7 @@ UNLOCKED_EXTRAS = {"all"}
 """All is the sum of the others."""
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
 CLASS_NAME = re.compile(r"[A-Z]\w*[a-z]")
-MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
+MODULE_NAME = re.compile(r"\b(?:pykraft|lab)(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
 
@@ -296,10 +298,12 @@ def single_uses(files: Sequence[SourceFile]) -> Mapping[str, str]:
 
 
 def package_lines(files: Sequence[SourceFile]) -> Mapping[str, int]:
-    """The lines of Python in each package below ``src/pykraft``, and of the tests."""
+    """The lines of Python in each package below ``src/pykraft``, in the laboratory, and of the tests."""
     counts: Counter[str] = Counter()
     for file in files:
-        if file.is_product and file.path.count("/") > 2:
+        if file.is_product and file.path.startswith("lab/"):
+            counts["lab"] += len(file.text.splitlines())
+        elif file.is_product and file.path.count("/") > 2:
             counts[file.path.split("/")[2]] += len(file.text.splitlines())
         elif file.is_test:
             counts["tests"] += len(file.text.splitlines())

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 from pykraft.cli.parsing.group import OTHER_NAMES
 from tests.cli.command_tree import every_command
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 from pykraft.cli.parsing.choice import OneOf
 from pykraft.cli.parsing.usage_error import usage_line
 from tests.cli.command_tree import leaves

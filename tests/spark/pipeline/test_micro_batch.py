@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
+from lab.demo.audit import payload_columns
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import payload_columns
 from pykraft.spark.pipeline import micro_batch, silver
 from pykraft.spark.pipeline.micro_batch import TABLE_COLUMNS, write_files
 from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS, TABLES

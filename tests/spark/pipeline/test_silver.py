@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
+from lab.demo.audit import payload_columns
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import payload_columns
 from pykraft.spark.pipeline import silver
 from pykraft.types import Epoch, KRaftVersion, LeaderChange, NodeId, Offset
 from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, three_batches, write_segment

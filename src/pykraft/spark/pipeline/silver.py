@@ -37,7 +37,6 @@ from pykraft.spark.arrow_columns import (
     text_column,
     true_cells,
 )
-from pykraft.spark.audit import HEAD_SIZE_BYTES
 from pykraft.spark.data_source.decode import records_of
 from pykraft.spark.data_source.row_location import DamagedBytes, damage_row
 from pykraft.spark.data_source.schema import RECORDS, arrow_schema, columns_of
@@ -55,6 +54,7 @@ PAYLOADS = columns_of(
     "sequence bigint, size_bytes int"
 )
 """``run`` in hex; ``size_bytes`` of the value."""
+HEAD_SIZE_BYTES = 20
 PAYLOADS_FROM = ["replica", "offset", "epoch", "timestamp", "is_control", "value"]
 HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 NO_HEADS = np.empty((0, HEAD_SIZE_BYTES), dtype=np.uint8)
@@ -177,7 +177,7 @@ def _unpack(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def payloads_in(records: pa.RecordBatch) -> pa.RecordBatch:
-    """As `payloads`, within a task. `pykraft.spark.audit.payload_columns` says which records these are."""
+    """As `payloads`, within a task. The local load generator wrote them."""
     is_control, values = records.column("is_control"), records.column("value")
     data, begins, ends = byte_cells(values)
     is_data = filled_cells(is_control) & ~true_cells(is_control) & filled_cells(values)
