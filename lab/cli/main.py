@@ -11,7 +11,10 @@ from pykraft.cli import main as package
 from pykraft.cli.main import COMMANDS, LazyGroup
 
 LAB_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "bench": ("lab.cli.bench", "Run benchmarks of pykraft and Kafka."),
+    "chaos": ("lab.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "demo": ("lab.cli.demo", "Run a quorum under load, kill its leader, and check every record with Spark."),
+    "sim": ("lab.cli.sim", "Run the simulator."),
 }
 
 

@@ -23,8 +23,6 @@ VARIABLE: Final = "_PYKRAFT_COMPLETE"
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
     "audit": ("pykraft.cli.audit", "Check the directories of all replicas against each other, with Spark."),
-    "bench": ("pykraft.cli.bench.command", "Run benchmarks of pykraft and Kafka."),
-    "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),

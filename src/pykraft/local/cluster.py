@@ -306,7 +306,7 @@ class PykraftNode:
 
 
 class Guest(Protocol):
-    """A replica that is not a pykraft node and writes no journal, such as `pykraft.local.kafka.peer.JavaNode`."""
+    """A replica that is not a pykraft node and writes no journal."""
 
     node_id: int
     partition: Path

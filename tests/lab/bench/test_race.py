@@ -1,0 +1,111 @@
+"""Contenders run in turn; one that breaks gets a rate that follows what it sustained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lab.bench.contender import Contender, Task
+from lab.bench.measure import Run, RunLimits, measure
+from lab.bench.options import BenchOptions
+from lab.bench.race import FIRST_RATE_MAX, RATE_UP, TRIES_MAX, Race, run_in_folder
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from tests.lab.bench.fakes import FakeContender
+
+Measure = Callable[[Contender, Path, Task, RunLimits], Run]
+
+
+class Told:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str, *, is_passing: bool = False) -> None:
+        if not is_passing:
+            self.lines.append(text)
+
+
+def measure_fake(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+    assert isinstance(contender, FakeContender)
+    with Children() as children:
+        return measure(contender.quorum(children, folder, task), task, limits, contender.time.clock)
+
+
+def options(folder: Path, **changes: object) -> BenchOptions:
+    chosen: dict[str, object] = {"folders": (folder,), "record_sizes_bytes": (100,), "runs": 2, "seconds": 4.0}
+    return BenchOptions(**(chosen | changes))  # type: ignore[arg-type]
+
+
+def test_contenders_run_in_turn_for_each_folder_and_size(tmp_path: Path) -> None:
+    told = Told()
+    contenders = [FakeContender(name="a"), FakeContender(name="b")]
+    asked = options(tmp_path, record_sizes_bytes=(100, 256), records_per_s=500)
+    laps = Race(asked, contenders, told, measure_fake).laps()
+    assert [(lap.record_size_bytes, lap.turn, lap.contender) for lap in laps] == [
+        (size, turn, name) for size in (100, 256) for turn in (1, 2) for name in ("a", "b")
+    ]
+    assert all(lap.run.records_per_s == pytest.approx(500) for lap in laps)
+    assert told.lines[0] == f"a, 100 bytes, {tmp_path}, run 1 of 2: 500 records/s: 500 records/s committed"
+
+
+def test_a_search_starts_where_it_is_told_and_its_rate_serves_later_races(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+    rates: dict[tuple[str, Path, int], int] = {}
+    for _ in range(2):
+        Race(options(tmp_path, runs=1), [brittle], Told(), measure_fake, rates=rates, first_rates={100: 270_000}).laps()
+    searched = [270_000, 540_000, 405_000, 337_500]
+    assert [task.records_per_s for task in brittle.tasks] == [*searched, 270_000, 297_000, 252_450]
+
+
+def test_only_who_breaks_is_searched_for_a_rate(tmp_path: Path) -> None:
+    steady = FakeContender(name="steady", most=300_000)
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+    laps = Race(options(tmp_path), [steady, brittle], Told(), measure_fake).laps()
+    assert [task.records_per_s for task in steady.tasks] == [None, None]
+    rates = [task.records_per_s for task in brittle.tasks]
+    assert rates[:5] == [FIRST_RATE_MAX, 200_000, 400_000, 300_000, 250_000]
+    assert rates[5] == 250_000
+    assert rates[6] == int(250_000 * RATE_UP)
+    assert [lap.records_per_s for lap in laps if lap.contender == "brittle"] == rates[5:]
+
+
+def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+
+    def slows_down(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+        brittle.most = 290_000 if len(brittle.tasks) < 5 else 150_000
+        return measure_fake(contender, folder, task, limits)
+
+    laps = Race(options(tmp_path, runs=1), [brittle], Told(), slows_down).laps()
+    assert laps[0].run.failure is None
+    assert 120_000 < laps[0].run.records_per_s <= 150_000
+
+
+def test_who_always_breaks_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+
+    def ends(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+        brittle.most = 290_000 if len(brittle.tasks) < 5 else 0
+        return measure_fake(contender, folder, task, limits)
+
+    laps = Race(options(tmp_path, runs=1), [brittle], Told(), ends).laps()
+    assert laps[0].run.failure == "its load thread died"
+    assert len(brittle.tasks) == 5 + TRIES_MAX
+
+
+def test_who_sustains_nothing_ends_the_race(tmp_path: Path) -> None:
+    dead = FakeContender(name="dead", most=0, breaks_when_overloaded=True)
+    with pytest.raises(LocalQuorumError, match="dead cannot sustain even a low rate with records of 100 bytes"):
+        Race(options(tmp_path), [dead], Told(), measure_fake).laps()
+
+
+def test_a_run_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contender = FakeContender(name="a")
+    monkeypatch.setattr("lab.bench.race.measure", partial(measure, clock=contender.time.clock))
+    task = Task(nodes=3, record_size_bytes=100, records_per_s=500, linger_ms=25)
+    run = run_in_folder(contender, tmp_path, task, RunLimits(warm_up_s=1, window_s=1, size_bytes_max=10**9))
+    assert run.records_per_s == pytest.approx(500)
+    assert list(tmp_path.iterdir()) == []
