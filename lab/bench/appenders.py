@@ -1,33 +1,52 @@
 """The limit of a machine: as many processes as a quorum has voters only append bytes to files and sync them.
 
 They send nothing, check nothing and agree on nothing, so no replicated log on the same disk can write more. They append
-groups of the size of the batches that the measured quorum acknowledged in the run before.
+groups of the size of the batches that the measured quorum acknowledged in the run before. Each process is
 
-Invariant: every byte that counts is in a file, and all but the last group of each file are synced.
+    python -m lab.bench.appenders FILE GROUP_SIZE_BYTES
+
+and ends by being killed. Invariant: every byte that counts is in a file, and all but the last group of each file are
+synced.
+
+Source: POSIX fdatasync.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Final
 
-from lab.bench.contender import Contender, LoadedQuorum, Task, Usage, Watermark
-from lab.bench.measure import REAL_CLOCK, Run, RunLimits
+from lab.bench.measure import REAL_CLOCK, Contender, LoadedQuorum, Run, RunLimits, Task, Usage, Watermark, usage_of
 from lab.bench.race import run_in_folder
-from lab.bench.usage import usage_of
 from pykraft.local.child import Child, Children
 from pykraft.local.waiting import wait_until
 
 GROUP_SIZE_BYTES: Final = 1024 * 1024
 """Until a run told its own: a full batch of a leader of ours."""
 FIRST_ID: Final = 1
-PROGRAM: Final = "lab.bench.append_loop"
+PROGRAM: Final = "lab.bench.appenders"
+
+
+def append_for_ever(path: str, group_size_bytes: int, groups: Iterator[int]) -> None:
+    """Append a group and sync it, once for each of ``groups``."""
+    group = os.urandom(group_size_bytes)
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        for _ in groups:
+            written = os.write(descriptor, group)
+            while written < group_size_bytes:  # the system writes at most 2 GiB at a time, and less when the disk fills
+                written += os.write(descriptor, group[written:])
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class AppendingProcesses:
-    """See `lab.bench.contender.LoadedQuorum`; its high watermark is the mean of what each process has appended."""
+    """See `lab.bench.measure.LoadedQuorum`; its high watermark is the mean of what each process has appended."""
 
     def __init__(self, children: Children, folder: Path, task: Task, group_size_bytes: int) -> None:
         self._start_child = children.start
@@ -85,7 +104,7 @@ class AppendingProcesses:
 
 
 class Appenders:
-    """See `lab.bench.contender.Contender`."""
+    """See `lab.bench.measure.Contender`."""
 
     name = "appenders"
     breaks_when_overloaded = False
@@ -109,3 +128,7 @@ class Appenders:
             return done
 
         return run_and_tell
+
+
+if __name__ == "__main__":
+    append_for_ever(sys.argv[1], int(sys.argv[2]), count())

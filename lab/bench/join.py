@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from lab.bench.measure import usage_of
 from lab.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
-from lab.bench.ours import latencies_ms
-from lab.bench.usage import usage_of
+from lab.bench.quorums import latencies_ms
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster, PykraftNode

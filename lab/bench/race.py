@@ -2,8 +2,9 @@
 
 Invariants: only runs of one turn are compared, because the speed of cores and disks of a shared machine varies by a
 factor of two; however a run ends, its processes are dead and its files removed. A contender that breaks under overload
-gets the highest rate that it sustains. The race searches for it once, then tries a slightly higher rate after each
-success and a lower one after each failure, so that it also profits from a calmer machine.
+gets the highest rate that it sustains. The race searches for it once: rates double until one is not sustained (or halve
+until one is), then the gap is halved twice. Later it tries a slightly higher rate after each success and a lower one
+after each failure, so that it also profits from a calmer machine.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from lab.bench.contender import Contender, Task
-from lab.bench.ladder import highest_sustained
-from lab.bench.measure import Run, RunLimits, measure
+from lab.bench.measure import Contender, Run, RunLimits, Task, measure
 from lab.bench.options import BenchOptions, run_size_bytes
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.keeper import temporary_folder
 from pykraft.local.progress import ReportProgress
 
+DOUBLINGS_MAX: Final = 8
+HALVINGS_MAX: Final = 8
+REFINEMENTS: Final = 2
 FIRST_RATE_BYTES_PER_S: Final = 10_000_000
 FIRST_RATE_MAX: Final = 100_000
 """Where the search for a rate starts: ten megabytes per second, but no more records than this."""
@@ -29,6 +31,47 @@ RATE_UP: Final = 1.1
 RATE_DOWN: Final = 0.85
 TRIES_MAX: Final = 6
 """Most runs in one turn; the rate falls each time."""
+
+
+def highest_sustained(is_sustained: Callable[[int], bool], start: int) -> int | None:
+    """The highest rate found; None if even a small fraction of the first one is too much.
+
+    At most ``DOUBLINGS_MAX + REFINEMENTS`` or ``1 + HALVINGS_MAX + REFINEMENTS`` tries.
+    """
+    good, bad = _climb(is_sustained, start)
+    if bad == start:
+        good = _descend(is_sustained, start)
+        bad = good * 2 if good else None
+    if good is None or bad is None:
+        return good
+    for _ in range(REFINEMENTS):
+        middle = (good + bad) // 2
+        if is_sustained(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def _climb(is_sustained: Callable[[int], bool], start: int) -> tuple[int | None, int | None]:
+    """The last rate that was sustained and the first one that was not."""
+    good, rate = None, start
+    for _ in range(DOUBLINGS_MAX):
+        if not is_sustained(rate):
+            return good, rate
+        good, rate = rate, rate * 2
+    return good, None
+
+
+def _descend(is_sustained: Callable[[int], bool], start: int) -> int | None:
+    rate = start
+    for _ in range(HALVINGS_MAX):
+        rate //= 2
+        if rate < 1:
+            return None
+        if is_sustained(rate):
+            return rate
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

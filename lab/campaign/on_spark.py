@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lab.campaign.seed_ranges import SeedRanges
+from lab.campaign.rows import SeedRanges
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.simulation import simulate
 from pykraft.sim.scenario.scenario import Scenario

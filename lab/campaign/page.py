@@ -1,34 +1,39 @@
-"""The page of campaigns: outcomes by version of the code, what failed and how to replay it, and coverage of faults.
+"""The report of campaigns: outcomes by version of the code, what failed and how to replay it, and coverage of faults.
 
-Invariant: what comes from a file is escaped, and the page has no external address and no code. Its size does not depend
-on the number of seeds.
+The words and rows are the same on a terminal, in JSON and on the page. Invariants: no sentence adds up several versions
+of the code. A replay command names options only if they give the very scenario of the row, by this code. On the page,
+what comes from a file is escaped, and there is no external address and no code; its size does not depend on the number
+of seeds.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pykraft
-from lab.campaign.replays import Replays
-from lab.campaign.words import (
-    VERSION_HEADS,
-    coverage_rows,
-    failure_row,
-    name_of,
-    replay_note,
-    roles_of,
-    title_of,
-    version_row,
-)
+from pykraft.errors import UsageError
 from pykraft.page import render_page
-from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.run.campaign import Identity, Row
+from pykraft.sim.run.simulation import replay_command
+from pykraft.sim.run.totals import CampaignSummary, Totals, rule_and_story
+from pykraft.sim.scenario.file import load, shipped_names
+from pykraft.sim.scenario.scenario import Scenario
 from pykraft.text.words import counted
 
+LIKELY: Final = "all"
+"""The shipped scenario of most campaigns."""
+ROLES: Final = (
+    *("leader", "follower", "observer", "candidate", "prospective", "prospective-voted", "unattached"),
+    *("unattached-voted", "resigned", "recovering", "down"),
+)
+"""Roles of a node in the order of the page; a role that is not here comes last."""
+VERSION_HEADS: Final = ("source", "seeds", "passed", "failed", "virtual s", "committed", "version", "scenario")
 HERE: Final = Path(__file__).parent
 FAILURES_SHOWN_MAX: Final = 200
 """Failing seeds of each version on the page; the rows have all."""
@@ -41,6 +46,133 @@ COVERAGE_READING: Final = (
 TEXT_HEADS: Final = frozenset({"source", "version", "scenario"})
 """Columns of text; the others are numbers."""
 NUMBER: Final = ' class="number"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replays:
+    """How the seeds of one summary are replayed."""
+
+    words: tuple[str, ...] | None
+    """The options that choose the scenario; None if they are not known."""
+    is_this_code: bool
+    """Whether the code that is running now is the one that ran the seeds."""
+
+    def command(self, seed: int) -> str | None:
+        """The command; None if the options are not known."""
+        return None if self.words is None else replay_command(seed, self.words)
+
+
+def find_replays(
+    summaries: Sequence[CampaignSummary], given: tuple[Scenario, tuple[str, ...]] | None = None
+) -> list[Replays]:
+    """For each summary, how its seeds are replayed; ``given`` is a scenario with its options, tried first.
+
+    Errors: UsageError if no summary is of the given scenario.
+    """
+    words_of: dict[str, tuple[str, ...]] = {}
+    known = {each.identity.scenario for each in summaries}
+    wanted = {each.identity.scenario for each in summaries if each.failed}
+    here = ""
+    for scenario, words in _candidates(given, is_asked=bool(wanted)):
+        identity = Identity.of(scenario)  # it reads all of the code, so the search ends as soon as it can
+        if given is not None and scenario is given[0] and identity.scenario not in known:
+            raise UsageError(f"{' '.join(words)}: none of the rows is of this scenario")
+        here = identity.source
+        words_of.setdefault(identity.scenario, words)
+        if words_of.keys() >= wanted:
+            break
+    return [
+        Replays(words=words_of.get(each.identity.scenario), is_this_code=each.identity.source == here)
+        for each in summaries
+    ]
+
+
+def _candidates(
+    given: tuple[Scenario, tuple[str, ...]] | None, *, is_asked: bool
+) -> Iterator[tuple[Scenario, tuple[str, ...]]]:
+    if given is not None:
+        yield given
+    if is_asked:
+        yield load([LIKELY]), ("--faults", LIKELY)
+        yield load(), ()
+        yield from ((load([name]), ("--faults", name)) for name in shipped_names() if name != LIKELY)
+
+
+def title_of(summaries: Sequence[CampaignSummary]) -> str:
+    """The verdict in a few words."""
+    if not summaries:
+        return "No seed has a result"
+    if len(summaries) == 1:
+        (only,) = summaries
+        if only.failed:
+            return f"{only.failed:,} of {counted(only.totals.seeds, 'seed')} failed"
+        return f"{counted(only.totals.seeds, 'seed')} passed"
+    failing = sum(bool(each.failed) for each in summaries)
+    if failing:
+        return f"Seeds of {failing} of {counted(len(summaries), 'version')} of the code failed"
+    return f"{counted(len(summaries), 'version')} of the code passed"
+
+
+def name_of(summary: CampaignSummary) -> str:
+    """The version of the code and the scenario."""
+    one = summary.identity
+    return f"version {one.version}, source {one.source}, scenario {one.scenario}"
+
+
+def version_row(summary: CampaignSummary) -> tuple[str, ...]:
+    """The cells for `VERSION_HEADS`."""
+    one, totals = summary.identity, summary.totals
+    virtual_s = round(totals.sums["virtual_ms"] / 1_000)
+    counts = (totals.seeds, summary.passed, summary.failed, virtual_s, totals.sums["committed"])
+    return one.source, *(f"{count:,}" for count in counts), one.version, one.scenario
+
+
+def failure_row(row: Row, replays: Replays) -> dict[str, Any]:
+    """A failing seed: what it broke, what happened, and how to see it again."""
+    rule, story = rule_and_story(row)
+    return {"seed": row["seed"], "rule": rule, "story": story, "replay": replays.command(row["seed"])}
+
+
+def summary_row(summary: CampaignSummary, replays: Replays) -> dict[str, Any]:
+    """All that the page says of one version, as plain values."""
+    one, totals = summary.identity, summary.totals
+    return {
+        "scenario": one.scenario,
+        "version": one.version,
+        "source": one.source,
+        "seeds": totals.seeds,
+        "failed": summary.failed,
+        "rules": dict(summary.rules.most_common()),
+        "failures": [failure_row(row, replays) for row in summary.failures],
+        "sums": totals.sums,
+        "faults": totals.faults,
+        "worlds_with": totals.worlds_with,
+        "states": totals.states,
+    }
+
+
+def roles_of(totals: Totals) -> list[str]:
+    """The roles of nodes that a fault happened to."""
+    found = {role for counts in totals.states.values() for role in counts}
+    return [*(role for role in ROLES if role in found), *sorted(found.difference(ROLES))]
+
+
+def coverage_rows(totals: Totals) -> Iterator[tuple[str, int, int, list[int]]]:
+    """For each kind of fault: its name, how often it happened, in how many worlds, and how often to each role."""
+    roles = roles_of(totals)
+    for kind in sorted(totals.faults):
+        counts = totals.states.get(kind, Counter())
+        yield kind, totals.faults[kind], totals.worlds_with[kind], [counts.get(role, 0) for role in roles]
+
+
+def replay_note(summary: CampaignSummary, replays: Replays) -> str:
+    """What one must know to replay the failing seeds; empty if the command says it all."""
+    if replays.words is None:
+        options = "with the options that chose their scenario; name these options to `pykraft sim report`, too"
+        return f"Replay them {options}, and with the code of source {summary.identity.source}."
+    if not replays.is_this_code:
+        return f"These seeds are results of other code than this: replay them with source {summary.identity.source}."
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,25 @@
 
 It knows which nodes are down on purpose and what is in force. Invariant: a node may end only because a fault ended it,
 or because its disk was full or its lock gone and its exit status says so; any other end is a failure of the node.
-Undoing twice has no effect, so `heal` may be called at any time.
+Undoing twice has no effect, so `heal` may be called at any time. Whether all nodes have what was acknowledged is asked
+of the leader (DescribeQuorum); a node's own files say only who it is.
 
-Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review.
+A `Crowd` abuses a node: connections that stay silent, and readers that request everything and read nothing. To create
+them takes no time and waits for nothing, so a frozen or full node does not delay the faults.
+
+Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review; KIP-595
+§Fetch (a reader is an observer without an id).
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from lab.chaos.caught_up import wait_for_all
-from lab.chaos.crowd import Crowd, greedy_words
 from lab.chaos.ground import Ground
 from lab.chaos.loop_disks import LoopDisks
 from lab.chaos.network import Wire
@@ -22,11 +28,28 @@ from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
 from lab.chaos.snapshot_room import OPTIONS as SNAPSHOT_OPTIONS
 from lab.chaos.snapshot_room import SnapshotRoom
-from pykraft.errors import LocalQuorumError
+from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.quorum import Quorum
+from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import Guest, PykraftNode
+from pykraft.local.ports import HOST
+from pykraft.local.voters import PARTITION
+from pykraft.local.waiting import wait_until
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state
+from pykraft.protocol.api import encode_request
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
 
+FETCHES_PER_READER: Final = 8
+"""Pipelined; the answer to each may be the whole log."""
+FETCH_VERSION: Final = 12
+"""The last version that names its topic."""
+RECEIVE_BUFFER_BYTES: Final = 4096
+MAX_BYTES: Final = 2**31 - 1
+SERVE_TIMEOUT_S: Final = 60.0
+LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
 LEFT_BYTES: Final = 8192
 """Room left on a disk that should fill up within a batch."""
 DESCRIPTORS_MAX: Final = 256
@@ -35,7 +58,6 @@ READERS: Final = 8
 RECORDS_OF_MAJORITY: Final = 200
 RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
-
 OF_OUR_NODES: Final = frozenset(
     {
         FaultKind.FEW_DESCRIPTORS,
@@ -47,9 +69,114 @@ OF_OUR_NODES: Final = frozenset(
     }
 )
 """Faults that are not injected into a guest."""
-
 Undo = Callable[[], None]
 ChaosNode: TypeAlias = PykraftNode | Guest
+
+
+class Crowd:
+    """Connections to one node, open until `close` is called."""
+
+    def __init__(self, port: int, count: int, words: bytes = b"") -> None:
+        """Each of ``count`` connections sends ``words``, if there are any, and stays silent from then on."""
+        self._sockets = [_connecting(port) for _ in range(count)]
+        if words:
+            _say(self._sockets, words)
+
+    def close(self) -> None:
+        """Close all of them at once."""
+        for each in self._sockets:
+            each.close()
+
+
+def greedy_words() -> bytes:
+    """A reader's requests: Fetches from offset 0 on, without a bound on the size of the answer."""
+    topic, _, partition = PARTITION.rpartition("-")
+    asked = {
+        "partition": int(partition),
+        "current_leader_epoch": -1,
+        "fetch_offset": 0,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+        "partition_max_bytes": MAX_BYTES,
+    }
+    body = {
+        "cluster_id": None,
+        "replica_id": -1,
+        "max_wait_ms": 500,
+        "min_bytes": 0,
+        "max_bytes": MAX_BYTES,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [asked]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    requests = [
+        b"".join(frame(encode_request(ApiKey.FETCH, FETCH_VERSION, number, "silent-reader", body)))
+        for number in range(FETCHES_PER_READER)
+    ]
+    return b"".join(requests)
+
+
+def _connecting(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    made.settimeout(0)
+    made.connect_ex((HOST, port))
+    return made
+
+
+def _say(connecting: Iterable[socket.socket], words: bytes) -> None:
+    """On the loopback interface a connection is made at once, or the node refuses it."""
+    for each in connecting:
+        with suppress(OSError):
+            each.send(words)
+
+
+def wait_for_all(ground: Ground, require_life: Callable[[], None]) -> None:
+    """Wait until every node has all records acknowledged so far, as a voter or as one from the next epoch on.
+
+    Errors: LocalQuorumError at the timeout, and what ``require_life`` raises when a node has ended.
+    """
+    end_offset = ground.cluster.journal.end_offset
+
+    def look() -> bool:
+        require_life()
+        quorum = _described(ground)
+        if quorum is None:
+            return False
+        return all(_has_all(quorum, end_offset, node, ground) for node in ground.cluster.replicas.values())
+
+    wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+
+
+def _described(ground: Ground) -> Quorum | None:
+    async def ask() -> Quorum:
+        async with Admin(ground.cluster.endpoints, limits=LIMITS) as admin:
+            return await admin.describe_quorum()
+
+    try:
+        return asyncio.run(ask())
+    except PykraftError:
+        return None
+
+
+def _has_all(quorum: Quorum, end_offset: int, node: PykraftNode | Guest, ground: Ground) -> bool:
+    """Dynamic voters are known by id and by the directory id in the node's directory, static ones by id.
+
+    A static voter with a new directory counts from the next epoch on (ADR 130), and observes until then.
+    """
+    having = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
+    if not ground.is_dynamic:
+        if node.node_id in [key.id for key in having]:
+            return True
+        having = [observer.key for observer in quorum.observers if observer.log_end_offset >= end_offset]
+    file = node.partition.parent / FILE_NAME
+    if not file.exists():  # its directory was just emptied
+        return False
+    meta = parse_meta(file, file.read_bytes())
+    return (meta.node_id, meta.directory_id) in [(key.id, key.directory_id) for key in having]
 
 
 class FaultInjector:

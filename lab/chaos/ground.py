@@ -19,8 +19,7 @@ from lab.chaos.disks import Disks
 from lab.chaos.loop_disks import LoopDisks
 from lab.chaos.network import ProxyNetwork
 from lab.chaos.plan import POWER, Episode, FaultKind, episodes
-from lab.kafka.java import Kafka
-from lab.kafka.peer import JavaNode
+from lab.kafka.java import JavaNode, Kafka
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children

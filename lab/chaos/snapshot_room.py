@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from lab.chaos.disk_holder import call
+from lab.chaos.disks import call
 from lab.chaos.ground import Ground
 from lab.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import LocalQuorumError

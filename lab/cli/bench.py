@@ -32,8 +32,8 @@ from pykraft.text.table import terminal_width
 from pykraft.text.words import about, counted
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from lab.bench.contender import Contender
     from lab.bench.join import Joined
+    from lab.bench.measure import Contender
     from lab.bench.transfer import Transferred
     from pykraft.local.child import Children
 
@@ -136,12 +136,10 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     for the highest rate that Kafka sustains, which takes some minutes.
     """
     from lab.bench.appenders import Appenders
-    from lab.bench.comparison import compare
-    from lab.bench.machine import machine
+    from lab.bench.comparison import compare, document_of, failures, report
+    from lab.bench.measure import machine, require_proc
     from lab.bench.options import BenchOptions, parse_sizes, parse_throughput
     from lab.bench.race import Race
-    from lab.bench.report import document_of, failures, report
-    from lab.bench.usage import require_proc
 
     options = BenchOptions(
         nodes=nodes,
@@ -191,13 +189,13 @@ class ProgressLines:
 def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
     """Errors: UsageError when Kafka cannot be run here."""
     from lab.bench.appenders import Appenders
-    from lab.bench.ours import Ours
+    from lab.bench.quorums import Ours
 
     if peer != "kafka":
         if kafka_libs is not None:
             raise UsageError(f"--kafka-libs {kafka_libs}: with --peer {peer} there is no Kafka to run")
         return [Ours(), *([Appenders()] if peer == "appenders" else [])]
-    from lab.bench.java import Java
+    from lab.bench.quorums import Java
     from lab.kafka.jars import KafkaUnavailableError
     from lab.kafka.java import Kafka
 
@@ -229,7 +227,7 @@ def bench_join(
     times what it was before the node joined.
     """
     from lab.bench.join import JoinOptions, failures, join
-    from lab.bench.usage import require_proc
+    from lab.bench.measure import require_proc
 
     options = JoinOptions(
         snapshot_mib=snapshot_mib,
@@ -321,7 +319,7 @@ def print_figures(
     document: Mapping[str, Any], lines: Mapping[str, str], failures: Sequence[str], *, as_json: bool
 ) -> None:
     """Print the document with the machine, or the lines; then each exceeded limit, and exit with 1 if there is one."""
-    from lab.bench.machine import machine
+    from lab.bench.measure import machine
 
     if as_json:
         click.echo(json.dumps({**document, "failures": failures, "machine": machine()}, indent=2))

@@ -27,8 +27,8 @@ from pykraft.text.words import counted, did_you_mean
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
     from lab.chaos.ground import ChaosOptions
-    from lab.chaos.outcome import ChaosOutcome, Done
     from lab.chaos.plan import FaultKind
+    from lab.chaos.run import ChaosOutcome, Done
     from lab.kafka.java import Kafka
 
 SEED_END: Final = 2**32
@@ -191,7 +191,7 @@ def _kafka(libs: Path | None) -> Kafka:
 
 def _left_out(kinds: Sequence[FaultKind], folder: Path, *, is_dynamic: bool, is_named: bool) -> Mapping[FaultKind, str]:
     """Kinds that cannot be injected here, and why. Errors: UsageError if the command line names one of them."""
-    from lab.chaos.left_out import left_out
+    from lab.chaos.loop_disks import left_out
 
     found = left_out(kinds, folder, is_dynamic=is_dynamic)
     if is_named:
@@ -263,7 +263,7 @@ def _bar(console: Console, seconds: float) -> Iterator[_Lines]:
 
 
 def _lines(outcome: ChaosOutcome) -> Sequence[str]:
-    from lab.chaos.outcome import rows
+    from lab.chaos.run import rows
 
     heads = ("fault", "times", "on the leader", "fail-over ms, median", "most", "longest pause ms")
     cells = [

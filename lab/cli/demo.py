@@ -29,8 +29,7 @@ from pykraft.process.extras import imported_for
 from pykraft.text.words import in_ms, ms_number
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from lab.demo.result import Result
-    from lab.demo.story import Story
+    from lab.demo.result import Result, Story
 
 PASSING_INTERVAL_S = 2.0
 
@@ -72,7 +71,7 @@ def demo(
     Exit status 0 means that Spark found every record exactly once.
     """
     with imported_for("the demo"):
-        from lab.demo.options import DemoOptions
+        from lab.demo.result import DemoOptions
         from lab.demo.run import run_demo
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader

@@ -21,11 +21,19 @@ from typing import Any, Final
 
 import click
 
-from lab.campaign.page import RunPace, campaign_page
-from lab.campaign.replays import Replays, find_replays
-from lab.campaign.report import summarize
-from lab.campaign.row_file import RowFile
-from lab.campaign.words import VERSION_HEADS, name_of, replay_note, summary_row, title_of, version_row
+from lab.campaign.page import (
+    VERSION_HEADS,
+    Replays,
+    RunPace,
+    campaign_page,
+    find_replays,
+    name_of,
+    replay_note,
+    summary_row,
+    title_of,
+    version_row,
+)
+from lab.campaign.rows import RowFile, summarize
 from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.choice import any_of
 from pykraft.cli.parsing.group import Group

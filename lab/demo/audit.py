@@ -1,10 +1,10 @@
-"""Checks that the tables hold exactly what was acknowledged. Plain DataFrame functions, the same on any Spark.
+"""Lets Spark check that the tables hold exactly what was acknowledged: plain DataFrame functions.
 
 Records are those of the workload: run id (8 bytes), epoch (int32), sequence (int64), random rest; big-endian. The
 journal, which is kept outside of the nodes, says which records were acknowledged at which offsets.
 
-Invariant: no content of a table can make an audit fail; every fault is counted by its kind. `client.journal_check` does
-the same check without Spark, on the bytes of a log.
+Invariant: no content of a table can make an audit fail; every fault is counted by its kind, and an error of Spark
+becomes one line. `client.journal_check` does the same check without Spark, on the bytes of a log.
 
 Source: the definitions of exactly-once checks in Jepsen's set and log tests.
 """
@@ -13,12 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
+from lab.demo.live_tables import failed
 from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
+from pykraft.spark.tables.table import Tables
 
 HEAD_SIZE_BYTES = 20
 NO_RUN = "00" * RUN_SIZE_BYTES
@@ -177,3 +182,18 @@ def audit(tables: Mapping[str, DataFrame], log: DataFrame, acknowledged: DataFra
     finally:
         for frame in (rows, prints, promised):
             frame.unpersist()
+
+
+def ask_spark(
+    spark: SparkSession, tables: Tables, log: Path, said: Iterable[Acknowledged], *, until_offset: int
+) -> Audit:
+    """Compare the tables with the log in this partition directory and with the acknowledgements.
+
+    Errors: LocalQuorumError if Spark cannot answer, StorageError if the disk is full.
+    """
+    try:
+        records = spark.read.format("pykraft").load(str(log))
+        frames = {name: tables.read(spark, name) for name in (BRONZE, CONTROL, RECORDS)}
+        return audit(frames, records, acknowledged_frame(spark, said), until_offset=until_offset)
+    except (PySparkException, Py4JError) as error:
+        raise failed(tables.root, "Spark", str(error)) from error

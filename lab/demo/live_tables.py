@@ -1,7 +1,8 @@
 """Runs Spark and the pipeline beside the load: its process, its session, and the query that fills the tables.
 
 Spark takes seconds to start, and a micro-batch takes one, so all of this runs in a thread; the code that runs the load
-calls `LiveTables.check` from time to time.
+calls `LiveTables.check` from time to time. Why a process or Spark failed is said in one line; a full disk is reported
+as such, whichever process met it first.
 
 Invariant: a micro-batch is reported after Spark finished it, so its rows are in all tables by then.
 
@@ -10,7 +11,10 @@ Source: Spark's ``StreamingQueryListener``.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -32,21 +36,44 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryProgress
 
-from lab.demo.failures import ended, failed
-from pykraft.errors import LocalQuorumError, PykraftError
-from pykraft.local.child import Children
+from pykraft.errors import LocalQuorumError, PykraftError, StorageError
+from pykraft.local.child import Child, Children
+from pykraft.spark.error_text import reason
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.session.jvm import Jvm
 from pykraft.spark.session.local import session_settings
 from pykraft.spark.tables.table import Tables
 from pykraft.types import Endpoint
 
+NO_SPACE = os.strerror(errno.ENOSPC)
+_OUR_LINE = re.compile(r"^pykraft: (.*)$", re.MULTILINE)
 STALL_S = 300.0
 """Much longer than a micro-batch takes, even on a busy machine: a query that is silent for this long is stuck."""
 POLL_S = 0.1
 RECORDS_PER_BATCH_MAX = 500_000
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
 """The pipeline catches up in such steps with what was written before Spark had started."""
+
+
+class ExplainedError(LocalQuorumError):
+    """An error whose message explains itself; no log is printed with it."""
+
+
+def failed(folder: Path, who: str, story: str) -> PykraftError:
+    """The error for what ``who`` could not do; ``story`` is all output about it."""
+    if NO_SPACE in story:
+        return StorageError(folder, f"the disk is full, so {who} cannot continue; free space, or use --data DIR")
+    return ExplainedError(f"{who} cannot continue: {reason(story)}")
+
+
+def ended(folder: Path, process: Child) -> PykraftError:
+    """The error for a process that ended by itself."""
+    log = process.log()
+    if NO_SPACE in log:
+        return failed(folder, process.name, log)
+    said = _OUR_LINE.findall(log)
+    text = f"{process.name} ended on its own with status {process.status}"
+    return ExplainedError(f"{text}: {said[-1]}") if said else LocalQuorumError(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

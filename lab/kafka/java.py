@@ -1,8 +1,12 @@
-"""Runs a class of Kafka's jars: finds Java, chooses its flags, and runs a tool from start to end.
+"""Runs Kafka's classes: finds Java, chooses its flags, runs a tool from start to end, or a node of TestRaftServer.
 
-Invariant: if Java is missing or too old, the error comes before anything starts and names the Debian package.
-`SMALL_JVM` is for many short-lived JVMs on two cores, `SERVER_JVM` for a node that is measured.
-`lab.kafka.peer` runs nodes.
+If Java is missing or too old, the error comes before anything starts and names the Debian package. `SMALL_JVM` is for
+many short-lived JVMs on two cores, `SERVER_JVM` for a node that is measured.
+
+A node takes part in a local quorum, with other Java nodes or with ours. Invariant: its ports and folder belong to its
+caller alone, because every TestRaftServer has the same cluster id, so two quorums that shared a port would merge. Its
+process is one of the caller's `Children`, which stop it. It appends ``--throughput`` records per second while it leads,
+prints a line of statistics now and then, and exits with 143 after SIGTERM.
 
 Source: Kafka's ``kafka-server-start.sh`` and ``kafka-run-class.sh``, whose defaults `SERVER_JVM` has.
 """
@@ -13,13 +17,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from lab.kafka.jars import KafkaUnavailableError, check_jars, ensure_jars
+from pykraft.local.child import Child, Children
+from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.types import Uuid, uuid_text
 
+STOPPED_BY_SIGTERM = 143
 JAVA_VERSION_MIN = 17
 PACKAGE = "openjdk-17-jre-headless"
 LOG_CONFIG = Path(__file__).resolve().parent / "log4j2.properties"
@@ -45,6 +53,52 @@ SERVER_JVM = (
 """The flags with which Kafka's own scripts start a server."""
 TALKATIVE = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Environment variables that make every JVM print an extra first line."""
+
+
+class JavaNode:
+    """A TestRaftServer that can be started, stopped, killed, paused and restarted in the same folder."""
+
+    def __init__(  # noqa: PLR0913 - all by name, and each is the command line of a node
+        self,
+        kafka: Kafka,
+        children: Children,
+        home: Path,
+        *,
+        node_id: int,
+        ports: Mapping[int, int],
+        throughput: int = 200,
+        record_size_bytes: int = 64,
+        properties: Mapping[str, str] | None = None,
+        log_level: str = "INFO",
+        jvm: Sequence[str] = SMALL_JVM,
+    ) -> None:
+        """``ports`` are those of all voters by node id, also this node; ``throughput`` is in records per second."""
+        self.node_id = node_id
+        self.partition = home / "data" / PARTITION
+        self.log_path = home / "node.log"
+        self._children = children
+        self._child: Child | None = None
+        home.mkdir(parents=True)
+        values = voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
+        arguments = {
+            "config": write_properties(home / "server.properties", values),
+            "replica-directory-id": uuid_text(Uuid(b"kafka" + node_id.to_bytes(11))),
+            "throughput": throughput,
+            "record-size": record_size_bytes,
+        }
+        flat = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
+        self._command = kafka.command(Main.RAFT_NODE, flat, log_level=log_level, jvm=jvm)
+
+    @property
+    def process(self) -> Child:
+        """The process of the last start."""
+        assert self._child is not None, f"Java node {self.node_id} was not started"
+        return self._child
+
+    def start(self) -> None:
+        """Start or restart it; its files show when it is up."""
+        assert self._child is None or self._child.status is not None, f"Java node {self.node_id} is already running"
+        self._child = self._children.start(f"Java node {self.node_id}", self._command, self.log_path)
 
 
 class Main(Enum):

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.chaos.ground import ChaosOptions
-from lab.chaos.outcome import Done
 from lab.chaos.plan import FaultKind
-from lab.chaos.run import run_chaos
+from lab.chaos.run import Done, run_chaos
 from lab.kafka.java import Kafka
 
 KINDS = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.RESETS)

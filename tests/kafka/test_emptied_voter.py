@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.kafka.java import Kafka
-from lab.kafka.peer import STOPPED_BY_SIGTERM
+from lab.kafka.java import STOPPED_BY_SIGTERM, Kafka
 from pykraft.local.child import Children
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.waiting import wait_until

@@ -20,8 +20,7 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
-from lab.kafka.java import Kafka
-from lab.kafka.peer import JavaNode
+from lab.kafka.java import JavaNode, Kafka
 from pykraft.cli.config_file import checked_config, read_properties
 from pykraft.cli.main import pykraft
 from pykraft.client import Node

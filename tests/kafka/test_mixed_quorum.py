@@ -22,8 +22,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from lab.kafka.java import Kafka
-from lab.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
 from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.local.child import Children
 <<<<<<< HEAD

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.kafka.java import Kafka
-from lab.kafka.peer import JavaNode
+from lab.kafka.java import JavaNode, Kafka
 from pykraft.client import Node, configure
 from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.kafka.java import Kafka, Main
-from lab.kafka.peer import JavaNode
+from lab.kafka.java import JavaNode, Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import QuorumUnavailableError, UsageError

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.kafka.java import Kafka
-from lab.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
 from pykraft.cli.main import pykraft
 from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.errors import UsageError

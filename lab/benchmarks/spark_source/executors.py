@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.bench.comparison import Spread
-from lab.bench.machine import machine
+from lab.bench.measure import machine
 from lab.benchmarks.spark_source.document import filled
 from lab.benchmarks.spark_source.logs import write_log
 from lab.benchmarks.spark_source.usage import ProcessTree

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lab.bench.usage import usage_of
+from lab.bench.measure import usage_of
 from lab.benchmarks.spark_source.cases import CONNECTOR, OURS, QUERIES, Data, Query, Way, case_name
 from lab.benchmarks.spark_source.servers import Servers, connector_jars
 from lab.benchmarks.spark_source.usage import ProcessTree

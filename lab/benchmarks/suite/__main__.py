@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lab.bench.measure import require_proc
 from lab.bench.options import RUNS_MAX, SECONDS_MAX, require, require_folder
-from lab.bench.usage import require_proc
 from lab.benchmarks.suite.cases import SHORT, all_cases, chosen_cases
 from lab.benchmarks.suite.endings import status_of
 from lab.benchmarks.suite.results import ROOT, Results

@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from lab.bench.appenders import Appenders
-from lab.bench.contender import Contender, Task
-from lab.bench.java import Java
-from lab.bench.measure import Run
+from lab.bench.measure import Contender, Run, Task
 from lab.bench.options import BenchOptions
-from lab.bench.ours import Ours
+from lab.bench.quorums import Java, Ours
 from lab.bench.race import Race
 from lab.benchmarks import failover, verify
 from lab.benchmarks.suite.peers import PEERS, Name, PeerLoad, run_peer

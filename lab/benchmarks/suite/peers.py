@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from lab.bench.contender import Usage
-from lab.bench.usage import usage_of
+from lab.bench.measure import Usage, usage_of
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.keeper import temporary_folder

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.bench.contender import Usage
-from lab.bench.usage import usage_of
+from lab.bench.measure import Usage, usage_of
 from lab.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.errors import LocalQuorumError

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from lab.bench.contender import LoadedQuorum, Task
-from lab.bench.ours import PykraftQuorum
+from lab.bench.measure import LoadedQuorum, Task
+from lab.bench.quorums import PykraftQuorum
 from lab.benchmarks.suite.observers import OBSERVING
 from lab.benchmarks.verify import write_log
 from pykraft.local.child import Child, Children
@@ -59,7 +59,7 @@ class WatchedQuorum(PykraftQuorum):
 
 
 class Watched:
-    """See `lab.bench.contender.Contender`."""
+    """See `lab.bench.measure.Contender`."""
 
     name = "pykraft"
     breaks_when_overloaded = False
@@ -82,7 +82,7 @@ class QuorumWithLongLog(PykraftQuorum):
 
 
 class WithLongLog:
-    """See `lab.bench.contender.Contender`; the first quorum writes the log, and the others get links to it."""
+    """See `lab.bench.measure.Contender`; the first quorum writes the log, and the others get links to it."""
 
     name = "pykraft"
     breaks_when_overloaded = False

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.bench.machine import machine
+from lab.bench.measure import machine
 from pykraft.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.bench.contender import LoadedQuorum, Task, Usage, Watermark
-from lab.bench.measure import MonotonicClock
+from lab.bench.measure import LoadedQuorum, MonotonicClock, Task, Usage, Watermark
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 

@@ -1,15 +1,18 @@
-"""The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had."""
+"""The limit is measured like a quorum: what real processes appended, in groups of the size that a quorum had.
+
+Each group is appended whole and synced before the next one.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from lab.bench.appenders import GROUP_SIZE_BYTES, Appenders, AppendingProcesses
-from lab.bench.contender import Contender, Task
-from lab.bench.measure import Run, RunLimits, measure
-from lab.bench.ours import Ours
+from lab.bench.appenders import GROUP_SIZE_BYTES, Appenders, AppendingProcesses, append_for_ever
+from lab.bench.measure import Contender, Run, RunLimits, Task, measure
+from lab.bench.quorums import Ours
 from pykraft.local.child import Children
 
 TASK = Task(nodes=3, record_size_bytes=100, records_per_s=None, linger_ms=25)
@@ -56,3 +59,21 @@ def test_groups_have_the_size_of_the_batches_of_the_run_before(tmp_path: Path) -
     run_in_turn(appenders, tmp_path, TASK, LIMITS)
     assert ran == ["pykraft", "appenders"]
     assert appenders.group_size_bytes == 77_777
+
+
+def test_each_group_is_appended_and_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    append_for_ever(str(path), 4_096, iter(range(3)))
+    assert sizes == [4_096, 8_192, 12_288]
+    written = path.read_bytes()
+    assert written[:4_096] == written[4_096:8_192] == written[8_192:]
+
+
+def test_a_write_that_the_system_cuts_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:1_000]))
+    append_for_ever(str(path), 2_500, iter(range(2)))
+    assert path.stat().st_size == 5_000

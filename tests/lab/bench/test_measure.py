@@ -1,11 +1,21 @@
-"""A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it."""
+"""A window begins after the warm-up and ends with its time or bytes; it counts what was committed in it.
+
+CPU and memory as Linux reports them.
+
+Figures say where and when they were measured.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
 import pytest
 
-from lab.bench.contender import Task
-from lab.bench.measure import Run, RunLimits, measure
+from lab.bench.measure import Run, RunLimits, Task, machine, measure, require_proc, usage_of
+from pykraft.errors import LocalQuorumError, UsageError
 from tests.lab.bench.fakes import FakeQuorum, VirtualTime
 
 LIMITS = RunLimits(warm_up_s=2.0, window_s=4.0, size_bytes_max=10**9)
@@ -55,3 +65,53 @@ def test_what_goes_wrong_is_in_the_result(quorum: dict[str, object], reason: str
     run = measure(FakeQuorum(time=time, task=TASK, **quorum), TASK, LIMITS, time.clock)  # type: ignore[arg-type]
     assert run == Run(latency_ms={}, failure=reason)
     assert not run.sustains(0)
+
+
+def put_process(proc: Path, *, status: str = "Name:\ta\nVmHWM:\t  51200 kB\n") -> None:
+    (proc / "7").mkdir()
+    (proc / "7" / "stat").write_text("7 (a name) with) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0\n")
+    (proc / "7" / "status").write_text(status)
+
+
+def test_processor_time_and_peak_memory(tmp_path: Path) -> None:
+    put_process(tmp_path)
+    usage = usage_of(7, "node 1", tmp_path)
+    assert usage.cpu_s == pytest.approx(200 / os.sysconf("SC_CLK_TCK"))
+    assert usage.memory_mib == 50
+
+
+def test_a_process_that_has_ended_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocalQuorumError, match="node 1 has ended"):
+        usage_of(7, "node 1", tmp_path)
+    put_process(tmp_path, status="Name:\ta\nState:\tZ (zombie)\n")
+    with pytest.raises(LocalQuorumError, match="node 1 has ended"):
+        usage_of(7, "node 1", tmp_path)
+
+
+def test_this_process_has_used_something() -> None:
+    require_proc()
+    usage = usage_of(os.getpid(), "this one")
+    assert usage.cpu_s > 0
+    assert usage.memory_mib > 1
+
+
+def test_a_system_without_proc_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="only be measured on Linux"):
+        require_proc(tmp_path)
+
+
+def test_the_machine_is_told() -> None:
+    told = machine()
+    assert told["python"] == platform.python_version()
+    assert int(told["cores"]) >= 1
+    assert all(told.values())
+
+
+def test_what_is_unknown_has_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("lab.bench.measure.version", absent)
+    monkeypatch.setattr("lab.bench.measure.CPUINFO", tmp_path / "none")
+    assert machine()["loop"] == "asyncio"
+    assert machine()["processor"] == platform.machine()

@@ -1,4 +1,7 @@
-"""Contenders run in turn; one that breaks gets a rate that follows what it sustained."""
+"""Contenders run in turn; one that breaks gets a rate that follows what it sustained.
+
+The search for the highest sustained rate converges from below and from above, and ends.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from lab.bench.contender import Contender, Task
-from lab.bench.measure import Run, RunLimits, measure
+from lab.bench.measure import Contender, Run, RunLimits, Task, measure
 from lab.bench.options import BenchOptions
-from lab.bench.race import FIRST_RATE_MAX, RATE_UP, TRIES_MAX, Race, run_in_folder
+from lab.bench.race import (
+    DOUBLINGS_MAX,
+    FIRST_RATE_MAX,
+    HALVINGS_MAX,
+    RATE_UP,
+    REFINEMENTS,
+    TRIES_MAX,
+    Race,
+    highest_sustained,
+    run_in_folder,
+)
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from tests.lab.bench.fakes import FakeContender
@@ -109,3 +121,33 @@ def test_a_run_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run = run_in_folder(contender, tmp_path, task, RunLimits(warm_up_s=1, window_s=1, size_bytes_max=10**9))
     assert run.records_per_s == pytest.approx(500)
     assert list(tmp_path.iterdir()) == []
+
+
+class Peer:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.tried: list[int] = []
+
+    def sustains(self, rate: int) -> bool:
+        self.tried.append(rate)
+        return rate <= self.most
+
+
+@pytest.mark.parametrize("most", [3, 90, 100, 101, 149, 175, 6_399])
+def test_the_rate_found_is_close_below_what_is_possible(most: int) -> None:
+    peer = Peer(most)
+    found = highest_sustained(peer.sustains, 100)
+    assert found is not None
+    assert most * 0.75 <= found <= most
+    assert len(peer.tried) <= max(DOUBLINGS_MAX, 1 + HALVINGS_MAX) + REFINEMENTS
+
+
+def test_without_a_limit_the_search_ends_all_the_same() -> None:
+    assert highest_sustained(lambda rate: True, 100) == 100 * 2 ** (DOUBLINGS_MAX - 1)
+
+
+@pytest.mark.parametrize("start", [1, 100, 100_000])
+def test_who_sustains_nothing_has_no_rate(start: int) -> None:
+    peer = Peer(0)
+    assert highest_sustained(peer.sustains, start) is None
+    assert len(peer.tried) <= 1 + HALVINGS_MAX

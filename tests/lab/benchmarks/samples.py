@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.bench.machine import machine
+from lab.bench.measure import machine
 from lab.benchmarks.suite.cases import all_cases
 from lab.benchmarks.suite.results import Results, SuiteRun
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.tidy.repository import ROOT
 
-COMMAND = (sys.executable, str(ROOT / "benchmarks" / "chain.py"))
+COMMAND = (sys.executable, str(ROOT / "lab" / "benchmarks" / "chain.py"))
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

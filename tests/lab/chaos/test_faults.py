@@ -1,30 +1,40 @@
 """The target of each fault, which node ends are expected, and that undoing twice does nothing.
 
 What each fault does to real nodes is in `tests.processes.test_real_faults`.
+
+All nodes have caught up when the leader says so of each: by id, of dynamic voters also by directory id.
+
+Many clients connect without waiting for each other, send their bytes, and disconnect.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
 from lab.chaos import faults
-from lab.chaos.faults import FaultInjector
+from lab.chaos.faults import FETCHES_PER_READER, Crowd, FaultInjector, greedy_words
 from lab.chaos.ground import Ground
 from lab.chaos.loop_disks import LoopDisks
 from lab.chaos.network import Wire
 from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED
-from pykraft.errors import LocalQuorumError
+from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import PykraftNode
+from pykraft.local.ports import HOST
+from pykraft.log.small_files.meta import FILE_NAME
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import encode_quorum_state
-from pykraft.types import Election, Epoch, NodeId
+from pykraft.protocol.api import decode_request_body, decode_request_header
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import Election, Epoch, NodeId, ReplicaKey, Uuid, uuid_text
 
 
 class FakeProcess:
@@ -366,3 +376,116 @@ def test_an_emptied_directory_is_there_and_empty(scene: Scene, tmp_path: Path) -
     node.partition = data / "partition-0"
     scene.faults._empty(node)
     assert list(data.iterdir()) == []
+
+
+OURS, FORMER = Uuid(bytes(15) + b"1"), Uuid(bytes(15) + b"2")
+
+
+Replicas = list[tuple[ReplicaKey, int]]
+
+
+class Described:
+    """A leader that says this, one answer after another: its voters, and its observers."""
+
+    def __init__(self, *answers: tuple[Replicas, Replicas] | None) -> None:
+        self.answers = list(answers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def describe_quorum(self) -> Any:
+        said = self.answers.pop(0)
+        if said is None:
+            raise PykraftError("nobody leads")
+        voters, observers = ([SimpleNamespace(key=key, log_end_offset=end) for key, end in each] for each in said)
+        return SimpleNamespace(voters=voters, observers=observers)
+
+
+def ground(folder: Path, *, is_dynamic: bool) -> Any:
+    folder.joinpath(FILE_NAME).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={uuid_text(OURS)}\n")
+    node = SimpleNamespace(node_id=1, partition=folder / "topic-0")
+    cluster = SimpleNamespace(journal=SimpleNamespace(end_offset=10), endpoints=[], replicas={1: node})
+    return SimpleNamespace(cluster=cluster, is_dynamic=is_dynamic)
+
+
+def key(directory_id: Uuid) -> ReplicaKey:
+    return ReplicaKey(id=NodeId(1), directory_id=directory_id)
+
+
+@pytest.mark.parametrize(
+    ("is_dynamic", "left"),
+    [(False, 2), (True, 0)],
+    ids=["static", "dynamic"],
+)
+def test_every_node_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dynamic: bool, left: int) -> None:
+    says = Described(
+        None,
+        ([(key(FORMER), 9), (key(OURS), 9)], [(key(FORMER), 10)]),
+        ([(key(FORMER), 10), (key(OURS), 9)], []),
+        ([], [(key(OURS), 10)]),
+        ([(key(OURS), 11)], []),
+    )
+    monkeypatch.setattr(faults, "Admin", lambda *_, **__: says)
+    faults.wait_for_all(ground(tmp_path, is_dynamic=is_dynamic), lambda: None)
+    assert len(says.answers) == left
+
+
+def test_a_static_voter_with_a_new_directory_observes_until_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = Described(([(key(FORMER), 9)], [(key(OURS), 9)]), ([(key(FORMER), 9)], [(key(OURS), 10)]))
+    monkeypatch.setattr(faults, "Admin", lambda *_, **__: says)
+    faults.wait_for_all(ground(tmp_path, is_dynamic=False), lambda: None)
+    assert says.answers == []
+
+
+def test_an_emptied_directory_has_nothing(tmp_path: Path) -> None:
+    emptied = ground(tmp_path, is_dynamic=False)
+    (tmp_path / FILE_NAME).unlink()
+    quorum: Any = SimpleNamespace(voters=[], observers=[SimpleNamespace(key=key(OURS), log_end_offset=10)])
+    assert not faults._has_all(quorum, 10, emptied.cluster.replicas[1], emptied)
+
+
+def test_a_node_that_ends_ends_the_wait(tmp_path: Path) -> None:
+    def require_life() -> None:
+        raise LocalQuorumError("node 1 ended")
+
+    with pytest.raises(LocalQuorumError, match="node 1 ended"):
+        faults.wait_for_all(ground(tmp_path, is_dynamic=False), require_life)
+
+
+def test_a_crowd_says_its_words_and_goes_away() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        with closing(Crowd(port, 3, b"words")):
+            accepted = [server.accept()[0] for _ in range(3)]
+            assert [each.recv(100) for each in accepted] == [b"words"] * 3
+        assert [each.recv(100) for each in accepted] == [b""] * 3
+        for each in accepted:
+            each.close()
+
+
+def test_a_crowd_waits_for_nobody() -> None:
+    with socket.create_server((HOST, 0), backlog=1) as server:
+        with closing(Crowd(server.getsockname()[1], 50, b"words")):
+            pass
+        port = server.getsockname()[1]
+    with closing(Crowd(port, 3, b"words")), closing(Crowd(port, 3)):
+        pass
+
+
+def test_a_greedy_reader_asks_for_everything() -> None:
+    words = greedy_words()
+    bodies = []
+    while words:
+        size_bytes = int.from_bytes(words[:4])
+        request, words = words[4 : 4 + size_bytes], words[4 + size_bytes :]
+        header = decode_request_header(request)
+        assert header.api_key == ApiKey.FETCH
+        bodies.append(decode_request_body(header, request))
+    assert len(bodies) == FETCHES_PER_READER
+    assert {body["max_bytes"] for body in bodies} == {2**31 - 1}
+    assert bodies[0]["topics"][0]["topic"] == "__raft_performance_test"

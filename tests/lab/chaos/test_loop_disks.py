@@ -1,11 +1,18 @@
 """After a power cut what was synced is there and the rest is not; without that no power is cut.
 
 Where nothing can be mounted, as without root, the reason is one line.
+
+The process that holds ext4 file systems: the order of its steps, and what it says when one fails.
+
+What it mounts is used in `tests.lab.chaos.test_loop_disks`.
+
+What cannot be injected here is told with its reason, and nothing is tried that nobody wants.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,9 +23,10 @@ from typing import Any, cast
 import pytest
 
 from lab.chaos import loop_disks
-from lab.chaos.disk_holder import DONE
-from lab.chaos.holder import Holder
-from lab.chaos.loop_disks import CONTROL_BYTES, FILLER, LoopDisks, power_problem
+from lab.chaos import loop_disks as module
+from lab.chaos.disks import DONE, Holder
+from lab.chaos.loop_disks import CONTROL_BYTES, FILLER, LoopDisks, left_out, power_problem
+from lab.chaos.plan import FaultKind
 
 BLOCK = 4096
 
@@ -112,3 +120,71 @@ def test_a_power_cut_that_fails_is_an_error(tmp_path: Path) -> None:
     LoopDisks.cut(disks, [0])
     with pytest.raises(OSError, match="a power cut failed: no such disk"):
         LoopDisks.cut(disks, [1])
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Nothing is mounted: what would have been done, in its order."""
+    done: list[str] = []
+    monkeypatch.setattr(loop_disks, "call", lambda name, *_: done.append(name))
+    monkeypatch.setattr(loop_disks, "keep_mounts_here", lambda: done.append("private"))
+    monkeypatch.setattr(loop_disks, "_run", lambda *words: done.append(f"{words[0]} {Path(words[-1]).name}"))
+    monkeypatch.setattr("fcntl.ioctl", lambda *words: done.append(f"shut down {words[2].hex()}"))
+    return done
+
+
+def test_power_is_cut_everywhere_before_anything_is_mounted_again(
+    tmp_path: Path, steps: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("sys.stdin", io.StringIO("0 1\n"))
+    loop_disks.main(["8192", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert capsys.readouterr().out.splitlines() == ["done", "done"]
+    made = ["mkfs.ext4 a.img", "mount a", "mkfs.ext4 b.img", "mount b"]
+    assert steps[:6] == ["unshare", "private", *made]
+    assert steps[6:] == ["shut down 02000000"] * 2 + ["umount a", "mount a", "umount b", "mount b"]
+    assert (tmp_path / "a.img").stat().st_size == 8192
+
+
+def test_an_unmount_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+
+    def run(*words: str) -> None:
+        tries.append(words[0])
+        if len(tries) < 3 or words[-1] == "busy":
+            raise OSError("umount: target is busy")
+
+    monkeypatch.setattr(loop_disks, "_run", run)
+    monkeypatch.setattr(loop_disks, "UNMOUNT_PAUSE_S", 0.0)
+    loop_disks._unmount(str(tmp_path))
+    assert tries == ["umount"] * 3
+    with pytest.raises(OSError, match="busy"):
+        loop_disks._unmount("busy")
+    assert len(tries) == 3 + loop_disks.UNMOUNT_TRIES
+
+
+def test_the_first_line_of_a_command_says_why() -> None:
+    with pytest.raises(OSError, match=r"^sh: why$"):
+        loop_disks._run("sh", "-c", "echo >&2; echo sh: why >&2; echo more >&2; exit 3")
+    with pytest.raises(OSError, match=r"^sh: status 3$"):
+        loop_disks._run("sh", "-c", "exit 3")
+
+
+def test_power_cuts_need_a_control_that_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "power_problem", lambda folder: f"no loop device in {folder.name}")
+    assert left_out((FaultKind.KILL,), tmp_path, is_dynamic=False) == {}
+    why = f"power cuts need root and loop devices (no loop device in {tmp_path.name})"
+    assert left_out(tuple(FaultKind), tmp_path, is_dynamic=False) == {
+        FaultKind.POWER_CUT: why,
+        FaultKind.POWER_CUT_ALL: why,
+    }
+    assert left_out((FaultKind.POWER_CUT,), tmp_path, is_dynamic=False) == {FaultKind.POWER_CUT: why}
+    monkeypatch.setattr(module, "power_problem", lambda folder: None)
+    assert left_out(tuple(FaultKind), tmp_path, is_dynamic=False) == {}
+
+
+def test_a_twin_needs_static_voters(tmp_path: Path) -> None:
+    assert left_out((FaultKind.TWIN, FaultKind.KILL), tmp_path, is_dynamic=False) == {}
+    assert list(left_out((FaultKind.TWIN, FaultKind.KILL), tmp_path, is_dynamic=True)) == [FaultKind.TWIN]
+    assert left_out((FaultKind.KILL,), tmp_path, is_dynamic=True) == {}

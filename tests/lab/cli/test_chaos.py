@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from lab.chaos.ground import ChaosOptions
-from lab.chaos.outcome import ChaosOutcome, Done
 from lab.chaos.plan import FaultKind
+from lab.chaos.run import ChaosOutcome, Done
 from lab.cli.main import main
 from lab.kafka.java import Kafka
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.client.journal_check import JournalVerdict
 from pykraft.errors import LocalQuorumError, UsageError
-from tests.lab.chaos.test_outcome import done
+from tests.lab.chaos.test_run import done
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -57,7 +57,7 @@ def pretend(
         )
 
     monkeypatch.setattr("lab.chaos.run.run_chaos", run_chaos)
-    monkeypatch.setattr("lab.chaos.left_out.power_problem", lambda folder: power)
+    monkeypatch.setattr("lab.chaos.loop_disks.power_problem", lambda folder: power)
     return seen
 
 

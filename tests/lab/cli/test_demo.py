@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.cli.main import main
-from lab.demo.options import DemoOptions
+from lab.demo.result import DemoOptions
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.progress import ReportProgress

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.campaign.row_file import RowFile
+from lab.campaign.rows import RowFile
 from lab.cli.sim import kept_rows, mutants, sim, write_report
 from pykraft.cli.sim.command import sim as packaged
 from pykraft.errors import UsageError

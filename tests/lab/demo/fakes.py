@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.demo.live_tables import MicroBatch
-from lab.demo.options import DemoOptions
+from lab.demo.result import DemoOptions
 from pykraft.types import Endpoint
 
 ALONE = DemoOptions(nodes=1, seconds=2, throughput=100, record_size_bytes=20)

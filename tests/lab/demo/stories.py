@@ -7,10 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from lab.demo.live_tables import MicroBatch
-from lab.demo.options import DemoOptions
-from lab.demo.replicas import ReplicaComparison
-from lab.demo.result import Result, batch_latencies_ms, commit_latencies_ms
-from lab.demo.story import Kill, Story
+from lab.demo.result import DemoOptions, Kill, ReplicaComparison, Result, Story, batch_latencies_ms, commit_latencies_ms
 from pykraft.client.journal import Acknowledged
 from pykraft.local.sampler import QuorumSample, ReplicaSample
 from pykraft.types import Epoch, NodeId, Offset

@@ -1,19 +1,32 @@
-"""The result of the demo, as problems in words and as JSON."""
+"""The result of the demo, as problems in words and as JSON.
+
+The demo rejects impossible options before it starts anything.
+
+Times of a story, relative to the start of its run.
+
+Replicas that differ or are damaged are reported; the longest intact one is the log.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab.demo.live_tables import MicroBatch
-from lab.demo.replicas import ReplicaComparison
-from lab.demo.result import Result, batch_latencies_ms, commit_latencies_ms
+from lab.demo.result import DemoOptions, ReplicaComparison, Result, batch_latencies_ms, commit_latencies_ms, compare
 from pykraft.client.journal import Acknowledged
+from pykraft.errors import UsageError
+from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.types import Epoch, NodeId, Offset
 from tests.lab.demo.audits import clean_audit
+from tests.lab.demo.stories import KILL, story
+from tests.spark.logs import EPOCH, batch, payload, write_segment
+from tests.spark.logs import said as ack
 
 pytestmark = pytest.mark.spark
 
@@ -113,3 +126,114 @@ def test_what_waited_for_spark_or_never_came_does_not_count() -> None:
     assert batch_latencies_ms([before, after], batches) is None
     assert batch_latencies_ms([early], batches) == {"p50": 0.0, "p99": 0.0}
     assert batch_latencies_ms([before], []) is None
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"seconds": 1.5}, r"--seconds 1.5: give 2 to 86400"),
+    ({"seconds": float("nan")}, r"--seconds nan: give 2 to 86400"),
+    ({"seconds": float("inf")}, r"--seconds inf: give 2 to 86400"),
+    ({"nodes": 0}, r"--nodes 0: give 1 to 9"),
+    ({"nodes": 10}, r"--nodes 10: give 1 to 9"),
+    ({"nodes": 2, "kill_leader": True}, r"--kill-leader needs --nodes 3 or more"),
+    ({"throughput": 0}, r"--throughput 0"),
+    ({"record_size_bytes": 19}, r"--record-size 19: "),
+]
+
+
+@pytest.mark.parametrize(("options", "problem"), WRONG)
+def test_wrong_options_are_refused_by_name(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        DemoOptions(**options)
+
+
+def test_a_disk_that_is_too_full_is_refused_with_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5 << 20))
+    with pytest.raises(UsageError, match=r"5 MiB are free, the demo needs \d+ MiB; use --data DIR"):
+        DemoOptions().check_disk(tmp_path)
+
+
+def test_more_records_need_more_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 30))
+    DemoOptions(seconds=20).check_disk(tmp_path)
+    with pytest.raises(UsageError, match="1024 MiB are free"):
+        DemoOptions(seconds=2_000).check_disk(tmp_path)
+
+
+def test_times_are_seconds_since_the_load_began() -> None:
+    assert story().seconds_since_begin(KILL.killed_wall_ms) == 15.2
+
+
+def test_a_fail_over_lasts_from_the_kill_to_the_first_acknowledgement_by_another_node() -> None:
+    assert KILL.failover_ms == 1_515
+
+
+COUNT = 6
+SAID = ack(COUNT)
+BATCHES = [batch([payload(at), payload(at + 1)], base_offset=at) for at in range(0, COUNT, 2)]
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> dict[str, Path]:
+    """Three alike."""
+    return {name: write_segment(tmp_path / name, b"".join(BATCHES)).parent for name in ("node 1", "node 2", "node 3")}
+
+
+def flip(partition: Path, position: int) -> None:
+    (segment,) = partition.glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[position] ^= 1
+    segment.write_bytes(data)
+
+
+def test_replicas_that_are_alike_have_no_problem(replicas: dict[str, Path]) -> None:
+    write_segment(replicas["node 3"], b"".join(BATCHES) + batch([payload(COUNT)], base_offset=COUNT))
+    found = compare(replicas, [SAID], end_offset=COUNT)
+    assert (found.are_identical, found.problems, found.furthest) == (True, (), replicas["node 3"])
+
+
+def test_a_flipped_byte_of_a_record_is_damage_with_its_replica(replicas: dict[str, Path]) -> None:
+    flip(replicas["node 1"], len(BATCHES[0]) + HEADER_SIZE_BYTES + 30)
+    found = compare(replicas, [SAID], end_offset=COUNT)
+    assert not found.are_identical
+    (problem,) = found.problems
+    assert problem.startswith("the log of node 1 is damaged: ")
+    assert problem.endswith(f"({replicas['node 1']})")
+    assert found.furthest in {replicas["node 2"], replicas["node 3"]}
+
+
+def test_a_flipped_byte_that_no_crc_covers_is_a_difference(replicas: dict[str, Path]) -> None:
+    epoch_position = 15
+    flip(replicas["node 2"], len(BATCHES[0]) + len(BATCHES[1]) + epoch_position)
+    found = compare(replicas, [SAID], end_offset=COUNT)
+    assert not found.are_identical
+    assert found.problems
+    assert not any("\n" in problem for problem in found.problems)
+
+
+def test_a_replica_that_ends_early_is_a_difference(replicas: dict[str, Path]) -> None:
+    write_segment(replicas["node 2"], BATCHES[0])
+    found = compare(replicas, [SAID], end_offset=COUNT)
+    assert (found.are_identical, found.problems) == (False, ("node 2 ends at 2, before 6",))
+
+
+def test_what_the_log_lacks_is_a_problem_of_identical_replicas(replicas: dict[str, Path]) -> None:
+    for partition in replicas.values():
+        write_segment(partition, BATCHES[0])
+    found = compare(replicas, [SAID], end_offset=2)
+    assert found.are_identical
+    assert found.problems
+
+
+def test_a_record_of_another_epoch_than_its_batch_is_a_problem(tmp_path: Path) -> None:
+    partition = write_segment(tmp_path / "n1", batch([payload(0, epoch=EPOCH + 1)], base_offset=0)).parent
+    found = compare({"node 1": partition}, [], end_offset=1)
+    assert found.are_identical
+    (problem,) = found.problems
+    assert problem.startswith("the log of node 1: offset 0 holds a record of epoch")
+
+
+def test_no_sound_replica_is_no_log(replicas: dict[str, Path]) -> None:
+    for partition in replicas.values():
+        flip(partition, HEADER_SIZE_BYTES + 30)
+    found = compare(replicas, [SAID], end_offset=COUNT)
+    assert (found.are_identical, len(found.problems), found.furthest) == (False, 3, None)

@@ -1,9 +1,15 @@
-"""The stages of the demo: every failure is reported, and no process is left running."""
+"""The stages of the demo: every failure is reported, and no process is left running.
+
+The load: its leader is killed and restarted; a node that ends by itself ends the load.
+
+The demo avoids ports that another program took, and reports a node that does not start.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -12,12 +18,13 @@ import pytest
 
 from lab.demo import run
 from lab.demo.audit import Audit
-from lab.demo.failures import NO_SPACE, ExplainedError
-from lab.demo.replicas import ReplicaComparison
-from lab.demo.run import run_demo
+from lab.demo.live_tables import NO_SPACE, ExplainedError
+from lab.demo.result import DemoOptions, ReplicaComparison
+from lab.demo.run import PORT_IS_TAKEN, START_TRIES_MAX, DemoLoad, run_demo, start_cluster
 from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError, StorageError, UsageError
 from pykraft.local.child import Children
+from pykraft.local.ports import HOST, free_ports
 from tests.lab.demo.audits import clean_audit
 from tests.lab.demo.fakes import ALONE, FakeTables, Lines
 
@@ -138,3 +145,83 @@ def test_logs_are_shown_beside_what_does_not_explain_itself(
     with pytest.raises(LocalQuorumError) as caught:
         run_demo(ALONE, tmp_path, told)
     assert len(getattr(caught.value, "__notes__", [])) == notes
+
+
+def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[DemoLoad, FakeTables]:
+    cluster, _ = start_cluster(children, folder, options, told)
+    tables: Any = FakeTables()
+    return DemoLoad(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
+
+
+def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, _ = load(children, tmp_path, ALONE, told)
+    given.cluster.nodes[1].process.kill()
+    with pytest.raises(LocalQuorumError, match="node 1 ended on its own with status -9"):
+        given.run()
+
+
+def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, told)
+    tables.error = LocalQuorumError("the stream cannot continue")
+    with pytest.raises(LocalQuorumError, match="the stream cannot continue"):
+        given.run()
+
+
+def test_a_load_that_waits_for_spark_says_so(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, told)
+    tables.first_at = 6  # in the second half
+    given.run()
+    assert told.stages[-1:] == ["waiting for Spark to start; until then the load goes on, up to 60 s longer than 2 s"]
+    assert told.passing[0].endswith(" acknowledged, waiting for Spark to start")
+    assert told.passing[-1].endswith(" in the tables, micro-batch 0 took 1,234 ms")
+    assert given.seconds > 2
+
+
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
+    options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
+    given, _ = load(children, tmp_path, options, told)
+    given.run()
+    kill = given.kill
+    assert kill is not None
+    assert kill.killed_wall_ms < kill.elected_wall_ms
+    assert kill.failover_ms > 0
+    assert kill.restarted_wall_ms is not None
+    assert kill.leader_id != kill.node_id
+    assert kill.epoch > 1
+    assert given.seconds >= 2
+    assert told.stages[-3:] == [
+        f"node {kill.node_id} was killed with kill -9",
+        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges, {kill.failover_ms:,} ms later",
+        f"node {kill.node_id} is restarted",
+    ]
+    end_offset = given.end()
+    assert end_offset == given.cluster.journal.end_offset
+    assert {node.process.status for node in given.cluster.nodes.values()} == {None}
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.create_server((HOST, free_ports(1)[0])) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_that_was_taken_is_tried_no_more(
+    told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ports = iter([[taken]])
+    monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda count: next(ports, None) or free_ports(count))
+    cluster, leader = start_cluster(children, tmp_path, ALONE, told)
+    assert (leader.node, len(cluster.nodes)) == (1, 1)
+    assert cluster.nodes[1].port != taken
+    assert told.stages == ["another process took a port; restarting on other ports"]
+
+
+def test_ports_that_are_always_taken_end_the_demo(
+    told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda _: [taken])
+    with pytest.raises(LocalQuorumError, match=r"node 1 ended on its own with status 1: .* cannot be bound"):
+        start_cluster(children, tmp_path, ALONE, told)
+    assert len(told.stages) == START_TRIES_MAX - 1
+    assert PORT_IS_TAKEN in children.log_ends()
