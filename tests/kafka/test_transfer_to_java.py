@@ -12,14 +12,7 @@ from pykraft.cli.main import pykraft
 from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
-<<<<<<< HEAD
 from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
-=======
-from pykraft.local.cluster import PykraftNode
-from pykraft.local.journal_keeper import JournalKeeper
->>>>>>> b5a34b5c (Bench, chaos, campaigns, Kafka as a peer and the benchmarks leave the package for lab/)
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until

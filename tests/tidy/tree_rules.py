@@ -31,9 +31,6 @@ TABLES: dict[str, str] = {
 """Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
 APART: dict[str, str] = {
     "pykraft.audit.directories": "not merged yet",
-    "pykraft.audit.earlier_files": "not merged yet",
-    "pykraft.audit.joined": "not merged yet",
-    "pykraft.audit.replica_checks": "not merged yet",
     "pykraft.cli.append.lines": "not merged yet",
     "pykraft.cli.initial_voters": "not merged yet",
     "pykraft.cli.kv.lock": "not merged yet",
