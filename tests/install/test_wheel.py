@@ -126,7 +126,6 @@ def test_a_local_quorum_takes_records_and_shows_them(bare: Fresh) -> None:
         ("pipeline run --tables t --path t", "the pipeline", "spark"),
         ("pipeline status --tables t", "the pipeline", "spark"),
         ("pipeline report --tables t", "the pipeline", "spark"),
-        ("sim run --seeds 0:1 --spark local[1]", "--spark", "spark"),
         ("server --config loop.properties --loop uvloop", "--loop uvloop", "fast"),
         ("server --config metrics.properties", "property pykraft.prometheus.listener:", "metrics"),
     ],
