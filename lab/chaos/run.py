@@ -29,8 +29,7 @@ from typing import Any, Final, Protocol
 from lab.chaos.faults import FaultInjector, Undo
 from lab.chaos.ground import ChaosOptions, Ground, laid_out
 from lab.chaos.plan import OF_ALL, Episode, Fault, FaultKind
-from pykraft.client.journal import Acknowledged, Led
-from pykraft.client.journal_check import JournalVerdict
+from pykraft.local.journal import Acknowledged, JournalVerdict, Led
 from pykraft.local.waiting import wait_until
 
 RECORDS_BETWEEN: Final = 100

@@ -4,7 +4,7 @@ Records are those of the workload: run id (8 bytes), epoch (int32), sequence (in
 journal, which is kept outside of the nodes, says which records were acknowledged at which offsets.
 
 Invariant: no content of a table can make an audit fail; every fault is counted by its kind, and an error of Spark
-becomes one line. `client.journal_check` does the same check without Spark, on the bytes of a log.
+becomes one line. `pykraft.local.journal` does the same check without Spark, on the bytes of a log.
 
 Source: the definitions of exactly-once checks in Jepsen's set and log tests.
 """
@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from lab.demo.live_tables import failed
-from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged
+from pykraft.local.journal import RUN_SIZE_BYTES, Acknowledged
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS
 from pykraft.spark.tables.table import Tables
 

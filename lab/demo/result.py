@@ -15,9 +15,8 @@ from pathlib import Path
 
 from lab.demo.audit import Audit
 from lab.demo.live_tables import MicroBatch
-from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
+from pykraft.local.journal import Acknowledged, check_journal, record_spans
 from pykraft.local.logs import Stream, read_stream, require_identical
 from pykraft.local.sampler import QuorumSample
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN, Load

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyarrow import ArrowInvalid
 from pyarrow.dataset import dataset
 
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 

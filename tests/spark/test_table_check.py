@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.spark.tables.names import BRONZE, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.types import Epoch, NodeId, Offset
 from tests.spark.table_check import end_offset, problems_of

@@ -15,7 +15,7 @@ the descriptor and the bytes not written yet. Invariant: lines leave whole and i
 loop. If the reader is gone or does not read, the node ends, because a journal with gaps proves nothing.
 
 Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch, first_sequence,
-count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). `pykraft.client.journal` reads
+count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). `pykraft.local.journal` reads
 them.
 
 Source: Kafka's ``TestRaftServer.main``; KIP-630; Kafka's ``metadata.log.*`` and ``metadata.max.retention.*`` say when

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.bench.transfer import TransferOptions, Transferred, failures, longest_pause_ms, transfer
-from pykraft.client.journal import Acknowledged
 from pykraft.local.child import Children
+from pykraft.local.journal import Acknowledged
 from pykraft.types import Epoch, NodeId, Offset
 
 GOOD = Transferred(took_ms=(50.0, 199.0, 300.0), pause_ms=(80.0, 210.0, 330.0), missed=1, acknowledged=1_000)

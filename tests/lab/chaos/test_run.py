@@ -13,8 +13,7 @@ import pytest
 from lab.chaos.ground import ChaosOptions
 from lab.chaos.plan import FaultKind
 from lab.chaos.run import ChaosOutcome, Done, FaultRow, _peak_bytes, failover_ms, longest_pause_ms, rows, run_chaos
-from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import JournalVerdict
+from pykraft.local.journal import Acknowledged, JournalVerdict
 from pykraft.types import Epoch, NodeId, Offset
 
 

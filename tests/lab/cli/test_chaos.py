@@ -17,8 +17,8 @@ from lab.chaos.run import ChaosOutcome, Done
 from lab.cli.main import main
 from lab.kafka.java import Kafka
 from pykraft.cli.interrupt import CommandInterrupted
-from pykraft.client.journal_check import JournalVerdict
 from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.local.journal import JournalVerdict
 from tests.lab.chaos.test_run import done
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 from lab.demo.live_tables import MicroBatch
 from lab.demo.result import DemoOptions, Kill, ReplicaComparison, Result, Story, batch_latencies_ms, commit_latencies_ms
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.local.sampler import QuorumSample, ReplicaSample
 from pykraft.types import Epoch, NodeId, Offset
 from tests.lab.demo.audits import clean_audit

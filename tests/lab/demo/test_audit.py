@@ -29,8 +29,8 @@ from lab.demo.audit import (
     payload_columns,
 )
 from lab.demo.result import Result, compare
-from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError
+from pykraft.local.journal import Acknowledged
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline

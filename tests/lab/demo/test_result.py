@@ -19,8 +19,8 @@ import pytest
 
 from lab.demo.live_tables import MicroBatch
 from lab.demo.result import DemoOptions, ReplicaComparison, Result, batch_latencies_ms, commit_latencies_ms, compare
-from pykraft.client.journal import Acknowledged
 from pykraft.errors import UsageError
+from pykraft.local.journal import Acknowledged
 from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.types import Epoch, NodeId, Offset
 from tests.lab.demo.audits import clean_audit

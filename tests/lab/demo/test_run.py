@@ -21,9 +21,9 @@ from lab.demo.audit import Audit
 from lab.demo.live_tables import NO_SPACE, ExplainedError
 from lab.demo.result import DemoOptions, ReplicaComparison
 from lab.demo.run import PORT_IS_TAKEN, START_TRIES_MAX, DemoLoad, run_demo, start_cluster
-from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError, StorageError, UsageError
 from pykraft.local.child import Children
+from pykraft.local.journal import Acknowledged
 from pykraft.local.ports import HOST, free_ports
 from tests.lab.demo.audits import clean_audit
 from tests.lab.demo.fakes import ALONE, FakeTables, Lines

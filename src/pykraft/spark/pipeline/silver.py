@@ -24,8 +24,8 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 from pyspark.sql import DataFrame
 
-from pykraft.client.journal import RUN_SIZE_BYTES
 from pykraft.errors import ProtocolError
+from pykraft.local.journal import RUN_SIZE_BYTES
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.arrow_columns import (
     array_column,

@@ -3,7 +3,7 @@
 The log does not show how long a commit took, nor how far a replica was behind; a journal and a sampler do. Invariant:
 one row for each acknowledgement, and one for each replica in each answered sample.
 
-Source: `pykraft.client.journal`; `pykraft.local.sampler`.
+Source: `pykraft.local.journal`; `pykraft.local.sampler`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pykraft.client.journal import Acknowledged, parse_event
 from pykraft.errors import ProtocolError, UsageError
+from pykraft.local.journal import Acknowledged, parse_event
 from pykraft.local.sampler import QuorumSample
 
 ACKNOWLEDGED_COLUMNS = (

@@ -1,7 +1,11 @@
-"""The journal check finds every fault planted in a log, and counts like a check of every single record."""
+"""Lines of a journal become events, and nothing else does.
+
+The journal check finds every fault planted in a log, and counts like a check of every single record.
+"""
 
 from __future__ import annotations
 
+import json
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -11,27 +15,109 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.client.journal import Acknowledged, Claim
-from pykraft.client.journal_check import (
+from pykraft.errors import ProtocolError
+from pykraft.local.journal import (
     PROBLEMS_MAX,
+    Acknowledged,
+    Claim,
     JournalVerdict,
+    LeadershipEnded,
+    Led,
     RecordSpan,
+    Started,
+    Stopped,
     check_journal,
+    parse_event,
     record_spans,
 )
-from pykraft.errors import ProtocolError
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 
-RUN = b"run-0001"
-CLAIM = Claim(RUN, Epoch(1))
+RUN = "00112233445566aa"
+ACK: dict[str, object] = {
+    "event": "ack",
+    "node": 1,
+    "run": RUN,
+    "epoch": 3,
+    "first_sequence": 10,
+    "count": 5,
+    "base_offset": 100,
+    "wall_ms": 1_700_000_000_000,
+    "latency_ms": 2.5,
+}
 
 
-def value(sequence: int, *, run: bytes = RUN, epoch: int = 1) -> bytes:
+def test_each_kind_of_line_becomes_its_event() -> None:
+    run, node, epoch = bytes.fromhex(RUN), NodeId(1), Epoch(3)
+    assert parse_event(json.dumps({"event": "started", "node": 1, "run": RUN, "pid": 77, "port": 20_000})) == Started(
+        node=node, run=run, pid=77, port=20_000
+    )
+    assert parse_event(json.dumps({"event": "leader", "node": 1, "run": RUN, "epoch": 3})) == Led(
+        node=node, run=run, epoch=epoch
+    )
+    assert parse_event('{"event":"resigned","node":1,"epoch":3}') == LeadershipEnded(node=node, epoch=epoch)
+    assert parse_event(b'{"event":"stopped","node":1}\n') == Stopped(node=node)
+    acknowledged = parse_event(json.dumps(ACK))
+    assert acknowledged == Acknowledged(
+        node=node,
+        run=run,
+        epoch=epoch,
+        first_sequence=10,
+        count=5,
+        base_offset=Offset(100),
+        wall_ms=1_700_000_000_000,
+        latency_ms=2.5,
+    )
+    assert acknowledged.claim == Claim(run, epoch)
+    assert (acknowledged.end_sequence, acknowledged.end_offset, acknowledged.shift) == (15, 105, 90)
+
+
+def test_a_field_of_a_later_version_is_passed_over() -> None:
+    assert parse_event(json.dumps(ACK | {"color": "blue"})) == parse_event(json.dumps(ACK))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"event": "cheered"},
+        {"run": "00"},
+        {"run": "not hexadecimal!"},
+        {"run": 7},
+        {"epoch": -1},
+        {"epoch": 1.5},
+        {"epoch": True},
+        {"epoch": "3"},
+        {"count": 0},
+        {"base_offset": None},
+        {"latency_ms": float("nan")},
+        {"latency_ms": -1},
+    ],
+)
+def test_a_wrong_field_is_refused(fault: dict[str, object]) -> None:
+    with pytest.raises(ProtocolError, match="not a line of a journal"):
+        parse_event(json.dumps(ACK | fault))
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "7", '{"event":[]}', b"\xff", json.dumps(ACK)[:40], "[" * 100_000])
+def test_what_is_no_line_of_a_journal_is_refused(line: str | bytes) -> None:
+    with pytest.raises(ProtocolError, match="not a line of a journal"):
+        parse_event(line)
+
+
+def test_a_line_without_a_field_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="latency_ms"):
+        parse_event(json.dumps({key: value for key, value in ACK.items() if key != "latency_ms"}))
+
+
+CHECKED_RUN = b"run-0001"
+CLAIM = Claim(CHECKED_RUN, Epoch(1))
+
+
+def value(sequence: int, *, run: bytes = CHECKED_RUN, epoch: int = 1) -> bytes:
     return struct.pack(">8siq", run, epoch, sequence) + b"rest"
 
 
-def batch(base_offset: int, sequences: Sequence[int], *, run: bytes = RUN, epoch: int = 1) -> bytes:
+def batch(base_offset: int, sequences: Sequence[int], *, run: bytes = CHECKED_RUN, epoch: int = 1) -> bytes:
     values = [value(sequence, run=run, epoch=epoch) for sequence in sequences]
     return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1).data
 
