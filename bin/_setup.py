@@ -54,7 +54,6 @@ class Environment:
 
     def __init__(self, root: Path) -> None:
         self._requirements = root / "requirements"
-        self._source = root / "src"
         self._root = root
         self._path = root / os.environ.get("PYKRAFT_ENVIRONMENT", ".venv")
         self._installed = self._path / "installed"
@@ -86,7 +85,7 @@ class Environment:
 
     def _is_usable(self) -> bool:
         """Whether this is an environment of this clone, made by this script or by hand; a moved one has wrong paths."""
-        made_for = self._installed / "root"
+        made_for = self._installed / "clone"
         if made_for.is_file():
             return made_for.read_text().rstrip("\n") == str(self._root) and os.access(self._python, os.X_OK)
         if not os.access(self._python, os.X_OK):
@@ -107,13 +106,13 @@ class Environment:
             raise SetupError(f"{error}\n{advice}", status=2) from None
 
     def _sign(self) -> None:
-        """Add the package to the environment's path, and record which clone it belongs to."""
-        if (self._installed / "root").is_file():
+        """Add the package and `lab` to the environment's path, and record which clone it belongs to."""
+        if (self._installed / "clone").is_file():
             return
         packages = run([str(self._python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
-        (Path(packages) / "pykraft.pth").write_text(f"{self._source}\n")
+        (Path(packages) / "pykraft.pth").write_text(f"{self._root / 'src'}\n{self._root}\n")
         self._installed.mkdir(exist_ok=True)
-        (self._installed / "root").write_text(f"{self._root}\n")
+        (self._installed / "clone").write_text(f"{self._root}\n")
 
     def _install(self, name: str) -> None:
         started = time.monotonic()

@@ -14,11 +14,11 @@ if [ -n "${KAFKA_HOME:-}" ]; then
     [ -d "$jars" ] || { echo "${0##*/}: KAFKA_HOME is $KAFKA_HOME, and there is no $jars" >&2; exit 1; }
 else
     python=$("$root/bin/_environment" run) || exit 1
-    jars=$("$python" -P -m pykraft.local.kafka.jars) || exit 1
+    jars=$("$python" -P -m lab.kafka.jars) || exit 1
 fi
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 command -v "$java" >/dev/null || { echo "${0##*/}: no $java; Kafka needs Java 17 or later" >&2; exit 1; }
 # shellcheck disable=SC2086 # options, as in Kafka's scripts
 exec "$java" ${KAFKA_HEAP_OPTS:--Xmx256M} ${KAFKA_OPTS:-} \
-    "-Dlog4j2.configurationFile=$root/src/pykraft/local/kafka/log4j2.properties" -Dpykraft.log.level=WARN \
+    "-Dlog4j2.configurationFile=$root/lab/kafka/log4j2.properties" -Dpykraft.log.level=WARN \
     -cp "$jars/*" "$@"

@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 FOLLOWED = {*FLOORS, "scenarios"}
 """Folders of tests."""
 
-pytest_plugins = ["tests.browser", "tests.conformance.plugin", "tests.stage_modules"]
+pytest_plugins = ["tests.browser", "tests.conformance.plugin", "tests.spark.plugin", "tests.stage_modules"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)

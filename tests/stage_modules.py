@@ -23,7 +23,7 @@ MODULES_OF: Final = {
     "pages": re.compile(rf"mark\.browser\b|open_page|{_ANY}"),
     "processes": re.compile(rf"mark\.processes\b|{_ANY}"),
     "sim": re.compile(rf"mark\.sim\b|{_ANY}"),
-    "spark": re.compile(rf"^\S*/tests/spark/|mark\.spark\b|{_ANY}"),
+    "spark": re.compile(rf"^\S*/tests/(spark|lab/demo)/|mark\.spark\b|{_ANY}"),
 }
 STAGE_OF: Final = {**{stage: stage for stage in MODULES_OF}, "browser": "pages"}
 """The stage of each marker."""

@@ -10,7 +10,7 @@ from typing import get_args
 import click
 import pytest
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 from pykraft.config.properties import node_config
 from pykraft.config.properties_format import parse_properties
 from pykraft.core.state import State

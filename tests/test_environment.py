@@ -54,7 +54,7 @@ def install(clone: Path, *names: str) -> None:
     installed = clone / ".venv" / "installed"
     installed.mkdir(parents=True, exist_ok=True)
     executable(clone / ".venv" / "bin" / "python", "exit 1")
-    (installed / "root").write_text(f"{clone}\n")
+    (installed / "clone").write_text(f"{clone}\n")
     for name in names:
         shutil.copy(clone / "requirements" / f"{name}.txt", installed)
 
@@ -80,7 +80,7 @@ def test_what_is_installed_is_used_without_starting_a_python(clone: Path) -> Non
     [
         lambda clone: (clone / "requirements" / "run.txt").write_text("run==2\n"),
         lambda clone: (clone / ".venv" / "installed" / "run.txt").unlink(),
-        lambda clone: (clone / ".venv" / "installed" / "root").write_text("/elsewhere\n"),
+        lambda clone: (clone / ".venv" / "installed" / "clone").write_text("/elsewhere\n"),
         lambda clone: (clone / ".venv" / "bin" / "python").unlink(),
     ],
     ids=["another lock", "not installed", "moved", "no python"],
@@ -135,7 +135,7 @@ def test_set_up_makes_the_environment_installs_and_does_nothing_twice(
     setup.Environment(clone).ensure(["run"])
     assert calls[0][1:3] == ["-m", "venv"]
     assert installed(calls) == ["run"]
-    assert (clone / ".venv" / "packages" / "pykraft.pth").read_text() == f"{clone}/src\n"
+    assert (clone / ".venv" / "packages" / "pykraft.pth").read_text() == f"{clone}/src\n{clone}\n"
     calls.clear()
     setup.Environment(clone).ensure(["run"])
     assert calls == []
@@ -164,7 +164,7 @@ def test_a_clone_that_was_moved_gets_a_new_environment(
     clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(clone, "run")
-    (clone / ".venv" / "installed" / "root").write_text("/elsewhere\n")
+    (clone / ".venv" / "installed" / "clone").write_text("/elsewhere\n")
     calls: list[list[str]] = []
     monkeypatch.setattr(setup, "run", recording(calls, clone))
     setup.Environment(clone).ensure(["run"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pykraft.audit.directory_audit import AuditResult, AuditTask, DirectoryAudit, run_audits, run_task
 from pykraft.audit.findings import AuditReport
-from pykraft.client.journal import Acknowledged
 from pykraft.client.serde import bytes_serde
+from pykraft.local.journal import Acknowledged
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.snapshot.writer import SnapshotWriter

@@ -19,8 +19,8 @@ import pytest
 from pykraft.audit.directory_audit import NARROWED_MAX, is_damage, narrow_tasks, tell_missing_end
 from pykraft.audit.findings import AuditReport
 from pykraft.audit.narrow import ByteDifference
-from pykraft.client.journal import Acknowledged
 from pykraft.client.serde import bytes_serde
+from pykraft.local.journal import Acknowledged
 from pykraft.log.offline.verify import verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import encode_meta

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.audit.journals import acknowledged_end, lost_in, read_acknowledged
-from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import RecordSpan
 from pykraft.errors import UsageError
+from pykraft.local.journal import Acknowledged, RecordSpan
 from pykraft.types import Offset
 from tests.audit.replicas import audited, written
 from tests.spark.logs import batch, payload, said

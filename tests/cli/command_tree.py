@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 
 
 def every_command(group: click.Group = pykraft, name: str = "pykraft") -> Iterator[tuple[str, click.Command]]:

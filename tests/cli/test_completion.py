@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 
 
 def script(shell: str) -> str:

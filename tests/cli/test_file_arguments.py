@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
+from lab.cli.main import pykraft
 from pykraft.cli.errors import EXIT_USAGE, run_with_exit_codes
-from pykraft.cli.main import pykraft
 from pykraft.cli.parsing.value import ExistingPath, NewFile, NewFolder
 from tests.cli.command_tree import leaves
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli.main import pykraft
 from pykraft.cli.errors import run_with_exit_codes
-from pykraft.cli.main import pykraft
 
 NODE = "localhost:9"
 ZERO_ID = "A" * 22

@@ -18,9 +18,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pykraft.bench.join import Joined
-from pykraft.bench.transfer import Transferred
-from pykraft.chaos.outcome import ChaosOutcome
+from lab.bench.join import Joined
+from lab.bench.transfer import Transferred
+from lab.chaos.run import ChaosOutcome
 from pykraft.cli.dump import dump
 from pykraft.cli.kv.command import get
 from pykraft.cli.local import as_json_object
@@ -129,10 +129,10 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "append": read(literal, f"{CLI}/append/command.py", "_print_committed"),
     "audit": lambda _: [key for row in some_report().rows() for key in row],
     "bench join": names(Joined, "slowdown", "failures", "machine"),
-    "bench raft": read(literal, "src/pykraft/bench/report.py", "document_of"),
+    "bench raft": read(literal, "lab/bench/comparison.py", "document_of"),
     "bench transfer": names(Transferred, "failures", "machine"),
     "chaos": names(ChaosOutcome, "kinds"),
-    "demo": read(literal, f"{SPARK}/demo/result.py", "as_json"),
+    "demo": read(literal, "lab/demo/result.py", "as_json"),
     "dump": lambda folder: printed(dump, segments(make_node(folder / "data"))[0]),
     "kv get": kv_get_keys,
     "kv put": read(literal, "src/pykraft/kv/api.py", "_put"),
@@ -157,7 +157,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "quorum upgrade": read(literal, f"{CLI}/quorum/command.py", "upgrade"),
     "sim mutants": read(literal, "tests/sim/mutants/search.py", "replay"),
     "sim replay": sim_keys,
-    "sim report": read(literal, "src/pykraft/campaign/words.py", "summary_row"),
+    "sim report": read(literal, "lab/campaign/page.py", "summary_row"),
     "sim run": sim_keys,
     "storage format": lambda folder: printed(storage, "format", *storage_words(folder), "-t", "A" * 21 + "Q"),
     "storage info": lambda folder: printed(storage, "info", *storage_words(folder)),

@@ -52,6 +52,6 @@ def test_a_users_own_session_finds_its_python(environment: Fresh, tmp_path: Path
 
 
 def test_pipeline_and_report_find_their_packages(environment: Fresh) -> None:
-    modules = ("pipeline.run", "pipeline.status", "demo.run", "demo.report")
+    modules = ("pipeline.run", "pipeline.status", "pipeline.report")
     done = environment.run("python", "-c", "\n".join(f"import pykraft.spark.{module}" for module in modules))
     assert (done.returncode, done.stderr) == (0, "")

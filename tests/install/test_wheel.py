@@ -123,11 +123,9 @@ def test_a_local_quorum_takes_records_and_shows_them(bare: Fresh) -> None:
 @pytest.mark.parametrize(
     ("words", "what", "extra"),
     [
-        ("demo", "the demo", "spark"),
         ("pipeline run --tables t --path t", "the pipeline", "spark"),
         ("pipeline status --tables t", "the pipeline", "spark"),
         ("pipeline report --tables t", "the pipeline", "spark"),
-        ("sim run --seeds 0:1 --spark local[1]", "--spark", "spark"),
         ("server --config loop.properties --loop uvloop", "--loop uvloop", "fast"),
         ("server --config metrics.properties", "property pykraft.prometheus.listener:", "metrics"),
     ],
@@ -162,6 +160,7 @@ def test_the_metadata_is_what_an_index_shows(published: Published) -> None:
         folder = published.wheel.parent / "metadata"
         wheel.extractall(folder, [name])
         assert "pykraft/py.typed" in wheel.namelist()
+        # Nothing of the laboratory, which is in the source distribution.
         assert {each.partition("/")[0] for each in wheel.namelist()} == {
             "pykraft",
             "pyspark_pykraft",

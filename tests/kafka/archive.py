@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.kafka.java import SMALL_JVM, Kafka, Main
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import SMALL_JVM, Kafka, Main
 
 VARIABLE = "KAFKA_ARCHIVE"
 EXIT_TIMEOUT_S = 120.0

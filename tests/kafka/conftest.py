@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.local.kafka.java import Kafka
+from lab.kafka.java import Kafka
 from tests.kafka.archive import find_kafka
 from tests.processes.conftest import children
 

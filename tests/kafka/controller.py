@@ -14,8 +14,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.kafka.java import Kafka, Main
 from pykraft.local.child import Child, Children
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties
 from pykraft.types import Uuid, uuid_text

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
-from pykraft.local.kafka.java import Finished, Kafka, Main
+from lab.kafka.java import Finished, Kafka, Main
 
 _INDEX_ENTRY = re.compile(r"(?:offset: (?P<key>\d+) position|timestamp: (?P<time>-?\d+) offset): (?P<value>\d+)")
 _HEADINGS = ("Log starting offset: ", "Snapshot end offset: ")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.ground import ChaosOptions
-from pykraft.chaos.outcome import Done
-from pykraft.chaos.plan import FaultKind
-from pykraft.chaos.run import run_chaos
-from pykraft.local.kafka.java import Kafka
+from lab.chaos.ground import ChaosOptions
+from lab.chaos.plan import FaultKind
+from lab.chaos.run import Done, run_chaos
+from lab.kafka.java import Kafka
 
 KINDS = (FaultKind.KILL, FaultKind.FREEZE, FaultKind.RESETS)
 

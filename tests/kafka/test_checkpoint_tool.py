@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lab.kafka.java import Kafka, Main
 from pykraft.cli.dump import dump
 from pykraft.client.serde import bytes_serde
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from lab.kafka.java import Kafka, Main
 from pykraft.errors import UsageError
 from pykraft.local.child import Child, Children
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.logs import Stream, read_stream, wait_for_end_offset
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until

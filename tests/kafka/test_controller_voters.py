@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import Kafka, Main
 from pykraft.errors import OutcomeUnknownError, RefusedError, UsageError
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 import pytest
 
-from pykraft.local.kafka.java import Kafka
+from lab.kafka.java import Kafka
 from pykraft.protocol.api import encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan

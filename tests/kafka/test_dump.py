@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pykraft.local.kafka.java import Finished
+from lab.kafka.java import Finished
 from pykraft.protocol.records import scan
 from tests.kafka.dump import parse_dump
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import Kafka
 from pykraft.config import LogSettings
-from pykraft.local.kafka.java import Kafka
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_batch, encode_control_batch, scan

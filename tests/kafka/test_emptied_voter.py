@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import STOPPED_BY_SIGTERM, Kafka
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.waiting import wait_until
 from tests.kafka.test_mixed_quorum import RECORDS, MixedQuorum

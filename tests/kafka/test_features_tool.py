@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lab.kafka.java import Finished, Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.kafka.java import Finished, Kafka, Main
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
 from tests.kafka.controller import JavaController

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from lab.kafka.java import Kafka
 from pykraft.client import Node, configure
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
-from pykraft.local.kafka.java import Kafka
 from pykraft.local.logs import read_stream
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lab.kafka.java import Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.protocol.metadata import record

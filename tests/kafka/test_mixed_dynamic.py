@@ -20,6 +20,7 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
+from lab.kafka.java import JavaNode, Kafka
 from pykraft.cli.config_file import checked_config, read_properties
 from pykraft.cli.main import pykraft
 from pykraft.client import Node
@@ -30,8 +31,6 @@ from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import OutcomeUnknownError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import LISTENER, PARTITION, voter_properties, write_properties

@@ -22,11 +22,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from pykraft.client.journal_check import check_journal, record_spans
+from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
 from pykraft.local.child import Children
 from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from pykraft.local.journal import check_journal, record_spans
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import free_ports
 from tests.kafka.broker_calls import broker_calls

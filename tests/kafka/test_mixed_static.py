@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import JavaNode, Kafka
 from pykraft.client import Node, configure
 from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import Kafka
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Kafka
 from tests.kafka.never_leads.cluster import OURS, Cluster, Topics
 from tests.kafka.never_leads.course import BOTH, Course, compare_logs, led_by
 

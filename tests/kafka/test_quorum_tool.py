@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.kafka.java import JavaNode, Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import QuorumUnavailableError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
-from pykraft.local.kafka.java import Kafka, Main
-from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until

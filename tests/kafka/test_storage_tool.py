@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lab.kafka.java import Kafka, Main
 from pykraft.cli.storage import storage
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.voters import write_properties
 from pykraft.log.small_files.meta import parse_meta
 from pykraft.protocol.records import decode_control, scan

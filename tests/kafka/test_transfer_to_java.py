@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lab.kafka.java import STOPPED_BY_SIGTERM, JavaNode, Kafka
 from pykraft.cli.main import pykraft
-from pykraft.client.journal_check import check_journal, record_spans
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.kafka.java import Kafka
-from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from pykraft.local.journal import check_journal, record_spans
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until

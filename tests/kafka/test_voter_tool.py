@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.kafka.java import Finished, Kafka, Main
 from pykraft.errors import OutcomeUnknownError, RefusedError
 from pykraft.local.child import Children
-from pykraft.local.kafka.java import Finished, Kafka, Main
 from pykraft.local.ports import HOST
 from pykraft.local.voters import LISTENER
 from pykraft.local.waiting import wait_until

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal import Started, Stopped
-from pykraft.client.journal_check import JournalVerdict
 from pykraft.config.properties_format import parse_properties
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, JournalKeeper, Site
+from pykraft.local.journal import JournalVerdict, Started, Stopped
 from pykraft.local.logs import read_stream
 from pykraft.local.ports import free_ports
 from pykraft.types import NodeId

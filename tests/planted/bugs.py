@@ -3,7 +3,7 @@
 A file of bugs is TOML; one table is one bug::
 
     [name_of_the_bug]
-    path = "server/links.py"                     # below src/pykraft
+    path = "server/links.py"                     # below src/pykraft, or lab/...
     before = "while self._ready and self._room:" # stands there exactly once
     after = "while self._ready:"
     story = "One turn of the loop serves all requests that wait."

@@ -43,9 +43,10 @@ test = "tests/core/test_quorum.py::{test}"
 def test_a_bug_applies_and_its_test_is_there(bug: Bug, tmp_path: Path) -> None:
     target = tmp_path / bug.path
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PACKAGE / bug.path, target)
+    source = (ROOT if bug.path.startswith("lab/") else PACKAGE) / bug.path
+    shutil.copy(source, target)
     plant(bug, tmp_path)
-    assert target.read_text() != (PACKAGE / bug.path).read_text()
+    assert target.read_text() != source.read_text()
     path, _, test = bug.test.partition("::")
     assert f"def {test.partition('[')[0]}(" in (ROOT / path).read_text()
 

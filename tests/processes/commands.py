@@ -1,4 +1,4 @@
-"""Runs `pykraft` commands as processes, as an operator does, and returns their output."""
+"""Runs commands of a clone as processes, as an operator does, and returns their output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Finished = subprocess.CompletedProcess[str]
 
 def run(*arguments: str, timeout_s: float = 60) -> Finished:
     """Run a command to its end."""
-    command = [sys.executable, "-m", "pykraft", *arguments]
+    command = [sys.executable, "-m", "lab", *arguments]
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 

@@ -218,7 +218,7 @@ def _launcher(words: Sequence[str]) -> list[str]:
     """The command as bin/pykraft starts it, or a script of bin itself."""
     if words[0].startswith("bin/"):
         return [str(BIN / words[0].removeprefix("bin/")), *words[1:]]
-    return ["env", "--block-signal=INT,TERM,HUP", sys.executable, "-P", "-m", "pykraft", *words]
+    return ["env", "--block-signal=INT,TERM,HUP", sys.executable, "-P", "-m", "lab", *words]
 
 
 @contextmanager

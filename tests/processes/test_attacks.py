@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pykraft.chaos.network import ProxyNetwork
+from lab.chaos.network import ProxyNetwork
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster, PykraftNode, Site
 from pykraft.local.ports import free_ports

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.plan import POWER, FaultKind
+from lab.chaos.plan import POWER, FaultKind
 from tests.processes.commands import run
 
 KINDS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.second_process import STORAGE_FAILED
+from lab.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import StorageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, FaultInjector
-from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
-from pykraft.chaos.loop_disks import power_problem
-from pykraft.chaos.plan import Fault, FaultKind, FaultTarget
-from pykraft.chaos.second_process import STORAGE_FAILED
-from pykraft.client.journal import JournalEvent, LeadershipEnded
+from lab.chaos.faults import DESCRIPTORS_MAX, SILENT_CONNECTIONS, FaultInjector
+from lab.chaos.ground import ChaosOptions, Ground, laid_out
+from lab.chaos.loop_disks import power_problem
+from lab.chaos.plan import Fault, FaultKind, FaultTarget
+from lab.chaos.second_process import STORAGE_FAILED
 from pykraft.local.cluster import JournalKeeper, PykraftNode
+from pykraft.local.journal import JournalEvent, LeadershipEnded
 from tests.processes.commands import assert_one_line, run
 from tests.processes.wire import Wire
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal_check import record_spans
 from pykraft.local.child import Child, Children
+from pykraft.local.journal import record_spans
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.ports import free_ports
 from pykraft.local.voters import PARTITION

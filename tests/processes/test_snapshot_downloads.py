@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.bench.join import give_snapshot, require_same
+from lab.bench.join import give_snapshot, require_same
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.waiting import wait_until

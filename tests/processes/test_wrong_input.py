@@ -151,7 +151,7 @@ TALKATIVE = [
 
 
 def command(line: str) -> list[str]:
-    return [sys.executable, "-m", "pykraft", *line.split(" ")]
+    return [sys.executable, "-m", "lab", *line.split(" ")]
 
 
 def run(folder: Path, line: str) -> subprocess.CompletedProcess[str]:

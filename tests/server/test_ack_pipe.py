@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
-from pykraft.client.journal import Acknowledged, LeadershipEnded, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
+from pykraft.local.journal import Acknowledged, LeadershipEnded, Led, Started, Stopped, parse_event
 from pykraft.server import run
 from pykraft.server.run import PENDING_SIZE_BYTES_MAX, AckPipe
 

@@ -37,6 +37,7 @@ from random import Random
 from typing import Final, TypeAlias, TypeVar
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "pykraft"
+LAB = Path(__file__).resolve().parents[2] / "lab"
 DRAWN_FROM = ("core", "log", "snapshot", "host")
 TOOLS = ("dump", "verify", "describe_cluster", "format", "sensors", "metrics")
 """Modules whose names begin so serve operators' commands; a simulated node never runs them."""
@@ -49,7 +50,7 @@ _HUNK: Final = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One bug as a change of text; ``path`` is relative to the package."""
+    """One bug as a change of text; ``path`` is relative to the package, or begins with ``lab/``."""
 
     name: str
     path: str
@@ -143,9 +144,11 @@ def plant(edit: Edit, package: Path) -> None:
 
 def planted_copy(edit: Edit, folder: Path) -> Path:
     """Copy the package into ``folder`` and plant this bug there; the copy. Errors: as `plant`."""
+    is_lab = edit.path.startswith(f"{LAB.name}/")
     package = folder / PACKAGE.name
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    plant(edit, package)
+    for source in (PACKAGE, LAB) if is_lab else (PACKAGE,):
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    plant(edit, folder if is_lab else package)
     return package
 
 

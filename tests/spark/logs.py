@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, NodeId, Offset

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from deltalake import DeltaTable
 
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.server.workload import RECORD_HEAD
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES

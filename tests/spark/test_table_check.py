@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pykraft.client.journal import Acknowledged
+from pykraft.local.journal import Acknowledged
 from pykraft.server.workload import RECORD_HEAD
 from pykraft.spark.tables.names import BRONZE, CONTROL, RECORDS, TABLES
 from pykraft.types import Epoch, NodeId, Offset

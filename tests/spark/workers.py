@@ -22,7 +22,7 @@ from tests.tidy.repository import ROOT
 
 SESSION, OF_MODULE = "spark: SparkSession", ("open_page:", 'scope="module"')
 OF_SECOND_SESSION = (
-    "tests/spark/demo/test_payloads.py",
+    "tests/lab/demo/test_payloads.py",
     "tests/spark/test_audit_job.py",
     "tests/spark/test_source_at_uris.py",
 )

@@ -33,8 +33,8 @@ class SourceFile:
 
     @property
     def is_product(self) -> bool:
-        """True for modules of the package."""
-        return self.is_python and self.path.startswith("src/")
+        """True for modules of the package and of the laboratory; its measurements are scripts."""
+        return self.is_python and self.path.startswith(("src/", "lab/")) and not self.path.startswith("lab/benchmarks/")
 
     @property
     def is_test(self) -> bool:
@@ -53,8 +53,8 @@ class SourceFile:
 
     @property
     def module(self) -> str:
-        """The dotted name of a module of the package: ``pykraft.log.segment``."""
-        parts = PurePosixPath(self.path).with_suffix("").parts[1:]
+        """The dotted name of a module of the product: ``pykraft.log.segment``, ``lab.chaos.run``."""
+        parts = PurePosixPath(self.path.removeprefix("src/")).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def imports(self, known: frozenset[str], *, by_name: bool = True) -> frozenset[str]:

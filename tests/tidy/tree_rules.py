@@ -17,6 +17,7 @@ from tests.tidy.repository import SourceFile
 TreeRule = Callable[[Sequence[SourceFile]], Iterator[str]]
 
 TABLES: dict[str, str] = {
+    "lab.cli.main": "one command a file",
     "pykraft.cli.main": "one command a file",
     "pykraft.core.on.dispatch": "one message a file",
     "pykraft.core.on.local_events": "one event a file",
@@ -32,25 +33,8 @@ APART: dict[str, str] = {
     "pykraft.audit.narrow": "not merged yet",
     "pykraft.log.os_file": "not merged yet",
     "pykraft.audit.directories": "not merged yet",
-    "pykraft.bench.append_loop": "not merged yet",
-    "pykraft.bench.ladder": "not merged yet",
-    "pykraft.bench.probe": "not merged yet",
-    "pykraft.chaos.caught_up": "not merged yet",
-    "pykraft.chaos.crowd": "not merged yet",
-    "pykraft.chaos.disks": "not merged yet",
-    "pykraft.chaos.faults": "not merged yet",
-    "pykraft.chaos.loop_holder": "not merged yet",
-    "pykraft.chaos.snapshot_room": "not merged yet",
-    "pykraft.cli.bench.join": "not merged yet",
-    "pykraft.cli.bench.raft": "not merged yet",
-    "pykraft.cli.bench.transfer": "not merged yet",
     "pykraft.cli.pipeline.metadata": "not merged yet",
     "pykraft.cli.pipeline.report": "not merged yet",
-    "pykraft.cli.sim.kept_rows": "not merged yet",
-    "pykraft.cli.sim.mutants": "not merged yet",
-    "pykraft.cli.sim.replay": "not merged yet",
-    "pykraft.cli.sim.report": "not merged yet",
-    "pykraft.cli.sim.run": "not merged yet",
     "pykraft.client.engine": "not merged yet",
     "pykraft.client.subscriptions": "not merged yet",
     "pykraft.core.leader.turns": "not merged yet",
@@ -71,11 +55,6 @@ APART: dict[str, str] = {
     "pykraft.sim.clients.application": "not merged yet",
     "pykraft.sim.clients.producer": "not merged yet",
     "pykraft.sim.run.world": "not merged yet",
-    "pykraft.spark.demo.ask": "not merged yet",
-    "pykraft.spark.demo.load": "not merged yet",
-    "pykraft.spark.demo.report.page": "not merged yet",
-    "pykraft.spark.demo.report.plots": "not merged yet",
-    "pykraft.spark.demo.report.words": "not merged yet",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",
     "pykraft.spark.session.daemon": "Spark starts it by its name",
@@ -92,6 +71,7 @@ SAME_NAMES: dict[str, str] = {}
 """Public classes and aliases that two modules may define, and why."""
 
 ENTRY_POINTS = {
+    "lab.__main__": "bin/pykraft",
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
     "pykraft.machine": "programs with a replicated state machine",
@@ -114,7 +94,7 @@ UNLOCKED_EXTRAS = {"all"}
 """All is the sum of the others."""
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
 CLASS_NAME = re.compile(r"[A-Z]\w*[a-z]")
-MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
+MODULE_NAME = re.compile(r"\b(?:pykraft|lab)(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
 
@@ -301,10 +281,12 @@ def single_uses(files: Sequence[SourceFile]) -> Mapping[str, str]:
 
 
 def package_lines(files: Sequence[SourceFile]) -> Mapping[str, int]:
-    """The lines of Python in each package below ``src/pykraft``, and of the tests."""
+    """The lines of Python in each package below ``src/pykraft``, in the laboratory, and of the tests."""
     counts: Counter[str] = Counter()
     for file in files:
-        if file.is_product and file.path.count("/") > 2:
+        if file.is_product and file.path.startswith("lab/"):
+            counts["lab"] += len(file.text.splitlines())
+        elif file.is_product and file.path.count("/") > 2:
             counts[file.path.split("/")[2]] += len(file.text.splitlines())
         elif file.is_test:
             counts["tests"] += len(file.text.splitlines())

@@ -47,8 +47,8 @@ from pykraft.audit.plan import (
     digest_offsets,
     tasks_of,
 )
-from pykraft.client.journal import Acknowledged
 from pykraft.core.epochs import epoch_at
+from pykraft.local.journal import Acknowledged
 from pykraft.log.fs import Fs
 from pykraft.log.offline.verify import VerifyReport, verify
 from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot, check_snapshot_epoch

@@ -1,7 +1,7 @@
 """Looks for acknowledged records in the logs of replicas.
 
 Acknowledgements that continue each other are joined while a journal is read, so the memory depends on the number of
-leaders and faults, not of records. `pykraft.client.journal_check` has the rules. Invariant: a record that a log does
+leaders and faults, not of records. `pykraft.local.journal` has the rules. Invariant: a record that a log does
 not have because it begins later or ends earlier is not that log's fault.
 
 Source: ours.
@@ -16,9 +16,8 @@ from pathlib import Path
 from pykraft.audit.findings import AuditKind, AuditReport
 from pykraft.audit.judged import JudgedLog
 from pykraft.audit.locate import batch_before
-from pykraft.client.journal import Acknowledged, parse_event
-from pykraft.client.journal_check import RecordSpan
 from pykraft.errors import ProtocolError, UsageError
+from pykraft.local.journal import Acknowledged, RecordSpan, parse_event
 from pykraft.log.fs import Fs
 from pykraft.log.scan import REPAIR
 from pykraft.text.words import counted

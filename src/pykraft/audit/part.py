@@ -19,8 +19,8 @@ from typing import Final
 from pykraft.audit.digest import Digests, RangeDigest
 from pykraft.audit.locate import Place, batch_from
 from pykraft.audit.plan import PartTask, SnapshotTask
-from pykraft.client.journal_check import RecordSpan, record_spans
 from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.local.journal import RecordSpan, record_spans
 from pykraft.log.fs import File, Fs
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings

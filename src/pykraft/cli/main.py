@@ -23,10 +23,7 @@ VARIABLE: Final = "_PYKRAFT_COMPLETE"
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "append": ("pykraft.cli.append.command", "Append lines to a live quorum, a record each."),
     "audit": ("pykraft.cli.audit", "Check the directories of all replicas against each other, with Spark."),
-    "bench": ("pykraft.cli.bench.command", "Run benchmarks of pykraft and Kafka."),
-    "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
-    "demo": ("pykraft.cli.demo", "Run a quorum under load, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "kv": ("pykraft.cli.kv.command", "Run the key-value store as a service: serve, get, put, del, watch, lock."),
     "local": ("pykraft.cli.local", "Run a quorum on this machine: up, status, down."),
@@ -45,23 +42,25 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 class LazyGroup(Group):
     """A group that imports a command only when it is needed."""
 
+    modules: Mapping[str, tuple[str, str]] = COMMANDS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See `click.Group`."""
         del ctx
-        return sorted(COMMANDS)
+        return sorted(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """See `click.Group`."""
         del ctx
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.modules:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command = getattr(importlib.import_module(self.modules[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """See `click.Group`; completing names imports no command."""
-        names = [CompletionItem(name, help=text) for name, (_, text) in sorted(COMMANDS.items())]
+        names = [CompletionItem(name, help=text) for name, (_, text) in sorted(self.modules.items())]
         found = [item for item in names if item.value.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
@@ -69,7 +68,7 @@ class LazyGroup(Group):
         """See `click.Group`; the help of the group imports no command."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(self.modules.items())])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -78,10 +77,10 @@ def pykraft() -> None:
     """Apache Kafka's Raft (KRaft) in Python, with Kafka's own bytes on the wire and on disk."""
 
 
-def main() -> None:
+def main(group: click.Group = pykraft) -> None:
     """Entry point of the `pykraft` script."""
     if VARIABLE in os.environ:  # a shell asks for completions
         from pykraft.cli.parsing.shells import register_shells
 
         register_shells()
-    run_with_exit_codes(pykraft)
+    run_with_exit_codes(group)

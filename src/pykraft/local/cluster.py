@@ -26,11 +26,19 @@ from threading import Condition, Thread
 from typing import Protocol, TypeVar
 
 import pykraft
-from pykraft.client.journal import Acknowledged, JournalEvent, Led, Started, parse_event
-from pykraft.client.journal_check import JournalVerdict, check_journal, record_spans
 from pykraft.config import INT64_MAX, TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
 from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children
+from pykraft.local.journal import (
+    Acknowledged,
+    JournalEvent,
+    JournalVerdict,
+    Led,
+    Started,
+    check_journal,
+    parse_event,
+    record_spans,
+)
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import LISTENER, PARTITION, joiner_properties, voter_properties, write_properties
@@ -306,7 +314,7 @@ class PykraftNode:
 
 
 class Guest(Protocol):
-    """A replica that is not a pykraft node and writes no journal, such as `pykraft.local.kafka.peer.JavaNode`."""
+    """A replica that is not a pykraft node and writes no journal."""
 
     node_id: int
     partition: Path

@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.main import pykraft
+from lab.cli.main import pykraft
 from pykraft.cli.parsing.group import OTHER_NAMES, CommandContext, usage_line
 from pykraft.cli.parsing.value import OneOf
 from tests.cli.command_tree import every_command, leaves

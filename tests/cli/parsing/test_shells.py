@@ -104,9 +104,9 @@ def test_commands_options_and_their_values_are_completed(offered_for: Offer) -> 
 
 
 def test_a_value_after_an_equals_sign_is_completed_as_each_shell_wants_it(offered_for: Offer) -> None:
-    assert offered_for("chaos --only=kill,wi", "bash") == ["kill,wipe", "kill,wipe-and-lag"]
+    assert offered_for("sim run --faults=quiet,a", "bash") == ["quiet,all", "quiet,asked"]
     for shell in ("zsh", "fish"):
-        assert offered_for("chaos --only=kill,wi", shell) == ["--only=kill,wipe", "--only=kill,wipe-and-lag"]
+        assert offered_for("sim run --faults=quiet,a", shell) == ["--faults=quiet,all", "--faults=quiet,asked"]
         assert offered_for("tail --command-config=fo", shell) == ["fo"]
 
 

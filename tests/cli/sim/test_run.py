@@ -112,35 +112,6 @@ def test_there_are_no_more_processes_than_seeds(asked: list[dict[str, Any]]) -> 
     assert [call["workers"] for call in asked] == [2, 3]
 
 
-def test_what_is_in_a_file_of_rows_is_not_run_again(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
-    path = tmp_path / "rows.jsonl"
-    first = run("--seeds", "12:15", "--out", str(path))
-    again = run("--seeds", "11:16", "--out", str(path))
-    assert [call["seeds"] for call in asked] == [[12, 13, 14], [11, 15]]
-    assert (first.exit_code, again.exit_code) == (1, 1)
-    assert "FAILED: 1 of 5 seeds (13)" in again.stdout
-    assert sorted(json.loads(line)["seed"] for line in path.read_text().splitlines()) == [11, 12, 13, 14, 15]
-
-
-def test_a_page_of_the_run_has_all_seeds_and_the_pace_of_those_that_ran(tmp_path: Path) -> None:
-    path, page = str(tmp_path / "rows.jsonl"), tmp_path / "page.html"
-    run("--seeds", "10:12", "--out", path)
-    result = run("--seeds", "10:15", "--out", path, "--report", str(page))
-    assert result.exit_code == 1
-    text = page.read_text()
-    assert "<h1>1 of 5 seeds failed</h1>" in text
-    assert "<p>3 seeds ran in 0 s, " in text
-    assert "<code>bin/pykraft sim replay --seed 13</code>" in text
-
-
-def test_rows_of_another_scenario_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    run("--seeds", "2", "--out", str(path))
-    result = run("--seeds", "4", "--out", str(path), "--faults", "disk")
-    assert isinstance(result.exception, UsageError)
-    assert "results of different runs are not mixed" in str(result.exception)
-
-
 def test_a_failure_is_shrunk_and_drawn_into_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[Path] = []
     monkeypatch.setattr(
@@ -148,18 +119,6 @@ def test_a_failure_is_shrunk_and_drawn_into_a_folder(monkeypatch: pytest.MonkeyP
     )
     run("--seeds", "12:15", "--html", str(tmp_path / "pages"))
     assert drawn == [tmp_path / "pages" / "seed-13.html"]
-
-
-def test_spark_has_no_trace() -> None:
-    result = run("--seeds", "2", "--spark", "local[1]", "--trace")
-    assert isinstance(result.exception, UsageError)
-
-
-@pytest.mark.parametrize("master", ["cluster", "", "spark:/host"])
-def test_a_master_that_is_none_is_told_as_the_option_that_named_it(master: str) -> None:
-    result = run("--seeds", "2", "--spark", master)
-    assert isinstance(result.exception, UsageError)
-    assert str(result.exception).startswith(f"--spark {master}: it must be local[CORES], spark://host:port")
 
 
 @pytest.mark.parametrize("workers", ["0", "-1"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pykraft.campaign.summary import CampaignSummary
 from pykraft.cli.sim.table import SEEDS_TOLD_MAX, WIDTH, summary_lines
-from pykraft.sim.run.campaign import Identity
-from pykraft.sim.run.totals import Totals
+from pykraft.sim.run.campaign import Identity, Row
+from pykraft.sim.run.totals import CampaignSummary, Totals
 
 
-def of(totals: Totals, *, failed: int = 0) -> CampaignSummary:
-    return CampaignSummary(identity=Identity(scenario="s", version="1", source="c"), totals=totals, failed=failed)
+def of(totals: Totals, *failures: Row) -> CampaignSummary:
+    identity = Identity(scenario="s", version="1", source="c")
+    return CampaignSummary(identity=identity, totals=totals, failed=len(failures), kept=[*failures])
 
 
 def test_without_faults_there_are_two_lines() -> None:
@@ -52,10 +52,10 @@ def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
 
 
 def test_a_failure_is_the_verdict_and_names_the_first_seeds() -> None:
-    one = Totals(seeds=3, failures=[{"seed": 7}])
-    assert list(summary_lines(of(one, failed=1)))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
-    many = Totals(seeds=30, failures=[{"seed": seed} for seed in range(SEEDS_TOLD_MAX + 1)])
-    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(of(many, failed=11)))[-1]
+    one = of(Totals(seeds=3), {"seed": 7})
+    assert list(summary_lines(one))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
+    many = of(Totals(seeds=30), *({"seed": seed} for seed in range(SEEDS_TOLD_MAX + 1)))
+    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(many))[-1]
 
 
 def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from lab.kafka.jars import KAFKA_VERSION
 from pykraft.errors import UsageError
 from pykraft.local.cluster import SOURCES
-from pykraft.local.kafka.jars import KAFKA_VERSION
 from tests.kafka.clients.program import COMPRESSIONS, paced
 from tests.kafka.clients.verdict import Place
 

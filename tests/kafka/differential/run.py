@@ -20,10 +20,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from lab.kafka.java import SMALL_JVM, Kafka, Main
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.kafka.java import SMALL_JVM, Kafka, Main
 from pykraft.local.voters import PARTITION
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.messages import ApiKey

@@ -23,8 +23,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from lab.kafka.jars import KAFKA_VERSION
 from pykraft.local.child import Children
-from pykraft.local.kafka.jars import KAFKA_VERSION
 from tests.kafka.archive import find_kafka
 from tests.kafka.never_leads.cluster import OURS, Cluster, Topics
 from tests.kafka.never_leads.course import BOTH, CYCLE, Course, Outage, compare_logs, led_by

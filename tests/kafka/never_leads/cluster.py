@@ -22,11 +22,11 @@ from typing import Final
 from click.testing import CliRunner
 from kio.schema.errors import ErrorCode
 
+from lab.kafka.java import Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.errors import OutcomeUnknownError, RefusedError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.logs import read_stream
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties

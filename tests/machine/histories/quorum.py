@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from pykraft.chaos.network import ProxyNetwork
+from lab.chaos.network import ProxyNetwork
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from pykraft.campaign.row_file import RowFile
+from lab.campaign.rows import RowFile
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.campaign import PACKAGE, Identity, Row, row_of

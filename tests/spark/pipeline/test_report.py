@@ -19,7 +19,7 @@ from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.names import ACKNOWLEDGED, LOOKS
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
-from tests.spark.demo.stories import story
+from tests.lab.demo.stories import story
 from tests.spark.logs import START_MS, batch, write_segment
 
 pytestmark = pytest.mark.spark

@@ -59,8 +59,7 @@ def served_metrics(at: Endpoint | None) -> Iterator[StreamMetrics]:
 
     Errors: ConfigError for an address that cannot be used; UsageError without the client library.
     """
-    from pykraft.spark.pipeline.stream_metrics import metrics_thread
-    from pykraft.spark.pipeline.stream_metrics import StreamMetrics
+    from pykraft.spark.pipeline.stream_metrics import StreamMetrics, metrics_thread
     from pykraft.spark.tables.names import QUERY
 
     metrics = StreamMetrics(QUERY)

@@ -1,4 +1,4 @@
-"""`pykraft sim`: run simulated clusters, each from one seed; replay one; add up results; check planted bugs.
+"""`pykraft sim`: run simulated clusters, each from one seed, or replay one.
 
 Lists the commands; each is a file of its own.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import click
 
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.sim.mutants import mutants
 from pykraft.cli.sim.replay import replay
-from pykraft.cli.sim.report import report
 from pykraft.cli.sim.run import run
 
 
@@ -21,5 +19,3 @@ def sim() -> None:
 
 sim.add_command(run)
 sim.add_command(replay)
-sim.add_command(report)
-sim.add_command(mutants)

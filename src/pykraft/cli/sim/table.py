@@ -1,6 +1,6 @@
 """Renders the totals of many worlds as text, the verdict last.
 
-For `pykraft sim run` and `pykraft sim report`; `pykraft.campaign.summary` counts.
+For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from textwrap import wrap
 
 import click
 
-from pykraft.campaign.summary import CampaignSummary
-from pykraft.sim.run.totals import Totals
+from pykraft.sim.run.totals import CampaignSummary, Totals
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 

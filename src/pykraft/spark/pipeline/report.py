@@ -4,7 +4,7 @@ The log does not show how long a commit took, nor how far a replica was behind; 
 tables of their own. Invariant: a report depends on the tables alone. Of several replicas it uses the named one, or the
 one that reaches furthest.
 
-Source: the gold functions (`pykraft.spark.pipeline.gold`); `pykraft.client.journal`; `pykraft.local.sampler`.
+Source: the gold functions (`pykraft.spark.pipeline.gold`); `pykraft.local.journal`; `pykraft.local.sampler`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-from pykraft.client.journal import Acknowledged, parse_event
 from pykraft.errors import ProtocolError, UsageError
+from pykraft.local.journal import Acknowledged, parse_event
 from pykraft.local.sampler import QuorumSample
 from pykraft.spark.pipeline import gold
 from pykraft.spark.pipeline.status import TableStatus, pipeline_status

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from lab.kafka.jars import COPY_GOAL
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.kafka.jars import COPY_GOAL
 from pykraft.local.logs import read_stream, require_identical
 from pykraft.local.ports import HOST
 from pykraft.process.cache_folder import cache_folder

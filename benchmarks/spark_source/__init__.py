@@ -1,1 +1,0 @@
-"""The source `pykraft` beside Spark's Kafka connector: `python -m benchmarks.spark_source`."""

@@ -1,0 +1,80 @@
+"""The source ``pykraft`` beside Spark's Kafka connector: rates, processor time and memory.
+
+    python -m lab.benchmarks.spark_source
+        [--runs N] [--results FILE] [--records N,N] [--cores N] [--dir DIR] [--docs FILE]
+
+Writes 5,000,000 records of 100 B and 500,000 of 1 KiB into logs of pykraft and topics of a Kafka broker, and reads them
+with two Spark sessions of the same settings, one with the connector and one with our source, in turn: ``count``, offset
+and value, every column; ours from files and from a live quorum. Prints the runs and a table; a run that stopped goes on
+with the same command. Processor time and memory are those of the session: driver, Java and Python. Exit status 1 if the
+Python processes of tasks took 512 MiB or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.benchmarks.spark_source.cases import Data
+from lab.benchmarks.spark_source.run import run_all
+from lab.benchmarks.spark_source.servers import CONNECTOR_VERSION
+from lab.benchmarks.spark_source.table import fill_document, lines
+from lab.benchmarks.suite.endings import status_of
+from lab.benchmarks.suite.results import Results
+from lab.kafka.jars import KAFKA_VERSION
+from pykraft.local.keeper import temporary_folder
+
+TASKS_MIB = 512
+BATCH_SIZE_BYTES = 50_000
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Obey a command line; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="turns (default: 5)")
+    parser.add_argument("--results", type=Path, default=Path("spark-source.jsonl"), help="file of results")
+    parser.add_argument("--records", default="5000000,500000", help="of 100 B and of 1 KiB")
+    parser.add_argument("--cores", type=int, default=2, help="of each session (default: 2)")
+    parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="folder for the logs, 3 GB")
+    parser.add_argument("--docs", type=Path, help="put the table between the markers of this document")
+    chosen = parser.parse_args(words)
+    if not chosen.dir.is_dir():
+        parser.error(f"--dir: {chosen.dir} is not a directory")
+    many, few = map(int, chosen.records.split(","))
+    sets = (
+        Data(name="100 B", records=many, size_bytes=100, per_batch=BATCH_SIZE_BYTES // 100),
+        Data(name="1 KiB", records=few, size_bytes=1_024, per_batch=BATCH_SIZE_BYTES // 1_000),
+    )
+    settings = {
+        "sets": [data.name for data in sets],
+        "records": [data.records for data in sets],
+        "spark": CONNECTOR_VERSION,
+        "kafka": KAFKA_VERSION,
+    }
+
+    def measure() -> None:
+        with temporary_folder("pykraft-spark-source-", chosen.dir) as folder:
+            run_all(sets, Results(chosen.results, settings), folder, runs=chosen.runs, cores=chosen.cores, tell=_tell)
+
+    status = status_of(measure)
+    if status:
+        return status
+    results = Results(chosen.results)
+    print("\n".join(lines(results)))
+    if chosen.docs is not None:
+        chosen.docs.write_text(fill_document(chosen.docs.read_text(encoding="utf-8"), results), encoding="utf-8")
+    most = max((run.figures["tasks_mib"] for run in results.runs), default=0.0)
+    print(f"the Python processes of tasks took at most {most:.0f} MiB together; the limit is {TASKS_MIB} MiB")
+    return 1 if most >= TASKS_MIB else 0
+
+
+def _tell(text: str, *, is_passing: bool = False) -> None:
+    """Passing lines go to standard error."""
+    print(text, file=sys.stderr if is_passing else sys.stdout, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

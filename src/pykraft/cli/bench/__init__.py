@@ -1,1 +1,0 @@
-"""`pykraft bench`: measurements of whole quorums."""

@@ -1,5 +1,0 @@
-"""The report of a demo run: one self-contained page, and its numbers."""
-
-from pykraft.spark.demo.report.write import write_report
-
-__all__ = ["write_report"]

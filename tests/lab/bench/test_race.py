@@ -1,0 +1,153 @@
+"""Contenders run in turn; one that breaks gets a rate that follows what it sustained.
+
+The search for the highest sustained rate converges from below and from above, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lab.bench.measure import Contender, Run, RunLimits, Task, measure
+from lab.bench.options import BenchOptions
+from lab.bench.race import (
+    DOUBLINGS_MAX,
+    FIRST_RATE_MAX,
+    HALVINGS_MAX,
+    RATE_UP,
+    REFINEMENTS,
+    TRIES_MAX,
+    Race,
+    highest_sustained,
+    run_in_folder,
+)
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from tests.lab.bench.fakes import FakeContender
+
+Measure = Callable[[Contender, Path, Task, RunLimits], Run]
+
+
+class Told:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, text: str, *, is_passing: bool = False) -> None:
+        if not is_passing:
+            self.lines.append(text)
+
+
+def measure_fake(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+    assert isinstance(contender, FakeContender)
+    with Children() as children:
+        return measure(contender.quorum(children, folder, task), task, limits, contender.time.clock)
+
+
+def options(folder: Path, **changes: object) -> BenchOptions:
+    chosen: dict[str, object] = {"folders": (folder,), "record_sizes_bytes": (100,), "runs": 2, "seconds": 4.0}
+    return BenchOptions(**(chosen | changes))  # type: ignore[arg-type]
+
+
+def test_contenders_run_in_turn_for_each_folder_and_size(tmp_path: Path) -> None:
+    told = Told()
+    contenders = [FakeContender(name="a"), FakeContender(name="b")]
+    asked = options(tmp_path, record_sizes_bytes=(100, 256), records_per_s=500)
+    laps = Race(asked, contenders, told, measure_fake).laps()
+    assert [(lap.record_size_bytes, lap.turn, lap.contender) for lap in laps] == [
+        (size, turn, name) for size in (100, 256) for turn in (1, 2) for name in ("a", "b")
+    ]
+    assert all(lap.run.records_per_s == pytest.approx(500) for lap in laps)
+    assert told.lines[0] == f"a, 100 bytes, {tmp_path}, run 1 of 2: 500 records/s: 500 records/s committed"
+
+
+def test_a_search_starts_where_it_is_told_and_its_rate_serves_later_races(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+    rates: dict[tuple[str, Path, int], int] = {}
+    for _ in range(2):
+        Race(options(tmp_path, runs=1), [brittle], Told(), measure_fake, rates=rates, first_rates={100: 270_000}).laps()
+    searched = [270_000, 540_000, 405_000, 337_500]
+    assert [task.records_per_s for task in brittle.tasks] == [*searched, 270_000, 297_000, 252_450]
+
+
+def test_only_who_breaks_is_searched_for_a_rate(tmp_path: Path) -> None:
+    steady = FakeContender(name="steady", most=300_000)
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+    laps = Race(options(tmp_path), [steady, brittle], Told(), measure_fake).laps()
+    assert [task.records_per_s for task in steady.tasks] == [None, None]
+    rates = [task.records_per_s for task in brittle.tasks]
+    assert rates[:5] == [FIRST_RATE_MAX, 200_000, 400_000, 300_000, 250_000]
+    assert rates[5] == 250_000
+    assert rates[6] == int(250_000 * RATE_UP)
+    assert [lap.records_per_s for lap in laps if lap.contender == "brittle"] == rates[5:]
+
+
+def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+
+    def slows_down(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+        brittle.most = 290_000 if len(brittle.tasks) < 5 else 150_000
+        return measure_fake(contender, folder, task, limits)
+
+    laps = Race(options(tmp_path, runs=1), [brittle], Told(), slows_down).laps()
+    assert laps[0].run.failure is None
+    assert 120_000 < laps[0].run.records_per_s <= 150_000
+
+
+def test_who_always_breaks_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
+    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
+
+    def ends(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
+        brittle.most = 290_000 if len(brittle.tasks) < 5 else 0
+        return measure_fake(contender, folder, task, limits)
+
+    laps = Race(options(tmp_path, runs=1), [brittle], Told(), ends).laps()
+    assert laps[0].run.failure == "its load thread died"
+    assert len(brittle.tasks) == 5 + TRIES_MAX
+
+
+def test_who_sustains_nothing_ends_the_race(tmp_path: Path) -> None:
+    dead = FakeContender(name="dead", most=0, breaks_when_overloaded=True)
+    with pytest.raises(LocalQuorumError, match="dead cannot sustain even a low rate with records of 100 bytes"):
+        Race(options(tmp_path), [dead], Told(), measure_fake).laps()
+
+
+def test_a_run_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contender = FakeContender(name="a")
+    monkeypatch.setattr("lab.bench.race.measure", partial(measure, clock=contender.time.clock))
+    task = Task(nodes=3, record_size_bytes=100, records_per_s=500, linger_ms=25)
+    run = run_in_folder(contender, tmp_path, task, RunLimits(warm_up_s=1, window_s=1, size_bytes_max=10**9))
+    assert run.records_per_s == pytest.approx(500)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Peer:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.tried: list[int] = []
+
+    def sustains(self, rate: int) -> bool:
+        self.tried.append(rate)
+        return rate <= self.most
+
+
+@pytest.mark.parametrize("most", [3, 90, 100, 101, 149, 175, 6_399])
+def test_the_rate_found_is_close_below_what_is_possible(most: int) -> None:
+    peer = Peer(most)
+    found = highest_sustained(peer.sustains, 100)
+    assert found is not None
+    assert most * 0.75 <= found <= most
+    assert len(peer.tried) <= max(DOUBLINGS_MAX, 1 + HALVINGS_MAX) + REFINEMENTS
+
+
+def test_without_a_limit_the_search_ends_all_the_same() -> None:
+    assert highest_sustained(lambda rate: True, 100) == 100 * 2 ** (DOUBLINGS_MAX - 1)
+
+
+@pytest.mark.parametrize("start", [1, 100, 100_000])
+def test_who_sustains_nothing_has_no_rate(start: int) -> None:
+    peer = Peer(0)
+    assert highest_sustained(peer.sustains, start) is None
+    assert len(peer.tried) <= 1 + HALVINGS_MAX

@@ -1,0 +1,68 @@
+"""The comparison with Spark's Kafka connector: its table comes from its file, and processes are watched as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.benchmarks.spark_source.cases import CONNECTOR, FILES, LIVE, QUERIES, Data, case_name
+from lab.benchmarks.spark_source.logs import write_log
+from lab.benchmarks.spark_source.table import fill_document, lines
+from lab.benchmarks.spark_source.usage import ProcessTree
+from lab.benchmarks.suite.results import Results, SuiteRun
+from pykraft.protocol.records import decode_values, scan
+
+DATA = Data(name="100 B", records=1_000, size_bytes=100, per_batch=10)
+SETTINGS = {"sets": [DATA.name], "records": [DATA.records], "spark": "4.2.0", "kafka": "4.3.1"}
+BUSY = "import sys; print(sum(range(3_000_000)), flush=True); sys.stdin.read()"
+
+
+def results(folder: Path) -> Results:
+    """Two turns of counting: ours is three and four times as quick."""
+    made = Results(folder / "runs.jsonl", SETTINGS)
+    for turn in (1, 2):
+        for contender, rate in ((CONNECTOR, 1e6), (FILES, (turn + 2) * 1e6), (LIVE, 2e6)):
+            figures = {"rate": rate, "cpu_us": 0.5, "java_mib": 700.0, "tasks_mib": 100.0 * turn}
+            made.add(SuiteRun(case=case_name(DATA, QUERIES[0]), contender=contender, turn=turn, figures=figures))
+    return made
+
+
+def test_the_table_has_a_ratio_for_each_turn(tmp_path: Path) -> None:
+    told = list(lines(results(tmp_path)))
+    assert told[2] == "| 100 B, count | connector | 1.00 (1.00–1.00) |  |  | 0.50 (0.50–0.50) | 700 | 200 |"
+    assert told[3] == "|  | files | 3.50 (3.00–4.00) | 3.50 (3.00–4.00) | 3.0 | 0.50 (0.50–0.50) | 700 | 200 |"
+    assert told[4] == "|  | live | 2.00 (2.00–2.00) | 2.00 (2.00–2.00) | 1.5 | 0.50 (0.50–0.50) | 700 | 200 |"
+    assert "Spark and connector 4.2.0, Kafka 4.3.1; median (least–most) of 2 turns." in told[6]
+
+
+def test_a_document_gets_the_table_between_its_markers(tmp_path: Path) -> None:
+    text = "before\n<!-- connector -->\n\nold\n\n<!-- end connector -->\nafter\n"
+    filled = fill_document(text, results(tmp_path))
+    assert filled.startswith("before\n<!-- connector -->\n\n| ")
+    assert filled.endswith("\n\n<!-- end connector -->\nafter\n")
+    assert "old" not in filled
+
+
+def test_the_log_has_the_records(tmp_path: Path) -> None:
+    size_bytes = write_log(tmp_path, 25, 100, 10)
+    (segment,) = tmp_path.iterdir()
+    data = segment.read_bytes()
+    assert len(data) == size_bytes
+    batches = [decode_values(data[at : at + header.size_bytes]) for at, header in scan(data)]
+    assert [len(values) for values in batches] == [10, 10, 5]
+    assert {len(value) for values in batches for value in values} == {100}
+
+
+def test_a_process_below_is_seen() -> None:
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        tree = ProcessTree(child.pid)
+        tree.begin()
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        used = tree.end()
+        child.communicate()
+    assert used.python_s > 0
+    assert (used.java_s, used.java_mib, used.tasks_mib) == (0, 0, 0)
+    assert used.other_mib > 0

@@ -1,0 +1,287 @@
+"""Rows are read strictly and one at a time; what is no row is named.
+
+Each seed has one digest, whatever it is, and a million of them are small.
+
+A sequence of seeds is like the list of them, and small.
+
+A file is continued where it ended, durable row by row, and of one campaign only.
+
+Files add up by version of the code; a seed counts once; contradictions are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.campaign.rows import (
+    IDENTITIES_MAX,
+    LINE_SIZE_BYTES_MAX,
+    SEEDS_A_PAGE,
+    RowFile,
+    SeedDigests,
+    SeedRanges,
+    digest_of,
+    identity_of,
+    lines_of,
+    rows_of,
+    summarize,
+)
+from pykraft.errors import UsageError
+from pykraft.sim.run.campaign import Identity, Row
+from tests.sim.run.campaign_rows import IDENTITY, OTHER, failed, passed, write
+
+PATH = Path("rows.jsonl")
+
+
+def read(content: bytes) -> list[Any]:
+    return list(rows_of(PATH, lines_of(PATH, io.BytesIO(content))))
+
+
+def test_rows_are_read_up_to_a_line_that_was_cut_off() -> None:
+    rows = [passed(1), failed(2)]
+    content = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    assert read(content) == rows
+    assert read(content + b'{"seed": 3') == rows
+    assert identity_of(rows[1]) == IDENTITY
+
+
+def without(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "text",
+        [],
+        {},
+        {**passed(1), "seed": "1"},
+        {**passed(1), "seed": True},
+        passed(1, failed=0),
+        passed(1, version=1),
+        passed(1, virtual_ms=None),
+        passed(1, faults=[]),
+        passed(1, faults={"kill": "1"}),
+        passed(1, states={"kill": 1}),
+        passed(1, states={"kill": {"leader": 0.5}}),
+        passed(1, committed="10"),
+        without("faults", passed(1)),
+        without("virtual_ms", passed(1)),
+        without("at_us", failed(1)),
+        without("reason", failed(1)),
+    ],
+)
+def test_what_is_no_row_is_refused_with_its_line(row: object) -> None:
+    content = f"{json.dumps(passed(1))}\n{json.dumps(row)}\n".encode()
+    with pytest.raises(UsageError, match=r"rows.jsonl, line 2: this is no result of `sim run --out`"):
+        read(content)
+
+
+@pytest.mark.parametrize("line", [b"", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_is_refused(line: bytes) -> None:
+    with pytest.raises(UsageError, match=r"rows.jsonl, line 1: this is no result"):
+        read(line + b"\n")
+
+
+def test_a_line_without_an_end_is_not_read_into_memory() -> None:
+    with pytest.raises(UsageError, match=r"line 1: .* it is too long"):
+        read(b"x" * (LINE_SIZE_BYTES_MAX + 1))
+
+
+def test_rows_that_say_the_same_have_the_same_digest() -> None:
+    row = passed(1)
+    assert digest_of(row) == digest_of(dict(reversed(row.items())))
+    assert digest_of(row) != digest_of(passed(1, faults={"kill": 3, "heal": 1}))
+
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.dictionaries(INT64, INT64), INT64, INT64)
+def test_it_is_like_a_dict(known: dict[int, int], seed: int, digest: int) -> None:
+    digests = SeedDigests()
+    assert [digests.add(*each) for each in known.items()] == [True] * len(known)
+    assert all(each in digests for each in known)
+    assert (seed in digests) == (seed in known)
+    expected = True if seed not in known else False if (known[seed] or 1) == (digest or 1) else None
+    assert digests.add(seed, digest) is expected
+
+
+def test_what_is_left_is_told_in_ranges() -> None:
+    digests = SeedDigests()
+    for seed in (3, 4, 8):
+        digests.add(seed, seed)
+    assert digests.left_of(range(10)).ranges == (range(3), range(5, 8), range(9, 10))
+
+
+def test_consecutive_seeds_share_pages() -> None:
+    digests = SeedDigests()
+    for seed in range(3 * SEEDS_A_PAGE):
+        digests.add(seed, 7)
+    assert len(digests._pages) == 3
+
+
+SEEDS = st.lists(st.integers(0, 12), unique=True)
+
+
+@given(SEEDS, st.integers(-2, 14), st.integers(-2, 14))
+def test_it_is_like_the_list(seeds: list[int], start: int, stop: int) -> None:
+    ranges = SeedRanges.of(seeds)
+    assert list(ranges) == seeds
+    assert len(ranges) == len(seeds)
+    assert [ranges[place] for place in range(-len(seeds), len(seeds))] == seeds * 2
+    assert list(ranges[start:stop]) == seeds[start:stop]
+
+
+def test_there_is_nothing_behind_its_end() -> None:
+    for place in (2, -3):
+        with pytest.raises(IndexError):
+            SeedRanges([range(5, 7)])[place]
+
+
+def test_a_million_seeds_are_a_few_numbers() -> None:
+    seeds = SeedRanges.of(seed for seed in range(1_000_000) if seed != 500_000)
+    assert seeds.ranges == (range(500_000), range(500_001, 1_000_000))
+    assert len(pickle.dumps(seeds[1_000:900_000])) < 400
+
+
+@contextmanager
+def opened(path: Path, told: list[Row] | None = None) -> Iterator[RowFile]:
+    known: list[Row] = [] if told is None else told
+    with closing(RowFile(path, IDENTITY, tell=known.append)) as rows:
+        yield rows
+
+
+def seeds(rows: list[Row]) -> list[int]:
+    return [row["seed"] for row in rows]
+
+
+def test_a_file_is_continued_and_tells_each_seed_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows", passed(1), failed(2), passed(1))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"seed": 3, "fai')
+    told: list[Row] = []
+    with opened(path, told) as rows:
+        assert seeds(told) == [1, 2]
+        assert rows.left_of(range(1, 6)).ranges == (range(3, 6),)
+        rows.add(passed(3))
+        assert rows.left_of(range(1, 6)).ranges == (range(4, 6),)
+    added = path.read_bytes().removeprefix(whole)
+    assert added.endswith(b"\n")
+    assert json.loads(added) == passed(3)
+
+
+def test_a_new_file_is_empty(tmp_path: Path) -> None:
+    with opened(tmp_path / "rows") as rows:
+        assert rows.left_of(range(3)).ranges == (range(3),)
+    assert (tmp_path / "rows").read_bytes() == b""
+
+
+def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path / "rows"),
+        pytest.raises(UsageError, match="another run writes to it"),
+        opened(tmp_path / "rows"),
+    ):
+        pass
+    with opened(tmp_path / "rows"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (passed(1, OTHER), "seed 1 is a result of version 2.0, not of 1.0: results of different runs are not mixed"),
+        (passed(1, committed=11), "seed 1 has another row already"),
+    ],
+)
+def test_what_does_not_belong_there_is_neither_read_nor_added(tmp_path: Path, row: dict[str, Any], words: str) -> None:
+    path = write(tmp_path / "rows", passed(1))
+    whole = path.read_bytes()
+    with opened(path) as rows, pytest.raises(UsageError, match=words):
+        rows.add(row)
+    assert path.read_bytes() == whole
+    write(path, passed(1), row)
+    with pytest.raises(UsageError, match=words), opened(path):
+        pass
+
+
+def test_what_is_no_row_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_text("my diary\n")
+    with pytest.raises(UsageError, match="line 1: this is no result"), opened(path):
+        pass
+    assert path.read_text() == "my diary\n"
+
+
+def test_a_seed_that_stands_twice_counts_once_if_both_agree(tmp_path: Path) -> None:
+    one = write(tmp_path / "a", passed(1), failed(2))
+    two = write(tmp_path / "b", failed(2), passed(3))
+    other = write(tmp_path / "c", passed(1, committed=11))
+    [summary] = summarize([one, two])
+    assert (summary.totals.seeds, summary.failed) == (3, 1)
+    with pytest.raises(UsageError, match="seed 1 has another row"):
+        summarize([one, other])
+
+
+@pytest.mark.parametrize("line", ["", "x", "[]", "{}", '{"seed": "1"}', '{"seed": 1, "failed": false}', '{"seed": 1}'])
+def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "rows", passed(1))
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UsageError, match="line 2: this is no result"):
+        summarize([path])
+    with pytest.raises(UsageError, match="line 2: this is no result"), opened(path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(IDENTITY, scenario="t"), replace(IDENTITY, version="2"), replace(IDENTITY, source="d")],
+    ids=["scenario", "version", "source"],
+)
+def test_rows_of_another_scenario_version_or_source_are_refused(tmp_path: Path, other: Identity) -> None:
+    path = write(tmp_path / "rows", passed(1, other))
+    with pytest.raises(UsageError, match="not mixed"), opened(path):
+        pass
+
+
+def test_a_row_of_another_campaign_is_not_added(tmp_path: Path) -> None:
+    with opened(tmp_path / "rows") as rows, pytest.raises(UsageError, match="not mixed"):
+        rows.add(passed(1, replace(IDENTITY, source="d")))
+    assert (tmp_path / "rows").read_bytes() == b""
+
+
+def test_versions_are_added_up_separately(tmp_path: Path) -> None:
+    one = write(tmp_path / "1", passed(1), failed(2), passed(1, OTHER))
+    two = write(tmp_path / "2", failed(2), passed(3), passed(2, OTHER))
+    first, second = summarize([one, two])
+    assert (first.identity, first.totals.seeds, first.failed) == (IDENTITY, 3, 1)
+    assert (second.identity, second.totals.seeds, second.failed) == (OTHER, 2, 0)
+
+
+def test_a_seed_with_two_results_is_refused(tmp_path: Path) -> None:
+    one, two = write(tmp_path / "1", passed(1)), write(tmp_path / "2", failed(1))
+    with pytest.raises(UsageError, match="2: seed 1 has another row already: one of the two is not true"):
+        summarize([one, two])
+
+
+def test_the_number_of_versions_is_bounded(tmp_path: Path) -> None:
+    rows = [passed(1, Identity(scenario="s", version="1", source=str(each))) for each in range(IDENTITIES_MAX + 1)]
+    with pytest.raises(UsageError, match="rows of more than 1,000 versions"):
+        summarize([write(tmp_path / "rows", *rows)])
+
+
+def test_a_file_without_rows_has_no_versions(tmp_path: Path) -> None:
+    assert summarize([write(tmp_path / "rows")]) == []

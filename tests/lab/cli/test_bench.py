@@ -1,0 +1,302 @@
+"""`pykraft bench`: wrong input is one line; figures as text and as JSON; a passed limit is exit code 1.
+
+A measurement stops its nodes and removes their files, however it ends; a failed quorum is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.bench import options, race
+from lab.cli.bench import run_in
+from lab.cli.main import main
+from pykraft.cli.interrupt import CommandInterrupted
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Child, Children
+from pykraft.local.waiting import wait_until
+from tests.lab.bench.fakes import FakeContender
+from tests.lab.bench.test_join import GOOD as JOINED
+from tests.lab.bench.test_race import measure_fake
+from tests.lab.bench.test_transfer import GOOD as TRANSFERRED
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """The exit status of `pykraft bench` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["pykraft", "bench", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, name: str, result: object) -> None:
+    """Nothing is started; this comes of `pykraft bench name`, or is raised."""
+
+    def measure(*_: object) -> object:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    monkeypatch.setattr(f"lab.bench.{name}.{name}", measure)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["raft", "--record-size", "0"], "--record-size 0"),
+        (["raft", "--record-size", "100,,256"], "--record-size 100,,256"),
+        (["raft", "--runs", "-1"], "--runs -1: give 1 to 100"),
+        (["raft", "--nodes", "0"], "--nodes 0"),
+        (["raft", "--seconds", "0"], "--seconds 0"),
+        (["raft", "--throughput", "-5"], "--throughput -5: give a number of records a second, or max"),
+        (["raft", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
+        (["raft", "--peer", "none", "--kafka-libs", "jars"], "with --peer none there is no Kafka to run"),
+        (
+            ["raft", "--kafka-libs", "no-such-folder"],
+            "folder libs of a Kafka release; or measure pykraft alone",
+        ),
+        (["join", "--snapshot-mib", "0"], "--snapshot-mib 0: give 1 to 1048576"),
+        (["join", "--throughput", "-1"], "--throughput -1: give 1 to"),
+        (["join", "--record-size", "19"], "--record-size 19: give 20 to 1048576"),
+        (["join", "--seconds", "0"], "--seconds 0: give 0.5 to 3600"),
+        (["join", "--seconds", "nan"], "--seconds nan: give 0.5 to 3600"),
+        (["join", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
+        (["transfer", "--nodes", "1"], "--nodes 1: give 2 to 9"),
+        (["transfer", "--nodes", "10"], "--nodes 10: give 2 to 9"),
+        (["transfer", "--runs", "0"], "--runs 0: give 1 to 100"),
+        (["transfer", "--throughput", "0"], "--throughput 0: give 1 to"),
+        (["transfer", "--record-size", "19"], "--record-size 19: give 20 to 1048576"),
+        (["transfer", "--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    monkeypatch.setattr("lab.kafka.java.find_java", lambda: Path("java"))
+    assert run(monkeypatch, *arguments) == 2
+    said = capsys.readouterr()
+    assert problem in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+@pytest.fixture
+def contenders(monkeypatch: pytest.MonkeyPatch) -> list[FakeContender]:
+    """Fakes on a virtual clock in the place of real quorums."""
+    fakes = [FakeContender(name="pykraft", most=400_000), FakeContender(name="kafka", most=200_000)]
+    monkeypatch.setattr("lab.cli.bench._contenders", lambda peer, libs: fakes if peer == "kafka" else fakes[:1])
+    monkeypatch.setattr(race, "run_in_folder", measure_fake)
+    return fakes
+
+
+def test_without_java_it_says_what_to_install_and_what_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(monkeypatch, "raft") == 2
+    assert re.fullmatch(r"pykraft: no java .*openjdk-17-jre-headless; .*--peer none\n", capsys.readouterr().err)
+
+
+def test_a_folder_without_room_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(options, "RUN_SIZE_BYTES_MIN", 2**60)
+    assert run(monkeypatch, "raft", "--dir", str(tmp_path)) == 2
+    assert re.search(r"--dir \S+: only \d+ MiB are free, and a run needs \d+ MiB\n", capsys.readouterr().err)
+
+
+def test_the_result_is_printed_as_text_or_json(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    contenders: list[FakeContender],
+    tmp_path: Path,
+) -> None:
+    arguments = ["--runs", "2", "--record-size", "100,256", "--dir", str(tmp_path)]
+    assert run(monkeypatch, "raft", *arguments) == 0
+    said = capsys.readouterr()
+    assert said.out.count("pykraft / kafka: 2.00 × the records") == 2
+    assert said.err.count("records/s committed") == 8
+    assert said.err.startswith("8 runs of about 23 s: about 3 minutes")
+    assert run(monkeypatch, "raft", *arguments, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [comparison["rate_ratio"]["median"] for comparison in result["comparisons"]] == [pytest.approx(2)] * 2
+    assert result["machine"]["cores"] >= 1
+    assert result["options"]["linger_ms"] == 25
+    assert len(result["laps"]) == 8
+
+
+def test_a_run_that_failed_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    contenders: list[FakeContender],
+    tmp_path: Path,
+) -> None:
+    contenders[0].most = 0
+    arguments = ["--runs", "1", "--record-size", "100", "--dir", str(tmp_path), "--peer", "none"]
+    assert run(monkeypatch, "raft", *arguments) == 1
+    assert "FAILED pykraft, 100 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -2), (signal.SIGTERM, -15)])
+@pytest.mark.processes
+def test_an_interrupted_benchmark_leaves_no_process_and_no_file(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    place = tmp_path / "logs"
+    place.mkdir()
+    command = [sys.executable, "-m", "lab", "bench", "raft", "--peer", "none", "--dir", str(place)]
+    with Children() as children:
+        child = children.start("bench", command, tmp_path / "log")
+        wait_until(lambda: len(_below(child.pid)) == 3, "the nodes to be started", alive=[child])
+        nodes = _below(child.pid)
+        child.signal(number)
+        assert child.wait(timeout_s=30) == status
+        assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
+        assert list(place.iterdir()) == []
+        assert child.log().splitlines()[-1] in {"pykraft: interrupted", "pykraft: ended by SIGTERM"}
+
+
+@pytest.mark.kafka
+def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
+    arguments = ["--record-size", "256", "--throughput", "2000", "--seconds", "3", "--warm-up", "1", "--runs", "1"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "lab",
+            "bench",
+            "raft",
+            *arguments,
+            "--dir",
+            tmp_path,
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (comparison,) = json.loads(done.stdout)["comparisons"]
+    assert [figures["contender"] for figures in comparison["figures"]] == ["pykraft", "kafka"]
+    assert all(figures["records_per_s"]["median"] > 1_000 for figures in comparison["figures"])
+    assert 0 < comparison["memory_ratio"] < 0.5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_of_join_are_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pretend(monkeypatch, "join", JOINED)
+    assert run(monkeypatch, "join", "--dir", str(tmp_path)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "snapshot           1,024 MiB in 10.0 s (107 MB/s), 0.5 s more for the log",
+        "peak memory        60 MiB new node, 50 MiB leader (40 before)",
+        "commits before     p50 10 ms, p99 20 ms",
+        "commits during     p50 10 ms, p99 20 ms: p99 × 1.00",
+        "acknowledged       1,000 records, none missing",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_of_join_are_json_and_a_passed_limit_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, "join", replace(JOINED, leader_memory_mib=200.0))
+    assert run(monkeypatch, "join", "--json") == 1
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["slowdown"] == 1.0
+    assert document["failures"] == ["the leader used 200 MiB"]
+    assert document["machine"]["cores"] >= 1
+    assert said.err.endswith("FAILED the leader used 200 MiB\n")
+
+
+def test_figures_of_transfer_are_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pretend(monkeypatch, "transfer", TRANSFERRED)
+    assert run(monkeypatch, "transfer", "--dir", str(tmp_path)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "until it leads     50 / 199 / 300 ms (minimum, median, maximum)",
+        "nothing committed  80 / 210 / 330 ms (minimum, median, maximum)",
+        "went elsewhere     1 of 4",
+        "acknowledged       1,000 records, none missing",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_of_transfer_are_json_and_a_passed_limit_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, "transfer", replace(TRANSFERRED, took_ms=(250.0,)))
+    assert run(monkeypatch, "transfer", "--json") == 1
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["took_ms"] == [250.0]
+    assert document["failures"] == ["the median of the transfers took 250 ms, 200 ms or more"]
+    assert document["machine"]["cores"] >= 1
+
+
+def test_a_quorum_that_gives_nothing_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend(monkeypatch, "transfer", replace(TRANSFERRED, took_ms=(), pause_ms=(), missed=4))
+    assert run(monkeypatch, "transfer") == 1
+    assert capsys.readouterr().out.splitlines()[0] == "until it leads     never"
+
+
+@pytest.mark.parametrize("name", ["join", "transfer"])
+@pytest.mark.parametrize(
+    ("problem", "told", "status"),
+    [(LocalQuorumError("node 1 died"), "pykraft: node 1 died\n", 1), (CommandInterrupted(2), "", 130)],
+)
+def test_a_run_that_ends_early(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    *,
+    name: str,
+    problem: BaseException,
+    told: str,
+    status: int,
+) -> None:
+    pretend(monkeypatch, name, problem)
+    assert run(monkeypatch, name, "--dir", str(tmp_path)) == status
+    said = capsys.readouterr()
+    assert said.err.endswith(told)
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_logs_of_a_quorum_that_failed_are_shown_and_its_processes_ended(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    started: list[Child] = []
+
+    def measure(children: Children, home: Path) -> None:
+        log = home / "node.log"
+        child = children.start("node 1", ["sh", "-c", "echo it hurts; exec sleep 60"], log)
+        started.append(child)
+        wait_until(lambda: "it hurts" in log.read_text(), "its words", alive=[child])
+        raise LocalQuorumError("no leader")
+
+    with pytest.raises(LocalQuorumError, match="no leader"):
+        run_in(tmp_path, measure, plan="about a minute")
+    said = capsys.readouterr().err
+    assert said.startswith("about a minute\n")
+    assert "it hurts" in said
+    assert started[0].status is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def _below(pid: int) -> list[int]:
+    """Children of a process that run Python."""
+    words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(word) for word in words if b"python" in Path(f"/proc/{word}/cmdline").read_bytes()]

@@ -1,0 +1,1 @@
+"""Tests of `lab.kafka`; marked ``kafka`` where they start a JVM."""

@@ -1,1 +1,0 @@
-"""Tests of `pykraft.local.kafka`; marked ``kafka`` where they start a JVM."""
