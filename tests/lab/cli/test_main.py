@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from lab.cli.main import LAB_COMMANDS, main, pykraft
 from pykraft.cli.main import COMMANDS
+from tests.tidy.repository import files
 
 
 def test_a_clone_has_the_commands_of_the_package_and_those_of_the_laboratory() -> None:
     assert pykraft.list_commands(click.Context(pykraft)) == sorted({*COMMANDS, *LAB_COMMANDS})
-    assert {"demo"} <= LAB_COMMANDS.keys() - COMMANDS.keys()
+    assert LAB_COMMANDS.keys() - COMMANDS.keys() == {"bench", "chaos", "demo"}
+
+
+def test_no_module_of_the_package_names_the_laboratory() -> None:
+    """`tests.install.test_wheel` checks that the wheel has nothing of it."""
+    named = re.compile(r"\blab[./]\w|\bimport lab\b|\bfrom lab\b")
+    assert [file.path for file in files() if file.path.startswith("src/") and named.search(file.text)] == []
 
 
 @pytest.mark.parametrize("name", LAB_COMMANDS)

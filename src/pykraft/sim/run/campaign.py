@@ -1,7 +1,7 @@
 """The rows of a campaign: what a seed gave, and whose result it is.
 
 Every row carries the `Identity` of its run, because a seed gives the same world everywhere, but only with the same code
-and scenario. `lab.campaign` keeps rows in files and adds them up.
+and scenario.
 
 Source: ours; FoundationDB's Joshua (many machines, one ensemble).
 """
