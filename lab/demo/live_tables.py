@@ -59,11 +59,11 @@ class ExplainedError(LocalQuorumError):
     """An error whose message explains itself; no log is printed with it."""
 
 
-def failed(folder: Path, who: str, story: str) -> PykraftError:
-    """The error for what ``who`` could not do; ``story`` is all output about it."""
-    if NO_SPACE in story:
+def failed(folder: Path, who: str, output: str) -> PykraftError:
+    """The error for what ``who`` could not do; ``output`` is all that it printed about it."""
+    if NO_SPACE in output:
         return StorageError(folder, f"the disk is full, so {who} cannot continue; free space, or use --data DIR")
-    return ExplainedError(f"{who} cannot continue: {reason(story)}")
+    return ExplainedError(f"{who} cannot continue: {reason(output)}")
 
 
 def ended(folder: Path, process: Child) -> PykraftError:

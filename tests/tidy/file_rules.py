@@ -57,7 +57,7 @@ MAKE_REPORTS = ("src/pykraft/core/", "src/pykraft/host/", "src/pykraft/sim/")
 PARSERS = re.compile(r"_?(parse|read)(_|$)")
 """Functions that are given text to make values of."""
 READ_TEXT = {
-    "src/pykraft/cli/parsing/usage_error.py": "an error of click has no field for a suggestion",
+    "src/pykraft/cli/parsing/group.py": "an error of click has no field for a suggestion",
     "src/pykraft/object_storage/stores.py": "errors of Arrow have no code",
     "src/pykraft/protocol/compression.py": "errors of cramjam have no code",
 }
