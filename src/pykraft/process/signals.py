@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -60,13 +59,19 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     return tuple(number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+def _is_main_thread() -> bool:
+    import threading  # not when the process starts: it takes longer than the rest of this module
+
+    return threading.current_thread() is threading.main_thread()
+
+
 @contextmanager
 def handlers_restored(numbers: Iterable[int]) -> Iterator[None]:
     """Put the handlers of these signals back when the block ends.
 
     Only the main thread can set handlers, so another thread has nothing to put back.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _is_main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in numbers}
@@ -84,7 +89,7 @@ def signals_later() -> Iterator[None]:
 
     Signals interrupt only the main thread, so in another thread there is nothing to delay.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _is_main_thread():
         yield
         return
     came: list[int] = []
