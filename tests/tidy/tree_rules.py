@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from tests.tidy.file_rules import LINES_MAX
 from tests.tidy.repository import SourceFile
@@ -125,10 +126,10 @@ def no_circles(files: Sequence[SourceFile]) -> Iterator[str]:
     """No module imports itself over others, inside a package either: what it needs can be read before it."""
     known = _modules(files)
     graph = {file.module: _neighbors(file, known, by_name=False) for file in files if file.is_product}
-    for module in sorted(graph):
-        way = _way(graph, module, module)
-        if way and module == min(way):
-            yield " -> ".join([*way, module])
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield " <- ".join(error.args[1])
 
 
 def one_meaning(files: Sequence[SourceFile]) -> Iterator[str]:
@@ -243,23 +244,6 @@ def _neighbors(file: SourceFile, known: frozenset[str], *, by_name: bool = True)
     """Imported modules; a package counts only when no module in it was meant."""
     named = file.imports(known, by_name=by_name)
     return frozenset(one for one in named if not any(other.startswith(f"{one}.") for other in named)) - {file.module}
-
-
-def _way(graph: Mapping[str, frozenset[str]], start: str, goal: str) -> list[str]:
-    """The modules on a shortest way of imports from one module to another, or back to itself; none without one."""
-    came_from: dict[str, str] = {}
-    waiting = [start]
-    for module in waiting:
-        for each in sorted(graph.get(module, ())):
-            if each == goal:
-                way = [module]
-                while way[0] != start:
-                    way.insert(0, came_from[way[0]])
-                return way
-            if each not in came_from:
-                came_from[each] = module
-                waiting.append(each)
-    return []
 
 
 def single_uses(files: Sequence[SourceFile]) -> Mapping[str, str]:
