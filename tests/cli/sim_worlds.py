@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 
@@ -46,3 +48,16 @@ def live(seed: int, *, tell: Callable[[str], None] | None = None, **given: Any) 
     if tell is not None:
         tell(f"a line of seed {seed}")
     return failed(seed) if seed == FAILING else passed(seed)
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Worlds that are over at once; returns how they were asked for."""
+    calls: list[dict[str, Any]] = []
+
+    def live_all(seeds: list[int] | range, **given: Any) -> list[Outcome | Failure]:
+        calls.append({"seeds": list(seeds), **given})
+        return [live(seed) for seed in seeds]
+
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate_all", live_all)
+    return calls

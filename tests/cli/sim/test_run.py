@@ -13,23 +13,12 @@ from pykraft.cli.errors import exit_code
 from pykraft.cli.sim.command import sim
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run.outcome import Outcome
-from pykraft.sim.run.simulation import Failure
-from tests.cli.sim_worlds import FAILING, live
+from tests.cli.sim_worlds import FAILING, at_once, live
 
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Worlds that are over at once; returns how they were asked for."""
-    calls: list[dict[str, Any]] = []
-
-    def live_all(seeds: list[int] | range, **given: Any) -> list[Outcome | Failure]:
-        calls.append({"seeds": list(seeds), **given})
-        return [live(seed) for seed in seeds]
-
-    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
-    monkeypatch.setattr("pykraft.cli.sim.run.simulate_all", live_all)
-    return calls
+    return at_once(monkeypatch)
 
 
 def run(*arguments: str) -> Result:

@@ -24,7 +24,7 @@ from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.totals import CampaignSummary
 from pykraft.sim.scenario.file import load
-from tests.cli.sim_worlds import failed, live, passed
+from tests.cli.sim_worlds import at_once, failed, passed
 from tests.sim.mutants import MUTANTS, search
 from tests.sim.mutants.search import CAUGHT, Catch
 from tests.sim.run.campaign_rows import IDENTITY as ROWS_IDENTITY
@@ -44,16 +44,7 @@ def test_a_clone_has_the_commands_of_the_package_and_more() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Worlds that are over at once; returns how they were asked for."""
-    calls: list[dict[str, Any]] = []
-
-    def live_all(seeds: list[int] | range, **given: Any) -> list[Outcome | Failure]:
-        calls.append({"seeds": list(seeds), **given})
-        return [live(seed) for seed in seeds]
-
-    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
-    monkeypatch.setattr("pykraft.cli.sim.run.simulate_all", live_all)
-    return calls
+    return at_once(monkeypatch)
 
 
 def run(*arguments: str) -> Result:
