@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, Appender
-from pykraft.errors import ErrorCode, OutcomeUnknownError, UsageError
+from pykraft.errors import ErrorCode, OutcomeUnknownError, RefusedError, UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values, read_header
 from tests.client.logs import HASTY, PATIENT
 from tests.client.remote.test_numbered_appender import in_turn, node, produced, sent
-from tests.client.scripted import SILENCE, ScriptedNode, run
+from tests.client.scripted import HANG_UP, SILENCE, ScriptedNode, run
 
 ID = {"error_code": 0, "producer_id": 77, "producer_epoch": 0}
 
@@ -43,6 +43,36 @@ def test_an_unknown_outcome_names_the_number_of_records() -> None:
             with pytest.raises(OutcomeUnknownError, match="the records may be in the log, or not") as raised:
                 await appender.append_values([b"a", b"b"])
             assert raised.value.count == 2
+
+    run(main)
+
+
+def test_after_an_unknown_outcome_the_next_batch_has_an_id_and_numbers_of_its_own() -> None:
+    """Under the same numbers the leader would answer with the offset of the batch that it has."""
+
+    async def main() -> None:
+        ids = in_turn(ID, {**ID, "producer_id": 78})
+        refused = produced(ErrorCode.UNKNOWN_PRODUCER_ID)
+        one = node(in_turn(produced(), HANG_UP, refused, produced(base_offset=9)), init_producer_id=ids)
+        async with one, Appender([one.endpoint], patience=PATIENT) as appender:
+            await appender.append_values([b"a"])
+            with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER_ID") as raised:
+                await appender.append_values([b"b"])
+            assert raised.value.count == 1
+            assert await appender.append_values([b"c"]) == 9
+            headers = [read_header(batch) for batch in sent(one)]
+            numbers = [(header.producer_id, header.base_sequence) for header in headers]
+            assert numbers == [(77, 0), (77, 1), (77, 1), (78, 0)]
+
+    run(main)
+
+
+def test_a_refusal_without_a_lost_answer_is_a_refusal() -> None:
+    async def main() -> None:
+        refusing = serving(produced(ErrorCode.MESSAGE_TOO_LARGE))
+        async with refusing as one, Appender([one.endpoint], patience=PATIENT) as appender:
+            with pytest.raises(RefusedError, match="the append was refused: MESSAGE_TOO_LARGE"):
+                await appender.append_values([b"a"])
 
     run(main)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from pykraft.client.remote.leader_fetch import PATIENCE, Patience
 from pykraft.client.remote.numbered_appender import NumberedAppender
-from pykraft.errors import OutcomeUnknownError, UsageError
+from pykraft.errors import OutcomeUnknownError, RefusedError, UsageError
 from pykraft.protocol.batch import number_batch
 from pykraft.protocol.records import encode_batch
 from pykraft.types import EPOCH_ZERO, Endpoint, Offset
@@ -40,9 +40,9 @@ class Appender(NumberedAppender):
     async def append_values(self, values: Sequence[bytes]) -> Offset:
         """Append these values as one atomic batch; returns the offset of the first when they are committed.
 
-        Errors: OutcomeUnknownError, after which nothing more can be appended; for all others nothing was appended:
-        QuorumUnavailableError when no leader was found within the time, UsageError when nodes serve no clients, or for
-        too large or empty records, RefusedError with the leader's reason.
+        Errors: OutcomeUnknownError; for all others nothing was appended: QuorumUnavailableError when no leader was
+        found within the time, UsageError when nodes serve no clients, or for too large or empty records, RefusedError
+        with the leader's reason.
         """
         size_bytes = sum(map(len, values)) + RECORD_OVERHEAD_BYTES_MAX * len(values)
         if not values or not all(values) or size_bytes > BATCH_SIZE_BYTES_MAX:
@@ -57,7 +57,12 @@ class Appender(NumberedAppender):
         number_batch(batch, producer_id=self._producer_id, producer_epoch=0, base_sequence=self._next_sequence)
         try:
             offset = await self.append(batch)
-        except OutcomeUnknownError as error:
+        except (OutcomeUnknownError, RefusedError) as error:
+            # A refusal after a lost answer does not say what became of the batch that got none.
+            if not self.was_doubtful:
+                raise
+            # Under the number of a batch that may be in the log, the leader would take other records for that one.
+            self._producer_id, self._next_sequence = None, 0
             raise OutcomeUnknownError(str(error), count=len(values)) from error
         self._next_sequence = (self._next_sequence + len(values)) % _SEQUENCES
         return offset
