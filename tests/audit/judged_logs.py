@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pykraft.audit.digest import RangeDigest
 from pykraft.audit.judged import JudgedLog
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.audit.part import RangeDigest
+from pykraft.log.offline.verify_log import LogSummary
 from pykraft.types import EpochStart, Offset
 
 

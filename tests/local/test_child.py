@@ -1,10 +1,11 @@
-"""Child processes are identified by pid, their output is read, and none is left behind."""
+"""Child processes are identified by pid and none is left behind; a wait ends with its result, or once there is none."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,8 +13,7 @@ from typing import Any
 import pytest
 
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child, Children
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, Children, wait_until
 
 READY = "print('ready', flush=True); signal.pause()"
 POLITE = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {READY}"
@@ -97,3 +97,20 @@ def test_nothing_is_started_when_the_block_is_over(tmp_path: Path) -> None:
         pass
     with pytest.raises(LocalQuorumError, match="late was not started"):
         children.start("late", ["true"], tmp_path / "log")
+
+
+def test_it_returns_the_first_result() -> None:
+    numbers = count()
+    assert wait_until(lambda: (number := next(numbers)) > 2 and number, "a number above two") == 3
+    assert wait_until(lambda: 0, "nought, which is a result") == 0
+
+
+def test_it_names_what_did_not_happen() -> None:
+    with pytest.raises(LocalQuorumError, match="for a miracle"):
+        wait_until(lambda: None, "a miracle", timeout_s=0.05)
+
+
+def test_it_ends_with_the_process_that_it_waits_for(children: Children, tmp_path: Path) -> None:
+    child = children.start("a short life", [sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
+    with pytest.raises(LocalQuorumError, match="a short life ended with 3"):
+        wait_until(lambda: None, "a miracle", alive=[child])

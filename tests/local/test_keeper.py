@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES
 from pykraft.local.keeper import Keeper, temporary_folder, temporary_root
-from pykraft.local.waiting import wait_until
 
 PARENT = """
 import json, sys

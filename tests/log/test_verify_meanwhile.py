@@ -12,8 +12,7 @@ import pytest
 
 from pykraft.errors import StorageError
 from pykraft.log.offline.verify import LOOKS_MAX, VerifyReport, verify
-from pykraft.log.os_file import OsFile
-from pykraft.log.os_fs import OsFs
+from pykraft.log.os_fs import OsFile, OsFs
 from tests.log.data_directory import damage, flip, look, segments
 
 CHECKPOINT = "leader-epoch-checkpoint"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pykraft.config import NodeConfig, RaftConfig
 from pykraft.host.delivery import CommittedBatch
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER = "PLAINTEXT"

@@ -10,8 +10,7 @@ import threading
 from pathlib import Path
 
 from pykraft.errors import StorageError
-from pykraft.log.os_file import OsFile
-from pykraft.log.os_fs import OsFs
+from pykraft.log.os_fs import OsFile, OsFs
 
 TIMEOUT_S = 20.0
 

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.host.ports import ConnectionId
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
-from pykraft.server.binding import listening_sockets
+from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
-from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
 TIMEOUT_S = 10.0

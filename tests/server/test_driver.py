@@ -21,7 +21,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.effects import Report
 from pykraft.errors import ConfigError, StorageError
 from pykraft.host.producers import Committed, ProposalOutcome
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame

@@ -17,11 +17,10 @@ from dataclasses import replace
 import pytest
 
 from pykraft.host.ports import ConnectionId
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
-from pykraft.server.binding import listening_sockets
+from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, LinkLimits
-from pykraft.server.names import Names
 from pykraft.server.run import loop_factory
 from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport

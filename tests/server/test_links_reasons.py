@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from pykraft.local.ports import HOST, free_ports
-from pykraft.server.names import Names
+from pykraft.local.voters import HOST, free_ports
+from pykraft.server.binding import Names
 from pykraft.types import Endpoint
 from tests.server.station import Station, on_station
 

@@ -30,9 +30,6 @@ TABLES: dict[str, str] = {
 }
 """Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
 APART: dict[str, str] = {
-    "pykraft.audit.narrow": "not merged yet",
-    "pykraft.log.os_file": "not merged yet",
-    "pykraft.audit.directories": "not merged yet",
     "pykraft.cli.pipeline.metadata": "not merged yet",
     "pykraft.cli.pipeline.report": "not merged yet",
     "pykraft.client.engine": "not merged yet",

@@ -33,10 +33,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pykraft.audit.directories import replicas_of
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
-from pykraft.audit.journals import acknowledged_end, tell_lost
-from pykraft.audit.judged import JudgedLog, judged
+from pykraft.audit.judged import JudgedLog, acknowledged_end, judged, tell_lost
 from pykraft.audit.narrow import ByteDifference, NarrowTask, first_difference
 from pykraft.audit.part import PartResult, SnapshotResult, carry_out, ignore_progress
 from pykraft.audit.plan import (
@@ -45,6 +43,7 @@ from pykraft.audit.plan import (
     PartTask,
     SnapshotTask,
     digest_offsets,
+    replicas_of,
     tasks_of,
 )
 from pykraft.core.epochs import epoch_at
@@ -54,8 +53,7 @@ from pykraft.log.offline.verify import VerifyReport, verify
 from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot, check_snapshot_epoch
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
-from pykraft.log.offline.verify_log import LogCheck
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.offline.verify_log import LogCheck, LogSummary
 from pykraft.log.paths import parse_checkpoint
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import epoch_checkpoint
@@ -286,7 +284,7 @@ class DirectoryAudit:
         acknowledged: Sequence[Acknowledged] | None = None,
         part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
-        """List the directories. Errors: see `pykraft.audit.directories.replicas_of`."""
+        """List the directories. Errors: see `pykraft.audit.plan.replicas_of`."""
         self._directories = directories
         self._acknowledged = acknowledged
         self._part_size_bytes = part_size_bytes

@@ -1,8 +1,8 @@
-"""Starts child processes, each with a log file; stops each by its own pid and leaves none behind.
+"""Starts child processes, each with a log file, waits for their effects, and leaves none behind.
 
 Invariant: however a `Children` block ends, every process started in it is dead and reaped; if this process dies within
-the block, by kill -9 for example, they die too (`pykraft.local.keeper`). The block can report the ends of their logs.
-What the processes run is up to the caller.
+the block, by kill -9 for example, they die too (`pykraft.local.keeper`). A wait checks again and again until a
+deadline, never for a fixed time, and ends at once when the process that must bring about the result has died.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from pykraft.errors import LocalQuorumError
 from pykraft.local.keeper import Keeper
@@ -202,3 +203,35 @@ class Children:
             if self._keeper is not None:
                 living = [child for child in self._children if not child.is_reaped]
                 self._keeper.know_processes(-child.pid if child.has_group else child.pid for child in living)
+
+
+T = TypeVar("T")
+
+POLL_INTERVAL_S = 0.02
+
+
+def wait_until(
+    look: Callable[[], T | None],
+    what: str,
+    *,
+    timeout_s: float = WAIT_TIMEOUT_S,
+    alive: Sequence[Child] = (),
+    pause: Callable[[float], object] = time.sleep,
+    interval_s: float = POLL_INTERVAL_S,
+) -> T:
+    """The first result of ``look`` that is neither None nor False; ``pause`` waits between two.
+
+    Errors: LocalQuorumError with ``what`` at the timeout, and as soon as one of the processes that must stay ``alive``
+    has ended; any exception of ``look``.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        result = look()
+        if result is not None and result is not False:
+            return result
+        ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]
+        if ended:
+            raise LocalQuorumError(f"while waiting for {what}: {', '.join(ended)}")
+        if time.monotonic() >= deadline:
+            raise LocalQuorumError(f"waited {timeout_s:g} s for {what}")
+        pause(interval_s)

@@ -28,7 +28,7 @@ from typing import Protocol, TypeVar
 import pykraft
 from pykraft.config import INT64_MAX, TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
-from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children
+from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children, wait_until
 from pykraft.local.journal import (
     Acknowledged,
     JournalEvent,
@@ -40,9 +40,15 @@ from pykraft.local.journal import (
     record_spans,
 )
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import LISTENER, PARTITION, joiner_properties, voter_properties, write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import (
+    HOST,
+    LISTENER,
+    PARTITION,
+    free_ports,
+    joiner_properties,
+    voter_properties,
+    write_properties,
+)
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.text.words import counted
 from pykraft.types import Endpoint, Uuid, uuid_text

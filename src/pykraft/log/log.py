@@ -54,8 +54,7 @@ from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
-from pykraft.log.segment import Segment, SegmentContent
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import Segment, SegmentContent, SegmentView
 from pykraft.log.small_files.epoch_checkpoint import write_epochs
 from pykraft.log.small_files.partition import FILE_NAME as PARTITION_METADATA
 from pykraft.log.small_files.partition import own_partition

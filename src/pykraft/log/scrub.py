@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from pykraft.errors import CorruptionError
 from pykraft.log.scan import CHUNK_SIZE_BYTES, scan_file
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import SegmentView
 from pykraft.types import Damage, Offset
 
 _START: Final = Offset(-1)

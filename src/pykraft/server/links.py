@@ -25,11 +25,9 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
-from pykraft.server.binding import serve
-from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
+from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_protocol import LinkProtocol
-from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024

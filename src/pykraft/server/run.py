@@ -41,7 +41,7 @@ from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
 from pykraft.process.extras import imported_for
 from pykraft.process.signals import ending_signals, handlers_restored
-from pykraft.server.descriptors import accepted_max
+from pykraft.server.binding import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 from pykraft.snapshot.reader import SnapshotReader

@@ -20,9 +20,9 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
 from pykraft.log.fs import Fs
-from pykraft.snapshot.batches import BatchStream
 from pykraft.snapshot.files import part_path, remove_fetched_parts
-from pykraft.snapshot.raw_writer import RawWriter, not_relied_on
+from pykraft.snapshot.head import BatchStream
+from pykraft.snapshot.writer import RawWriter, not_relied_on
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 CATCH_UP_SIZE_BYTES: Final = 4 * 1024 * 1024

@@ -15,12 +15,11 @@ from pykraft.core.effects import EnterQuarantine, InstallSnapshot, LeaveQuaranti
 from pykraft.core.proof import PROVEN
 from pykraft.core.quarantine import Quarantine
 from pykraft.host.open import Opened
-from pykraft.log.format import format_directories
+from pykraft.log.directory import format_directories
 from pykraft.log.fs import Fs
-from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.snapshot.writer import SnapshotWriter, write_bootstrap
 from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid, VoterSet
 from tests.log.logs import batch, run_of
 from tests.log.power.dying_fs import Killed, dying

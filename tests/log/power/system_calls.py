@@ -1,6 +1,6 @@
 """Records the system calls that change a directory tree, with the file or directory that each really reaches.
 
-The functions of `os` that `pykraft.log.os_file` and its neighbours use are replaced while a recording runs. Each still
+The functions of `os` that `pykraft.log.os_fs` and its neighbours use are replaced while a recording runs. Each still
 does its work, and is then noted with the number of the file behind its descriptor, not with the path that the caller
 had in mind. So a sync of the wrong descriptor is seen for what it is. A test compares what the calls add up to with the
 real directory: a call that nobody recorded shows as a difference.

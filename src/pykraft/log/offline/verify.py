@@ -43,8 +43,7 @@ from pykraft.log.offline.verify_files import (
     check_snapshot,
 )
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogCheck
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.offline.verify_log import LogCheck, LogSummary
 from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import (
