@@ -352,8 +352,6 @@ def test_a_file_of_this_machine_needs_no_such_word(tmp_path: Path) -> None:
         assert file.pread(3, 0) == b"abc"
 
 
-pytestmark = pytest.mark.spark
-
 SEGMENT = UriPath("s3://stores/n1/p-0/00000000000000000000.log")
 STORED = bytes(range(256)) * 1024
 
@@ -375,6 +373,7 @@ def told(ask: Callable[[], object]) -> str:
     return str(raised.value)
 
 
+@pytest.mark.spark
 def test_a_folder_is_listed_with_sizes_and_an_object_read_in_ranges(store: Store, proxy: Proxy) -> None:
     found = {entry.name: entry.size_bytes for entry in store.entries(SEGMENT.parent)}
     assert found == {SEGMENT.name: len(STORED), "quorum-state": 2}
@@ -391,6 +390,7 @@ def test_a_folder_is_listed_with_sizes_and_an_object_read_in_ranges(store: Store
     assert [ranged for method, _, ranged in proxy.requests if method == "GET" and ranged] == ["bytes=5000-5999"]
 
 
+@pytest.mark.spark
 def test_what_is_not_there(store: Store) -> None:
     missing = SEGMENT.parent / "absent"
     assert told(lambda: store.open(missing)) == f"{missing}: cannot open: there is no such object"
@@ -399,6 +399,7 @@ def test_what_is_not_there(store: Store) -> None:
     assert told(lambda: store_of(other).entries(other)).startswith(f"{other}: cannot list: there is no such bucket")
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("status", [401, 403])
 def test_credentials_that_do_not_suffice(status: int, store: Store, proxy: Proxy) -> None:
     proxy.answer(status, times=99)
@@ -406,6 +407,7 @@ def test_credentials_that_do_not_suffice(status: int, store: Store, proxy: Proxy
     assert told(lambda: store.open(SEGMENT)).startswith(denied)
 
 
+@pytest.mark.spark
 def test_no_credentials_at_all(store: Store, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     del store
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -414,6 +416,7 @@ def test_no_credentials_at_all(store: Store, proxy: Proxy, monkeypatch: pytest.M
     assert "access is denied" in told(lambda: Store("s3", "stores").entries(SEGMENT.parent))
 
 
+@pytest.mark.spark
 def test_a_server_that_is_busy_for_a_moment_is_asked_again(store: Store, proxy: Proxy) -> None:
     reader = store.open(SEGMENT)
     for size_bytes in (100, 100_000):  # a small answer has no room for a refusal
@@ -424,6 +427,7 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(store: Store, proxy: 
         assert told(lambda: reader.read(size_bytes, 0)).startswith(failed)  # noqa: B023 - called at once
 
 
+@pytest.mark.spark
 def test_an_answer_that_is_cut_short_is_never_passed_on(store: Store, proxy: Proxy) -> None:
     reader = store.open(SEGMENT)
     proxy.cut()
@@ -432,6 +436,7 @@ def test_an_answer_that_is_cut_short_is_never_passed_on(store: Store, proxy: Pro
     assert told(lambda: reader.read(1000, 0)).startswith(f"{SEGMENT}: cannot read 1000 bytes at 0: ")
 
 
+@pytest.mark.spark
 def test_a_server_that_dies_in_the_middle_of_an_answer(store: Store, proxy: Proxy) -> None:
     reader = store.open(SEGMENT)
     proxy.die()
@@ -440,6 +445,7 @@ def test_a_server_that_dies_in_the_middle_of_an_answer(store: Store, proxy: Prox
     )
 
 
+@pytest.mark.spark
 def test_an_object_that_shrank_since_it_was_opened(store: Store, storage: Storage) -> None:
     reader = store.open(SEGMENT)
     storage.put(str(SEGMENT), STORED[:500])
@@ -448,6 +454,7 @@ def test_an_object_that_shrank_since_it_was_opened(store: Store, storage: Storag
     assert told(lambda: reader.read(1, 700)).startswith(f"{SEGMENT}: cannot read 1 bytes at 700: ")
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("mark", [files._MARK, files._OTHER_MARK])
 def test_bytes_like_the_mark_of_unread_memory_are_read(mark: bytes, storage: Storage, proxy: Proxy) -> None:
     del proxy
@@ -458,6 +465,7 @@ def test_bytes_like_the_mark_of_unread_memory_are_read(mark: bytes, storage: Sto
     assert reader.read(1, 0) == mark[:1]
 
 
+@pytest.mark.spark
 def test_a_bucket_that_everybody_may_read_is_asked_without_a_key(storage: Storage, proxy: Proxy) -> None:
     storage.put(str(SEGMENT), STORED)
     path = UriPath("s3://anonymous@stores/n1")
@@ -467,6 +475,7 @@ def test_a_bucket_that_everybody_may_read_is_asked_without_a_key(storage: Storag
     assert proxy.signed[-1]
 
 
+@pytest.mark.spark
 def test_other_kinds_of_storage_are_known_to_the_library() -> None:
     assert store_of(UriPath("gs://anonymous@bucket/n1")) is store_of(UriPath("gs://anonymous@bucket/n2"))
     assert store_of(UriPath("abfss://logs@account.dfs.core.windows.net/n1")) is not None
