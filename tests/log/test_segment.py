@@ -1,11 +1,12 @@
-"""One segment: staged writes, its truncation, what a reader gets, and every way in which the bytes can be wrong.
+"""One segment: staged writes, its truncation, its syncs, what a reader gets, and every way in which bytes can be wrong.
 
-Source: Kafka's ``LogSegment``.
+Source: Kafka's ``LogSegment``; rules of ours (ADR 059).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError, ReadError
 from pykraft.log import segment
+from pykraft.log.log import POINT_FLUSHES_MAX, POINT_SIZE_BYTES_MAX
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent, SegmentView
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.sim.machine.disk import VirtualFile
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
-from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, run_of
+from tests.log.logs import DIRECTORY, EPOCH_1, ONE, SMALL, Batch, batch, bytes_of, fill, open_log, run_of
 
 BASE = f"{10:020d}"
 
@@ -344,3 +347,36 @@ def test_the_end_of_a_cut_is_found_without_a_look_at_what_lies_behind_it(cut: in
     kept = (cut - 10) * size_bytes
     fs.write(view.path, fs.read(view.path)[:kept] + bytes(view.size_bytes - kept))
     assert view.find_end(Offset(cut)) == (kept, cut)
+
+
+SYNC = ("sync", "recovery-point")
+
+
+@pytest.mark.parametrize(("size_bytes", "flushes"), [(100, POINT_FLUSHES_MAX), (POINT_SIZE_BYTES_MAX, 1)])
+def test_a_busy_writer_syncs_the_recovery_point_now_and_then(size_bytes: int, flushes: int) -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs, ONE)
+    fill(log, run_of(0, 1))
+    log.settle()
+    for at in range(2 * flushes):
+        fs.operations.clear()
+        fill(log, run_of(1 + at, 1, size_bytes=size_bytes))
+        assert (SYNC in fs.operations) == (at > 0 and (at + 1) % flushes == 0)
+    fs.power_loss(Random(1))
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    assert point.offset >= log.end_offset - flushes - 1
+
+
+@pytest.mark.parametrize(("size_bytes", "flushes"), [(100, POINT_FLUSHES_MAX // 2), (POINT_SIZE_BYTES_MAX, 1)])
+def test_no_flush_waits_for_it_if_the_log_is_relieved_in_between(size_bytes: int, flushes: int) -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs, ONE)
+    fill(log, run_of(0, 1))
+    log.settle()
+    for at in range(4 * flushes):
+        fs.operations.clear()
+        fill(log, run_of(1 + at, 1, size_bytes=size_bytes))
+        assert SYNC not in fs.operations
+        log.relieve()
+        assert (SYNC in fs.operations) == ((at + 1) % flushes == 0)

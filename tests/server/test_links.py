@@ -1,6 +1,4 @@
-"""All connections of a node, over real sockets: the events that its user gets, and the limits.
-
-How large a frame may be, by who sends it and where.
+"""All connections of a node, over real sockets: the events that its user gets, and the limits that clients share.
 
 Source: Kafka's ``socket.request.max.bytes``; ours (ADR 033, ADR 065).
 """
@@ -12,6 +10,8 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -20,7 +20,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
 from pykraft.server.binding import Names, listening_sockets
-from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, LinkLimits
+from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.server.run import loop_factory
 from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport
@@ -409,3 +409,124 @@ def test_only_listeners_for_clients_take_requests_as_large_as_a_batch() -> None:
     assert limits.frame_size_bytes_max("CONTROLLER") == REQUEST_SIZE_BYTES_MAX
     assert limits.frame_size_bytes_max("clients") == node.raft.batch_size_bytes_max + REQUEST_SIZE_BYTES_MAX
     assert limits.frame_size_bytes_max(None) == limits.answer_size_bytes_max
+
+
+def test_a_name_that_nobody_knows_is_told_as_such(runner: asyncio.Runner) -> None:
+    def unknown(endpoint: Endpoint) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, f"nobody knows {endpoint.host}")
+
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(Endpoint("kafka", 9_092))
+        await station.user.hears(("closed", dialed))
+        assert station.user.reasons == ["its name cannot be resolved (nobody knows kafka)"]
+
+    on_station(runner, main, names=lambda loop: Names(loop, lookup=unknown))
+
+
+def test_a_dial_that_takes_too_long_is_told_as_such(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: ("closed", dialed) in station.user.heard)
+        assert "no connection within 0 ms" in station.user.reasons
+
+    on_station(runner, main, dial_ms_max=0)
+
+
+def test_garbage_from_a_dialed_address_is_told_as_such(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            await reader.read()
+            writer.close()
+
+        [port] = free_ports(1)
+        async with await asyncio.start_server(greet, HOST, port):
+            dialed = station.links.dial(Endpoint(HOST, port))
+            await station.user.hears(("connected", dialed), ("closed", dialed))
+        [reason] = station.user.reasons
+        assert "SSH" in reason
+
+    on_station(runner, main)
+
+
+def test_clients_that_ask_much_take_turns_and_leave_the_loop_to_others(runner: asyncio.Runner) -> None:
+    clients_count, requests_count = 40, 200
+
+    async def main(station: Station) -> None:
+        loop = asyncio.get_running_loop()
+        taken: list[tuple[int, ConnectionId]] = []
+        turn = 0
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(next_turn)
+
+        def answer(connection: ConnectionId, message: bytes) -> None:
+            taken.append((turn, connection))
+            station.links.send(connection, frame([message]))
+
+        station.user.answer = answer
+        clients = [await station.client() for _ in range(clients_count)]
+        await station.user.wait_for(lambda: len(station.user.heard) == clients_count)
+        next_turn()
+        for _, writer in clients:
+            writer.write(framed(b"request") * requests_count)
+        await station.user.wait_for(lambda: len(taken) == clients_count * requests_count)
+        turns = Counter(each for each, _ in taken)
+        # the turn of the loop that counts may end between two that serve: so twice as many at most
+        assert max(turns.values()) <= 2 * REQUESTS_PER_TURN_MAX
+        begun = taken.index(next(each for each in taken if each[1] == taken[-1][1]))
+        shares = Counter(connection for _, connection in taken[begun : begun + 10 * clients_count])
+        assert max(shares.values()) <= 2 * 10 + 2, "nobody has much more than its share"
+        for _, writer in clients:
+            await hang_up(writer)
+
+    on_station(runner, main)
+
+
+@pytest.mark.conformance("H29")
+def test_answers_that_clients_do_not_read_are_bounded_together(runner: asyncio.Runner) -> None:
+    answer = b"x" * 20_000_000
+
+    async def main(station: Station) -> None:
+        user, links = station.user, station.links
+        user.answer = lambda connection, message: links.send(connection, frame([answer]))
+        clients: list[socket.socket] = []
+        with ExitStack() as closing:
+            for number in range(6):
+                client = closing.enter_context(socket.socket())
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+                client.connect((station.endpoint.host, station.endpoint.port))
+                client.sendall(framed(b"request") * 8)
+                clients.append(client)
+                await user.wait_for(lambda number=number: len(user.frames) >= number + 1)  # type: ignore[misc]
+                await everything_closed(asyncio.get_running_loop())
+            assert len(user.frames) == 6, "the others wait for the first answer to be read"
+            ended = [connection for event, connection in user.heard if event == "closed"]
+            assert ended == list(range(1, len(ended) + 1)), "those go first that have not read for the longest time"
+            assert 0 < len(ended) < 6
+            assert links._unsent_size_bytes <= 60_000_000
+            assert links._unsent_size_bytes == sum(links._unsent.values())
+        await user.wait_for(lambda: len(user.heard) == 12)
+        assert (links._unsent, links._unsent_size_bytes) == ({}, 0)
+
+    user = on_station(runner, main, unsent_size_bytes_max=60_000_000)
+    assert all("its own have waited the longest" in report for report in user.reports)
+
+
+def test_who_has_read_meanwhile_is_not_closed(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        user, links = station.user, station.links
+        user.answer = lambda connection, message: links.send(connection, frame([b"x" * 8_000_000]))
+        writers = []
+        for _ in range(5):  # they stay connected: of whoever leaves nothing is counted
+            reader, writer = await station.client()
+            writers.append(writer)
+            writer.write(framed(b"request"))
+            await asyncio.wait_for(reader.readexactly(8_000_004), TIMEOUT_S)
+        for writer in writers:
+            await hang_up(writer)
+
+    user = on_station(runner, main, unsent_size_bytes_max=20_000_000)
+    assert user.reports == []
