@@ -49,8 +49,8 @@ from pykraft.audit.plan import (
 from pykraft.core.epochs import epoch_at
 from pykraft.local.journal import Acknowledged
 from pykraft.log.fs import Fs
-from pykraft.log.offline.verify import VerifyReport, verify
-from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot, check_snapshot_epoch
+from pykraft.log.offline.verify import Reading, verify_with
+from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot_epoch
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
 from pykraft.log.offline.verify_log import LogCheck, LogSummary
@@ -95,42 +95,29 @@ def blame_checkpoint(fs: Fs, log: JudgedLog, report: AuditReport) -> None:
         listed = epoch_checkpoint.read_epochs(fs, path)
         position = epoch_checkpoint.position_of(listed, log.epochs)
         findings.add_damage(path, position, expected=_told(log.epochs), found=_told(listed), advice=INDEX_ADVICE)
-    for one in findings.damage:
-        report.add(
-            AuditKind.DAMAGED,
-            log.replica,
-            one.path,
-            one.position,
-            expected=one.expected,
-            found=one.found,
-            advice=one.advice,
-        )
+    report.add_damage(log.replica, findings)
 
 
 def _told(epochs: Sequence[EpochStart]) -> str:
     return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_TOLD:])
 
 
-class JoinedReading:
-    """What the tasks have read; see `pykraft.log.offline.verify.Reading`."""
+class JoinedReading(Reading):
+    """What the tasks have read."""
 
     def __init__(
         self, fs: Fs, parts: Mapping[Path, Sequence[PartResult]], snapshots: Mapping[Path, SnapshotResult]
     ) -> None:
-        self._fs = fs
+        super().__init__(fs, ignore_progress)
         self._parts = parts
         self._snapshots = snapshots
-
-    def verify(self, directory: Path) -> VerifyReport:
-        """Judge a directory as ``pykraft verify`` does. Errors: StorageError; UsageError."""
-        return verify(self._fs, directory, on_progress=ignore_progress, reading=self)
 
     def log(
         self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
     ) -> LogSummary:
         """Put the parts together; segments that are newer than the plan are not looked at."""
         del base_offsets
-        check = LogCheck(self._fs, directory, findings, on_progress=ignore_progress)
+        check = LogCheck(self.fs, directory, findings, on_progress=ignore_progress)
         return check.join(names, [part.checked for part in self._parts.get(directory, ())])
 
     def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
@@ -138,7 +125,7 @@ class JoinedReading:
         result = self._snapshots.get(path)
         if result is None:
             # The bootstrap snapshot, or one that is newer than the plan: both are small or rare.
-            check_snapshot(self._fs, path, log, findings, ignore_progress)
+            super().snapshot(path, log, findings)
             return
         findings.extend(result.findings)
         check_snapshot_epoch(path, log, findings)
@@ -334,19 +321,9 @@ class DirectoryAudit:
         return [task for tasks in self._narrowed.values() for task in tasks]
 
     def _judge(self, directory: Path, reading: JoinedReading) -> Mapping[Path, JudgedLog]:
-        found = reading.verify(directory)
+        found = verify_with(reading, directory)
         report, replica = self._report, str(directory)
-        for one in found.findings.damage:
-            report.add(
-                AuditKind.DAMAGED,
-                replica,
-                one.path,
-                one.position,
-                expected=one.expected,
-                found=one.found,
-                advice=one.advice,
-            )
-        report.damage_count += found.findings.damage_count - len(found.findings.damage)
+        report.add_damage(replica, found.findings)
         for note in found.findings.notes:
             report.add_note(replica, note.path, note.text)
         report.notes_count += found.findings.notes_count - len(found.findings.notes)

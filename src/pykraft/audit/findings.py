@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from pykraft.log.offline.verify_findings import Findings
 from pykraft.object_storage.uris import restored
 from pykraft.page import render_page
 from pykraft.text.words import counted
@@ -146,6 +147,13 @@ class AuditReport:
                     advice=advice,
                 )
             )
+
+    def add_damage(self, replica: str, findings: Findings) -> None:
+        """Add the damage that a check of one replica found."""
+        for one in findings.damage:
+            where = replica, one.path, one.position
+            self.add(AuditKind.DAMAGED, *where, expected=one.expected, found=one.found, advice=one.advice)
+        self.damage_count += findings.damage_count - len(findings.damage)
 
     def add_note(self, replica: str, path: Path, text: str) -> None:
         """Keep a note, or only count it once DAMAGE_MAX are kept."""

@@ -25,7 +25,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.judge import Verdict
 from pykraft.log.offline.verify import PartitionReport
 from pykraft.log.offline.verify_log import LogSummary
-from pykraft.log.paths import LOG, parse_checkpoint, segment_file
+from pykraft.log.paths import LOG, segment_file, snapshot_ids_in
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
 from pykraft.text.words import counted
@@ -78,7 +78,7 @@ def judged(partition: AuditedPartition, report: PartitionReport, results: Sequen
         known = digests.get(one.number)
         digests[one.number] = one if known is None else known.plus(one)
     log = report.log
-    snapshots = [found.offset for found in map(parse_checkpoint, partition.names) if found]
+    snapshots = [found.offset for found in snapshot_ids_in(partition.names)]
     written = [int(match[1]) for match in map(_PRODUCER_SNAPSHOT.fullmatch, partition.names) if match]
     return JudgedLog(
         replica=partition.replica,

@@ -21,8 +21,9 @@ from pathlib import Path
 from pykraft.errors import CorruptionError, ProtocolError, StorageError
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY
-from pykraft.log.paths import LOG, OFFSET_INDEX, parse_segment_file, segment_file
+from pykraft.log.paths import LOG, OFFSET_INDEX, base_offsets_in, segment_file
 from pykraft.log.scan import scan_headers
+from pykraft.log.walk import header_at
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
 from pykraft.types import Epoch, Offset
 
@@ -65,7 +66,7 @@ def _chain(
             start = 0
             if entry is not None:
                 start = entry[1]
-                header = _header_at(file, start)
+                header = header_at(file, start)
                 if header is None or header.last_offset != base_offset + entry[0]:
                     return [None]
             expected: Offset | None = base_offset if start == 0 else None
@@ -97,13 +98,6 @@ def _entry(fs: Fs, path: Path, is_before: Callable[[int, int], bool]) -> tuple[i
             else:
                 high = middle
         return found if found is None or found[1] >= 0 else None
-
-
-def _header_at(file: File, position: int) -> BatchHeader | None:
-    try:
-        return read_header(file.pread(HEADER_SIZE_BYTES, position))
-    except ProtocolError:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +167,7 @@ class _Pointer:
     def __init__(self, fs: Fs, partition: Path) -> None:
         self._fs = fs
         self._partition = partition
-        found = filter(None, map(parse_segment_file, fs.listdir(partition)))
-        self._base_offsets = sorted(offset for offset, suffix in found if suffix == LOG)
+        self._base_offsets = base_offsets_in(fs.listdir(partition))
         self._file: File | None = None
         self._end = 0
         self.path = partition

@@ -29,7 +29,7 @@ from pykraft.log.fs import File, Fs
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, Placed
-from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file, segment_file
+from pykraft.log.paths import LOG, base_offsets_in, parse_checkpoint, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.protocol.records import membership_records
@@ -190,8 +190,7 @@ def _part(fs: Fs, task: PartTask) -> PartResult | None:
         return None
     (start, offset), end = found
     part = LogPart(base_offset=task.base_offset, start=start, end=end, offset=offset)
-    names = fs.listdir(task.partition)
-    segments = sorted(found[0] for found in filter(None, map(parse_segment_file, names)) if found[1] == LOG)
+    segments = base_offsets_in(fs.listdir(task.partition))
     later = [task.partition / segment_file(base, LOG) for base in segments if base > task.base_offset]
     look = _Look(task)
     check = LogCheck(fs, task.partition, Findings(), on_progress=ignore_progress, on_batches=look.see)

@@ -22,10 +22,9 @@ from typing import Final, cast
 from pykraft.errors import ForeignClusterError, StorageError, UsageError
 from pykraft.log.directory import meta_in
 from pykraft.log.fs import File, Fs
-from pykraft.log.index import OFFSET_ENTRY
+from pykraft.log.index import OFFSET_ENTRY, index_entries
 from pykraft.log.offline.verify import partitions_in
-from pykraft.log.offline.verify_index import entries
-from pykraft.log.paths import LOG, OFFSET_INDEX, parse_checkpoint, parse_segment_file, segment_file
+from pykraft.log.paths import LOG, OFFSET_INDEX, base_offsets_in, parse_checkpoint, segment_file, snapshot_ids_in
 from pykraft.log.small_files import epoch_checkpoint, recovery_point
 from pykraft.types import Offset
 
@@ -88,8 +87,7 @@ def find_partitions(fs: Fs, directory: Path) -> list[AuditedPartition]:
 
 def _partition(fs: Fs, replica: str, path: Path) -> AuditedPartition:
     names = tuple(fs.listdir(path))
-    found = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
-    segments = tuple((offset, _size(fs, path / segment_file(offset, LOG))) for offset in found)
+    segments = tuple((offset, _size(fs, path / segment_file(offset, LOG))) for offset in base_offsets_in(names))
     return AuditedPartition(replica=replica, path=path, names=names, segments=segments)
 
 
@@ -116,7 +114,7 @@ def _last_indexed(fs: Fs, partition: AuditedPartition) -> int:
     path = partition.path / segment_file(base_offset, OFFSET_INDEX)
     try:
         with closing(fs.open(path)) as file:
-            delta = max((entry[0] for _, entry in entries(file, OFFSET_ENTRY)), default=0)
+            delta = max((entry[0] for _, entry in index_entries(file, OFFSET_ENTRY)), default=0)
     except StorageError:
         delta = 0
     # An offset takes some bytes, so a damaged entry cannot make the digests arbitrarily wide.
@@ -131,7 +129,7 @@ def tasks_of(
     has_journal: bool,
 ) -> Iterator[PartTask | SnapshotTask]:
     """What is to be read of a partition, in the order of the log; then its snapshots."""
-    probes = tuple(found.offset for found in map(parse_checkpoint, partition.names) if found)
+    probes = tuple(found.offset for found in snapshot_ids_in(partition.names))
     for base_offset, size_bytes in partition.segments:
         for cut in range(max(1, -(-size_bytes // part_size_bytes))):
             yield PartTask(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError, UsageError
+from pykraft.log.index import CHUNK_ENTRIES
 from pykraft.log.offline.dump import (
     BATCH_SIZE_BYTES_MAX,
     CHUNK_SIZE_BYTES,
-    INDEX_CHUNK_ENTRIES,
     Fact,
     batch_facts,
     dump_file,
@@ -119,7 +119,7 @@ def test_the_zeros_of_a_preallocated_index_are_no_entries(tmp_path: Path) -> Non
 
 
 def test_a_long_index_is_read_in_chunks(tmp_path: Path) -> None:
-    count = 2 * INDEX_CHUNK_ENTRIES + 3
+    count = 2 * CHUNK_ENTRIES + 3
     content = b"".join(struct.pack(">ii", number, number) for number in range(1, count + 1))
     assert len(entries(tmp_path / f"{BASE}.index", content)) == count
 

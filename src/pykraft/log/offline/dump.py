@@ -34,7 +34,7 @@ from crc32c import crc32c
 
 from pykraft.errors import CorruptionError, ProtocolError, UsageError
 from pykraft.log.fs import File, Fs
-from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, index_entries
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file, segment_file
 from pykraft.log.small_files import (
     epoch_checkpoint,
@@ -218,7 +218,6 @@ def control_json(record: Record) -> list[Any]:
     return [TABLES[kind].name, body_json(TABLES[kind].body, body, body["version"])]
 
 
-INDEX_CHUNK_ENTRIES: Final = 8_192
 _ENDINGS: Final = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})(-.+)?\.checkpoint")
 _PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
@@ -273,50 +272,28 @@ def _batches(fs: Fs, path: Path, start_offset: Offset, *, with_records: bool) ->
 
 
 def _index(fs: Fs, path: Path, base_offset: Offset, suffix: str) -> Iterator[Fact]:
-    """The entries; those of an offset index are looked up in the log beside it, if there is one."""
+    """The entries, each above the previous one; those of an offset index are looked up in the log beside it."""
     log_path = path.with_name(segment_file(base_offset, LOG))
+    layout = TIME_ENTRY if suffix == TIME_INDEX else OFFSET_ENTRY
     with ExitStack() as stack:
         file = stack.enter_context(closing(fs.open(path)))
-        if suffix == TIME_INDEX:
-            for found in _entries(file, TIME_ENTRY):
-                yield found.problem or Fact("entry", {"timestamp": found.first, "offset": base_offset + found.second})
-            return
         is_current = path.name.endswith(OFFSET_INDEX) and fs.exists(log_path)
         log = stack.enter_context(closing(fs.open(log_path))) if is_current else None
-        for found in _entries(file, OFFSET_ENTRY):
-            yield found.problem or Fact("entry", {"offset": base_offset + found.first, "position": found.second})
-            if log is not None and found.problem is None:
-                yield from _mismatch(log, found.at, base_offset + found.first, found.second)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The two numbers at this position of an index, or what is wrong there."""
-
-    at: int
-    first: int
-    second: int
-    problem: Fact | None = None
-
-
-def _entries(file: File, layout: struct.Struct) -> Iterator[_Entry]:
-    """The entries up to the zeros of a preallocated file; each must be above the previous one."""
-    end = file.size()
-    whole = end - end % layout.size
-    last: tuple[int, int] | None = None
-    for start in range(0, whole, INDEX_CHUNK_ENTRIES * layout.size):
-        data = file.pread(min(INDEX_CHUNK_ENTRIES * layout.size, whole - start), start)
-        for at, (first, second) in enumerate(layout.iter_unpack(data)):
-            position = start + at * layout.size
-            if first == second == 0:
-                return
-            yield _Entry(position, first, second)
-            if last is not None and not (first > last[0] and second >= last[1]):
-                bad = problem(position, f"an entry above {last}", f"{(first, second)}")
-                yield _Entry(position, first, second, bad)
-            last = first, second
-    if end > whole:
-        yield _Entry(whole, 0, 0, problem(whole, f"an entry of {layout.size} bytes", f"{end - whole} bytes"))
+        whole, odd = divmod(file.size(), layout.size)
+        last: tuple[int, int] | None = None
+        for at, entry in index_entries(file, layout):
+            whole -= 1
+            if layout is TIME_ENTRY:
+                yield Fact("entry", {"timestamp": entry[0], "offset": base_offset + entry[1]})
+            else:
+                yield Fact("entry", {"offset": base_offset + entry[0], "position": entry[1]})
+            if log is not None:
+                yield from _mismatch(log, at, base_offset + entry[0], entry[1])
+            if last is not None and not (entry[0] > last[0] and entry[1] >= last[1]):
+                yield problem(at, f"an entry above {last}", f"{entry}")
+            last = entry
+        if odd and not whole:
+            yield problem(file.size() - odd, f"an entry of {layout.size} bytes", f"{odd} bytes")
 
 
 def _mismatch(log: File, at: int, offset: int, position: int) -> Iterator[Fact]:

@@ -173,7 +173,10 @@ UNPROVEN_ADVICE: Final = (
 
 
 class LogCheck:
-    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together."""
+    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together.
+
+    `run` is no join of whole segments: what stands at a bad place also depends on the epoch and the end before it.
+    """
 
     def __init__(
         self,
