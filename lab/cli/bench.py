@@ -302,8 +302,7 @@ def run_in(folder: Path, measure: Callable[[Children, Path], T], *, plan: str) -
 
     Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
     """
-    from pykraft.local.child import Children
-    from pykraft.local.keeper import temporary_folder
+    from pykraft.local.child import Children, temporary_folder
 
     click.echo(plan, err=True)
     with temporary_folder("pykraft-bench-", folder) as home, Children() as children:

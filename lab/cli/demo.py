@@ -24,7 +24,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import temporary_folder
 from pykraft.process.extras import imported_for
 from pykraft.text.words import in_ms, ms_number
 

@@ -30,8 +30,7 @@ from lab.benchmarks.suite.quorums import Watched, WithLongLog
 from lab.benchmarks.suite.results import ROOT
 from lab.kafka.java import Kafka
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.child import Children
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import Children, temporary_folder
 from pykraft.local.progress import ReportProgress
 
 Figures = Mapping[str, float]

@@ -20,8 +20,7 @@ from typing import Any, Final, Literal
 
 from lab.bench.measure import Usage, usage_of
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.child import Child, Children, wait_until
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import Child, Children, temporary_folder, wait_until
 from pykraft.local.voters import HOST, free_ports
 from pykraft.process.extras import cache_folder
 

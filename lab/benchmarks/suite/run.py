@@ -21,7 +21,7 @@ from lab.benchmarks.suite.producer import KAFKAS
 from lab.benchmarks.suite.results import Results, SuiteRun
 from lab.kafka.java import Kafka
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import temporary_folder
 from pykraft.local.progress import ReportProgress
 
 EVERY_CASE = ""

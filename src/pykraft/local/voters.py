@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pykraft.errors import LocalQuorumError
-from pykraft.local.keeper import temporary_root
+from pykraft.local.child import temporary_root
 from pykraft.types import Endpoint
 
 HOST = "127.0.0.1"
