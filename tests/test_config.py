@@ -1,7 +1,4 @@
-"""Every valid configuration is within its bounds, and the defaults are Kafka's.
-
-The static list of voters: no two have one address, and it agrees with what a node says of itself.
-"""
+"""Defaults and bounds are Kafka's; no two static voters have one address, and the list agrees with the node."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ import pytest
 
 from pykraft.errors import SnapshotFailedError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import Cluster
@@ -224,7 +225,7 @@ class Told:
         self.host = FakeHost(begun)
         self.lines: list[str] = []
         self.errors: list[Exception] = []
-        self.snapshots = LoadSnapshots(self.host, report=self.lines.append, failed=self.errors.append)
+        self.snapshots = LoadSnapshots(cast("Host", self.host), report=self.lines.append, failed=self.errors.append)
         self.snapshots.on_leader_change(Epoch(1), NodeId(1))
         self.snapshots.on_commit([])
 

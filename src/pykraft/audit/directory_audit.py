@@ -1,12 +1,10 @@
 """One audit: which tasks it needs, and what their results say about each replica and about all of them.
 
 `DirectoryAudit.tasks` check each part of each log, and each snapshot; they may run anywhere, in any order. With their
-results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, whose reading of the large files is
-done already, and returns tasks that find the first byte where two replicas differ. With their results,
-`DirectoryAudit.report` says what differs, and looks for acknowledged records.
-
-Invariant: whoever holds an audit holds digests and findings, never the data, and reads small files only. Its replicas
-may be running: what a node writes meanwhile is no damage.
+results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, and returns tasks that find the first
+byte where two replicas differ. With their results, `DirectoryAudit.report` says what differs, and looks for
+acknowledged records. Invariant: whoever holds an audit holds digests and findings, never the data, and reads small
+files only. Its replicas may be running: what a node writes meanwhile is no damage.
 
 Logs are compared by their digests. Where a range of offsets has other digests, `pykraft.audit.narrow` finds the first
 byte. By Raft's Log Matching, two logs with a batch of the same epoch at one offset are equal up to there. So a
@@ -21,8 +19,8 @@ Otherwise a log has records that a later leader replaced, and that were never co
 The reference is the log with which most others agree. Each snapshot is compared with the log that it replaces, where
 that still exists: the epoch in its name, the timestamp in its header, its voters and its kraft.version.
 
-Source: ours; KIP-595; Raft §5.3; KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``; Kafka's ``ProducerStateManager``
-and ``LeaderEpochFileCache`` write the files.
+Source: ours; KIP-595; Raft §5.3; KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``ProducerStateManager`` and
+``LeaderEpochFileCache`` write the files.
 """
 
 from __future__ import annotations
@@ -386,7 +384,6 @@ def run_audits(
 def _in_turn(
     tasks: Sequence[Sequence[AuditTask]], run: Callable[[Sequence[AuditTask]], Sequence[AuditResult]]
 ) -> list[Sequence[AuditResult]]:
-    """The results for each of these, from one run."""
     flat = [task for own in tasks for task in own]
     results = run(flat) if flat else []
     ends = [0]

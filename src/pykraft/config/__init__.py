@@ -1,10 +1,11 @@
 """The configuration of a node as values, with Kafka's defaults and bounds.
 
-It has the table of whole numbers: which property sets which field, and its bounds. Invariant: every configuration
-object is within its bounds, whether it comes from a file or from a program. `pykraft.config.properties` parses the
-text.
+It has the table of whole numbers: which property sets which field, and its bounds. Invariants: every configuration
+object is within its bounds, whether it comes from a file or from a program. No two static voters have one address: each
+would be asked for the other's vote, and no epoch would ever have a leader.
 
-Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``; KIP-595 §Configurations.
+Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``; KIP-595 §Configurations; the checks of
+voters are ours.
 """
 
 from __future__ import annotations

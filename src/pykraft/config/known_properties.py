@@ -147,13 +147,11 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def _defaults() -> dict[str, object]:
-    """Defaults by field, of all numbers that have an effect."""
     defaults = {each.name: each.default for owner in (NodeConfig, LogSettings) for each in fields(owner)}
     return defaults | {each.name: getattr(KAFKAS_RAFT, each.name) for each in fields(KAFKAS_RAFT)}
 
 
 def _number(number: Number, defaults: Mapping[str, object]) -> Known:
-    """A number of the configuration."""
     return Known(
         key=number.key,
         default="none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field]),

@@ -377,7 +377,6 @@ class _Reader:
 
 
 def _origin(properties: Mapping[str, str], key: str) -> str:
-    """Where a value comes from that may be given by an older name."""
     return origin_of(properties, key, *(old for old, new in ALIASES.items() if new == key))
 
 
@@ -392,7 +391,6 @@ def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endp
 
 
 def _reachable(key: str, item: str, address: str) -> Endpoint:
-    """An address that other nodes can dial."""
     endpoint = _endpoint(key, item, address)
     if endpoint.host in WILDCARDS:
         raise ConfigError(key, item, "other nodes cannot connect to a wildcard address: give a host")

@@ -1,13 +1,9 @@
 """Starts, describes and stops a quorum of processes that outlive the command; `pykraft.local.quorum_folder` keeps it.
 
-Invariant: `bring_up` ends with a leader, or without any node that it started. `take_down` stops followers before the
-leader, so that no election begins on the way.
-
-A node as a process that outlives the command that started it.
-
-The node holds a lock on its pid file for as long as it lives: it inherits the locked descriptor, and the system
-releases the lock however the process ends. Invariant: a pid is believed only while that file is locked, so a process
-that got the pid of an ended node is never taken for it, nor sent a signal.
+Invariants: `bring_up` ends with a leader, or without any node that it started. `take_down` stops followers before the
+leader, so that no election begins on the way. A node holds a lock on its pid file for as long as it lives: it inherits
+the locked descriptor, and the system releases it however the process ends. A pid is believed only while that file is
+locked, so a process that got the pid of an ended node is never taken for it, nor sent a signal.
 """
 
 from __future__ import annotations
@@ -171,7 +167,6 @@ class BackgroundNode:
 
 
 def _is_ours(descriptor: int, kind: int) -> bool:
-    """Try to lock a file."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

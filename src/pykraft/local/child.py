@@ -1,19 +1,14 @@
-"""Starts child processes, each with a log file, waits for their effects, and leaves none behind.
+"""Starts child processes, each with a log file, waits for their effects, and leaves neither them nor folders behind.
 
-Invariant: however a `Children` block ends, every process started in it is dead and reaped; if this process dies within
-the block, by kill -9 for example, they die too (`pykraft.local.child`). A wait checks again and again until a
-deadline, never for a fixed time, and ends at once when the process that must bring about the result has died.
+Invariant: however a `Children` block ends, every process started in it is dead and reaped. A wait checks again and
+again until a deadline, never for a fixed time, and ends at once when the process that must bring about the result has
+died.
 
-Cleans up after this process if it dies without doing so, for example by kill -9.
-
-A `Keeper` is a small process that knows which child processes and temporary folders we have. When the pipe from us to
-it is closed, because we died, it kills those processes and removes those folders. It is a shell, since a shell starts
-in a millisecond and takes a megabyte; it has a session of its own, so that no signal of a terminal reaches it.
-
-A child could watch such a pipe itself, but not while it is paused, and a Java process not at all.
-
-Invariant: a process leaves the list as soon as it is reaped, so its id does not belong to another process while it is
-on the list.
+If this process dies within the block, by kill -9 for example, a `Keeper` sees that the pipe from us is closed, kills
+the child processes and removes the temporary folders. It is a shell, which starts in a millisecond and takes a
+megabyte, in a session of its own, so that no signal of a terminal reaches it. A child could watch such a pipe itself,
+but not while it is paused, and a Java process not at all. A process leaves the keeper's list as soon as it is reaped,
+so its id does not belong to another process while it is there.
 """
 
 from __future__ import annotations

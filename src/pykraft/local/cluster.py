@@ -1,14 +1,9 @@
-"""Runs `pykraft server` nodes as processes: one voter, or a quorum with a journal.
+"""Runs `pykraft server` nodes as processes, one voter or a quorum, with our own interpreter and sources, and a journal.
 
-It creates folders, properties files and processes. Invariant: a node writes its acknowledgements to a pipe whose other
-end another process holds, so that nothing that happens to the node or its files touches the journal. Nodes run with our
-own interpreter and sources.
-
-Keeps the journal of a cluster outside of its nodes: reads their pipes and writes the lines down as they arrive.
-
-One thread reads each pipe; all nodes share one journal. Invariant: what a node wrote before it was killed is in the
-journal, because the bytes in a pipe outlive their writer. A node killed in the middle of a line has not acknowledged
-it. Callers wait for entries of the journal, not for fixed times.
+Invariant: a node writes its acknowledgements to a pipe whose other end this process holds, so that nothing that happens
+to the node or its files touches the journal. What a node wrote before it was killed is in the journal, because the
+bytes in a pipe outlive their writer; a line that was cut off is no acknowledgement. Callers wait for entries of the
+journal, not for fixed times.
 """
 
 from __future__ import annotations
@@ -328,11 +323,9 @@ class Guest(Protocol):
     @property
     def process(self) -> Child:
         """The process of the last start."""
-        ...
 
     def start(self) -> None:
         """Start or restart it."""
-        ...
 
 
 class Cluster:

@@ -380,7 +380,6 @@ def _cut(span: RecordSpan, first: int, end: int) -> RecordSpan:
 
 
 def _covered(ascending: Iterable[RecordSpan]) -> int:
-    """The number of different sequences in these spans."""
     covered = 0
     position: int | None = None
     for span in ascending:

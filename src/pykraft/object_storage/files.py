@@ -453,7 +453,6 @@ class Files:
         return self.exists(path) if path.parent in self._listings else self.is_folder(path) or self.exists(path)
 
     def _known(self, path: UriPath) -> StoredEntry | None:
-        """What a listing has told."""
         return self._listings.get(path.parent, {}).get(path.name)
 
     def _names(self, path: UriPath) -> list[str]:
@@ -511,7 +510,6 @@ class Files:
 
 
 def _remote(path: Path) -> UriPath | None:
-    """The path, if it is one of object storage."""
     found = path if isinstance(path, UriPath) else restored(path)
     return found if isinstance(found, UriPath) else None
 

@@ -73,27 +73,21 @@ class LinkOwner(Protocol):
 
     def link_made(self, link: Link) -> None:
         """The connection is established."""
-        ...
 
     def link_ready(self, link: Link) -> None:
         """A client's request waits for its turn; call `Link.pass_on`."""
-        ...
 
     def link_received(self, link: Link, frame: Buffer) -> None:
         """One whole frame, without its length."""
-        ...
 
     def link_held(self, change_bytes: int) -> None:
         """The bytes that a link holds of unfinished and waiting frames changed by this much."""
-        ...
 
     def link_refused(self, link: Link, reason: str) -> None:
         """The peer sent something other than frames; the link is closed already."""
-        ...
 
     def link_lost(self, link: Link) -> None:
         """The connection ended; called exactly once for each link that was made, also after `Link.close`."""
-        ...
 
 
 class Link:

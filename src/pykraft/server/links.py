@@ -96,27 +96,21 @@ class LinksUser(Protocol):
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
         """A client connected on this listener."""
-        ...
 
     def link_connected(self, connection: ConnectionId) -> None:
         """A dial succeeded."""
-        ...
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         """See `Host.on_closed`; the reason is empty when the other end closed the connection."""
-        ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
         """One whole frame, without its length."""
-        ...
 
     def report_connection(self, text: str) -> None:
         """One line for the operator about a connection; anyone who can connect may cause it."""
-        ...
 
     def fail(self, error: BaseException) -> None:
         """An error that is neither a peer's fault nor the network's."""
-        ...
 
 
 class Links:
@@ -330,7 +324,6 @@ class Links:
             self._unsent[link.connection] = size_bytes
 
     def _bound_unsent(self) -> None:
-        """Close the clients that do not read."""
         self._is_bounding = False
         # Measure again: the noted bytes may have been sent since.
         for connection in list(self._unsent):
@@ -411,7 +404,6 @@ class Links:
         raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 
     def _sweep(self) -> None:
-        """Close clients that have been silent for too long."""
         # Only clients: on a dialed connection this node itself decides when to send.
         oldest_s = self._loop.time() - self._limits.idle_ms_max / 1_000
         for link in [link for link in self._accepted.values() if link.heard_s < oldest_s]:

@@ -216,7 +216,6 @@ class Catalog:
         return self._facts[snapshot_id]
 
     def _read_fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
-        """Read size and time from the file."""
         try:
             size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
         except CorruptionError:

@@ -1,12 +1,8 @@
 """A snapshot that a replica fetches from the leader: checked as the bytes arrive, and resumed where they stopped.
 
-This module owns the part file. Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is
-about to replace its log with it, so we do not trust the leader here (Kafka does).
-
-A download resumes a part with the same snapshot id and leader's epoch, after a lost connection, another state in
-between, or a restart; see `Download.catch_up`.
-
-The host sends the requests and decides when to give up.
+Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is about to replace its log with
+it, so we do not trust the leader here (Kafka does). A download resumes a part with the same snapshot id and leader's
+epoch, after a lost connection, another state in between, or a restart; see `Download.catch_up`.
 
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
 """

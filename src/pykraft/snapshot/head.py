@@ -107,7 +107,6 @@ class BatchStream:
             raise self._corruption("a batch with the SnapshotFooter", "the end of the file")
 
     def _header(self, at: int) -> BatchHeader:
-        """The header at this position of the rest, if it may come next."""
         try:
             header = read_header(self._rest, at)
         except ProtocolError as error:

@@ -127,7 +127,6 @@ class _Window:
 
 
 def _header_at(window: _Window, position: int, end: int) -> BatchHeader | Fact:
-    """The header of a whole batch, or the problem that ends the dump."""
     header = try_header(window.read(position, HEADER_SIZE_BYTES))
     if isinstance(header, str):
         return problem(position, f"a batch header of {HEADER_SIZE_BYTES} bytes", header)

@@ -9,16 +9,11 @@ a read may see half of a write, of any file. So damage is what two looks, one af
 leaves half done is over by then. The node may also truncate its log. That happens only in a new epoch, so if the epochs
 or segments changed during the check, it runs again.
 
-The command line prints the findings. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a
-time, and no tool for a directory.
-
-What to do about damage depends on what the quorum still has: an only voter has nobody to fetch from.
-
-It reads, from the files of a damaged directory, whether its node is the only voter: from ``quorum-state`` where that
-names the voters (data version 0), else from the newest voter set that is still readable in the log or in a snapshot.
+What to do about damage depends on whether the node is the only voter, which has nobody to fetch from: ``quorum-state``
+says so where it names the voters (data version 0), else the newest readable voter set in the log or in a snapshot.
 Invariant: no advice for an only voter empties its directory, since that deletes every record of the quorum.
 
-Source: KIP-595 (the voters in ``quorum-state``), KIP-853 (those in the log).
+Source: ours; KIP-595 (the voters in ``quorum-state``), KIP-853 (those in the log).
 """
 
 from __future__ import annotations
@@ -124,7 +119,6 @@ def _voter_sets(fs: Fs, directory: Path) -> Iterator[Sequence[NodeId]]:
 
 
 def _sets_in(fs: Fs, path: Path) -> Iterator[Sequence[NodeId]]:
-    """The voter sets in the sound control batches of a file, in order."""
     with closing(fs.open(path)) as file:
         for place in walk_runs(path, file, file.size()):
             # A run has no control batches.

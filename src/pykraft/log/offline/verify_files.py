@@ -189,7 +189,6 @@ def check_snapshot_epoch(path: Path, log: LogSummary, findings: Findings) -> Non
 
 
 def _controls(batch: bytes, header: BatchHeader) -> set[type]:
-    """The types of the control records in a batch."""
     if not header.is_control:
         return set()
     try:

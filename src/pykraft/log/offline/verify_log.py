@@ -277,7 +277,6 @@ class LogCheck:
         self._low_entry, self._max_timestamp = None, NO_TIMESTAMP
 
     def _begin_part(self, path: Path, part: LogPart) -> None:
-        """Check that the part continues where the one before it ended."""
         if self._is_offset_known and self._chain.offset != part.offset:
             expected, found = f"offset {self._chain.offset}", f"offset {part.offset}"
             self._tell(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
@@ -341,7 +340,6 @@ class LogCheck:
         self._chain = Chain(self._evidence, offset)
 
     def _begin_segment(self, path: Path, base_offset: Offset) -> None:
-        """Check that the segment follows the one before it."""
         try:
             self._chain.begin_segment(path, base_offset)
         except CorruptionError as gap:
