@@ -112,7 +112,7 @@ def test_the_directory_stays_locked_while_one_lane_is_at_work(
 
 
 @BOTH_LANES
-def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
+async def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
     stall: Stall,
     runner: asyncio.Runner,
     tmp_path: Path,
@@ -122,16 +122,12 @@ def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
     """The loop stood still for as long as the node waited. The node still waits after many turns of the loop here."""
     monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", TIMEOUT_S)
     [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        task = await ending(stall, config, lane)
-        while not any(thread.name == "pykraft-closing" for thread in threading.enumerate()):
-            assert not task.done()
-            await asyncio.wait([task], timeout=0.001)
-        await turns(asyncio.get_running_loop(), TURNS)
+    task = await ending(stall, config, lane)
+    while not any(thread.name == "pykraft-closing" for thread in threading.enumerate()):
         assert not task.done()
-        stall.let_go()
-        await asyncio.wait_for(task, TIMEOUT_S)
-        asyncio.get_running_loop().set_exception_handler(None)
-
-    runner.run(main())
+        await asyncio.wait([task], timeout=0.001)
+    await turns(asyncio.get_running_loop(), TURNS)
+    assert not task.done()
+    stall.let_go()
+    await asyncio.wait_for(task, TIMEOUT_S)
+    asyncio.get_running_loop().set_exception_handler(None)

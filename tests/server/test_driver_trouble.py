@@ -41,22 +41,18 @@ async def raise_full_disk_in_a_task() -> None:
 
 
 @pytest.mark.parametrize("in_a_task", [False, True])
-def test_an_os_error_without_a_socket_is_ours(runner: asyncio.Runner, tmp_path: Path, in_a_task: bool) -> None:
+async def test_an_os_error_without_a_socket_is_ours(runner: asyncio.Runner, tmp_path: Path, in_a_task: bool) -> None:
     [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        loop = asyncio.get_running_loop()
-        if in_a_task:
-            await asyncio.wait([loop.create_task(raise_full_disk_in_a_task())])
-            gc.collect()
-        else:
-            loop.call_soon(raise_full_disk)
-        with pytest.raises(OSError, match="No space left on device"):
-            await served.ended()
-
-    runner.run(main())
+    served = Served(config)
+    await served.watcher.leader()
+    loop = asyncio.get_running_loop()
+    if in_a_task:
+        await asyncio.wait([loop.create_task(raise_full_disk_in_a_task())])
+        gc.collect()
+    else:
+        loop.call_soon(raise_full_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        await served.ended()
 
 
 def test_a_flood_of_failed_connections_is_a_few_lines(

@@ -223,10 +223,7 @@ class ServerOptions:
 
 
 def serve(config: NodeConfig, options: ServerOptions) -> None:
-    """Run a node until it is told to stop or fails.
-
-    Errors: PykraftError, or the bug that ended it.
-    """
+    """Run a node until it is told to stop or fails. Errors: PykraftError, or the bug that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # uvloop leaves handlers of its own, which do nothing once the loop is closed.
     with (

@@ -29,10 +29,7 @@ class Download:
     """The download of one snapshot from the leader of one epoch. A directory has at most one download at a time."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch) -> None:
-        """Begin, or resume the part that exists; parts of other downloads are removed.
-
-        Errors: SnapshotFailedError.
-        """
+        """Begin, or resume the part that exists; parts of other downloads are removed. Errors: SnapshotFailedError."""
         # Each replica writes its own snapshots, so two leaders may have different bytes for one id. Within one epoch
         # all bytes come from one leader's file, so the part's name has the epoch.
         path = part_path(directory, snapshot_id, leader_epoch=leader_epoch)
