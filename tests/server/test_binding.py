@@ -36,7 +36,7 @@ from pykraft.server.binding import (
     serve,
 )
 from pykraft.types import Endpoint
-from tests.server.station import Station, everything_closed, on_station, turns
+from tests.server.station import everything_closed, on_station, turns
 
 
 @pytest.fixture
@@ -225,37 +225,33 @@ def take_gaps(holding: ExitStack) -> int:
     return taken
 
 
-def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(runner: asyncio.Runner) -> None:
+async def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(runner: asyncio.Runner) -> None:
     """Both ends are in this process: the clients' own take two thirds of what there is."""
     clients_count = 60
-    holding = ExitStack()
-    descriptors_max = take_gaps(holding) + clients_count * 3 // 2
-
-    async def main(station: Station) -> None:
-        user, links = station.user, station.links
-        with ExitStack() as closing:
-            for number in range(clients_count):
-                closing.enter_context(socket.create_connection((station.endpoint.host, station.endpoint.port)))
-                await user.wait_for(lambda number=number: ("accepted", number + 1) in user.heard)  # type: ignore[misc]
-                await everything_closed(asyncio.get_running_loop())  # a closed one gives its number back a little later
-                largest = max(link.descriptor for link in links._accepted.values())
-                assert largest <= descriptors_max + 10
-            assert 0 < links.accepted_count < clients_count * 2 // 3
-        await user.wait_for(lambda: len(user.heard) == 2 * clients_count)
-
-    with holding:
-        user = on_station(runner, main, descriptor_max=descriptors_max)
+    with ExitStack() as holding:
+        descriptors_max = take_gaps(holding) + clients_count * 3 // 2
+        async with on_station(descriptor_max=descriptors_max) as station:
+            user, links = station.user, station.links
+            with ExitStack() as closing:
+                for number in range(clients_count):
+                    closing.enter_context(socket.create_connection((station.endpoint.host, station.endpoint.port)))
+                    await user.wait_for(lambda number=number: ("accepted", number + 1) in user.heard)  # type: ignore[misc]
+                    # A closed one gives its number back a little later.
+                    await everything_closed(asyncio.get_running_loop())
+                    largest = max(link.descriptor for link in links._accepted.values())
+                    assert largest <= descriptors_max + 10
+                assert 0 < links.accepted_count < clients_count * 2 // 3
+            await user.wait_for(lambda: len(user.heard) == 2 * clients_count)
     assert all("it has been silent the longest" in report for report in user.reports)
 
 
-def test_when_others_have_all_descriptors_a_client_is_turned_away(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_when_others_have_all_descriptors_a_client_is_turned_away(runner: asyncio.Runner) -> None:
+    async with on_station(descriptor_max=0) as station:
         reader, writer = await station.client()
         assert await reader.read(1) == b""
         writer.close()
         await writer.wait_closed()
-
-    assert on_station(runner, main, descriptor_max=0).heard == []
+    assert station.user.heard == []
 
 
 TIMEOUT_S = 10.0
