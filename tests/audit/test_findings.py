@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.audit.findings import DAMAGE_MAX, SHOWN_MAX, audit_page, lines
-from tests.audit.some_report import some_report
+from tests.audit.replicas import some_report
 
 
 def test_rows_end_with_the_totals() -> None:

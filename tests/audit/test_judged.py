@@ -18,8 +18,7 @@ from pykraft.local.journal import Acknowledged, RecordSpan
 from pykraft.log.offline.verify import PartitionReport
 from pykraft.log.offline.verify_log import LogSummary
 from pykraft.types import Offset
-from tests.audit.judged_logs import judged_log
-from tests.audit.replicas import audited, written
+from tests.audit.replicas import audited, judged_log, written
 from tests.spark.logs import batch, payload, said
 
 

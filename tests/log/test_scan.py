@@ -21,9 +21,8 @@ from pykraft.protocol import batch_run as run_module
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
 from tests.disks import ScriptedDisk, ScriptedFile
-from tests.log.damaged_directories import TABLE, Row
+from tests.log.damaged_directories import KAFKAS, TABLE, Row
 from tests.log.data_directory import CONFIG, look
-from tests.log.kafkas_directories import KAFKAS
 from tests.log.logs import Batch, bytes_of, run_of
 
 PATH = Path("/data/0.log")

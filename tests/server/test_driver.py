@@ -30,8 +30,7 @@ from pykraft.server.clock import now
 from pykraft.server.driver import BURST_MAX, LINES_PER_S, REMEMBERED_MAX, REPEATED_S, Driver, Reports
 from pykraft.server.prometheus import METRICS
 from pykraft.types import Endpoint, Epoch, NodeId, ReportKind
-from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import QUICK, TIMEOUT_S, StallingFs, Watcher, node_configs
 
 
 class Served:

@@ -16,8 +16,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.server import driver as driver_module
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
-from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import TIMEOUT_S, StallingFs, Watcher, node_configs
 from tests.server.station import turns
 
 LANES = ("pykraft-ordered-lane", "pykraft-bulk-lane", "pykraft-closing")

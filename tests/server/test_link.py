@@ -13,8 +13,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame
 from pykraft.server.link import LAST_WORDS_TIMEOUT_S, PIECE_SIZE_BYTES_MAX, Link, unconfirmed_size_bytes, write_parts
 from pykraft.types import Buffer
-from tests.server.fake_transport import FakeTransport
-from tests.server.manual_loop import ManualLoop
+from tests.server.manual_loop import FakeTransport, ManualLoop
 
 FRAME_SIZE_BYTES_MAX = 2 * 1024 * 1024
 

@@ -22,7 +22,7 @@ from pykraft.protocol.frame import frame
 from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.types import Endpoint
-from tests.server.fake_transport import FakeTransport
+from tests.server.manual_loop import FakeTransport
 from tests.server.station import (
     LISTENER,
     TIMEOUT_S,

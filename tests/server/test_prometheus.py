@@ -30,7 +30,7 @@ from pykraft.server.prometheus import (
     require_package,
 )
 from pykraft.types import Endpoint
-from tests.server.fake_transport import FakeTransport
+from tests.server.manual_loop import FakeTransport
 from tests.tidy.repository import ROOT
 
 TIMEOUT_S = 10.0

@@ -28,8 +28,7 @@ from pykraft.server.sync_place import (
     SyncPlace,
 )
 from pykraft.types import Epoch, Io, Offset
-from tests.server.nodes import node_configs
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import StallingFs, node_configs
 from tests.server.test_driver import Served, within_time
 from tests.server.test_lanes import TIMEOUT_S, Told
 
