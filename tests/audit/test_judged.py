@@ -27,7 +27,7 @@ def test_a_segment_is_found_by_offset(tmp_path: Path) -> None:
     names = ("00000000000000000033.snapshot", "00000000000000000015-0000000001.checkpoint")
     partition = AuditedPartition(replica="n1", path=tmp_path, names=names, segments=segments)
     summary = LogSummary(start_offset=Offset(10), end_offset=Offset(30))
-    log = judged(partition, PartitionReport(path=tmp_path, log=summary, recovery_point=None), [])
+    log = judged(partition, PartitionReport(path=tmp_path, log=summary), [])
     found = [log.segment_of(Offset(offset))[1:] for offset in (0, 10, 19, 20, 99)]
     assert found == [(10, 100), (10, 100), (10, 100), (20, 50), (20, 50)]
     assert log.snapshot_ends == [15]

@@ -1,4 +1,4 @@
-"""Nodes on the loopback interface within the test's own process, and a disk that stalls or fails at a sync on request."""
+"""Nodes on the loopback interface within the process of the test, and a disk that stalls or fails at a sync."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def judged(partition: AuditedPartition, report: PartitionReport, results: Sequen
         digests=digests,
         snapshot_ends=[end for end in snapshots if end <= log.end_offset],
         summary=log,
-        recovery_point=report.recovery_point or Offset(0),
+        recovery_point=log.recovery_point or Offset(0),
         producers_offset=Offset(max(written, default=0)),
     )
 

@@ -37,7 +37,7 @@ def test_what_kafka_wrote_is_sound(path: Path) -> None:
     assert report.findings.damage == []
     (partition,) = report.partitions
     assert partition.log.batches_count > 30
-    assert partition.recovery_point is None
+    assert partition.log.recovery_point is None
     assert all("left over" in note.text or "meta.properties" in note.text for note in report.findings.notes)
 
 
@@ -46,7 +46,7 @@ def test_what_pykraft_wrote_is_sound(node: Path) -> None:
         report = look(directory)
         assert (report.findings.damage, report.findings.notes) == ([], [])
         (partition,) = report.partitions
-        assert partition.log.end_offset == partition.recovery_point == 60
+        assert partition.log.end_offset == partition.log.recovery_point == 60
         assert partition.log.segments_count == 3
         assert [entry.epoch for entry in partition.log.epochs] == [1, 2]
 
@@ -199,7 +199,7 @@ def test_a_segment_that_goes_away_in_a_truncation_is_no_error(node: Path) -> Non
     report = looked(node, truncate)
     assert report.findings.damage == []
     (partition,) = report.partitions
-    assert (partition.log.segments_count, partition.recovery_point) == (2, None)
+    assert (partition.log.segments_count, partition.log.recovery_point) == (2, None)
 
 
 def test_what_cannot_be_read_while_nothing_changes_is_an_error(node: Path) -> None:

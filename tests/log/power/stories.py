@@ -1,4 +1,4 @@
-"""Short stories of what a node writes in its life, through the production classes, on a replica that knows its promises.
+"""Short stories of what a node writes in its life, through the production classes, on a replica that says what holds.
 
 `Told` is what the replica says: before a call that changes something, both states are allowed; after the call returned,
 only the new one. The jobs go through `OrderedLane`, as those of a running node do. With `DyingFs` the process is killed

@@ -155,11 +155,10 @@ _PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition directory: a summary of its log, and its recovery point."""
+    """One partition directory, and a summary of its log."""
 
     path: Path
     log: LogSummary
-    recovery_point: Offset | None
 
 
 @dataclass(slots=True)
@@ -336,7 +335,7 @@ def _look(directory: Path, findings: Findings, reading: Reading) -> PartitionRep
     for name in names:
         _check_other(directory / name, log, set(base_offsets), findings, reading)
     advise(fs, directory, findings)
-    return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
+    return PartitionReport(path=directory, log=log)
 
 
 def _check_other(path: Path, log: LogSummary, base_offsets: set[Offset], findings: Findings, reading: Reading) -> None:
