@@ -179,7 +179,7 @@ class ProgressLines:
         self._status = status
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.local.progress.ReportProgress`."""
+        """See `lab.progress.ReportProgress`."""
         self._status.update(escape(text))
         if not is_passing:
             self._console.print(escape(text), soft_wrap=True)
