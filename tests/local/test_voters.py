@@ -73,8 +73,8 @@ def test_a_port_that_is_listened_on_is_not_chosen(monkeypatch: pytest.MonkeyPatc
 
 def test_a_port_of_another_run_is_not_chosen_though_nobody_listens_on_it() -> None:
     code = (
-        "import sys; from pykraft.local import ports; voters.PORT_MIN = int(sys.argv[1]);"
-        "ports.PORT_END = voters.PORT_MIN + 1; voters._TRIES_MAX = 1; voters.free_ports(1)"
+        "import sys; from pykraft.local import voters; voters.PORT_MIN = int(sys.argv[1]);"
+        "voters.PORT_END = voters.PORT_MIN + 1; voters._TRIES_MAX = 1; voters.free_ports(1)"
     )
     (mine,) = free_ports(1)
     command = [sys.executable, "-c", code, str(mine)]
