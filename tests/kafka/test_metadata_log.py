@@ -22,7 +22,7 @@ from lab.kafka.java import Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Children, wait_until
 from pykraft.local.voters import HOST, free_ports
-from pykraft.protocol.metadata import record
+from pykraft.protocol.metadata import tables
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
 from tests.cli.test_dump import GOLDEN, sections
@@ -69,9 +69,8 @@ CREATED = {
 def test_the_tables_are_those_of_the_jar(kafka: Kafka) -> None:
     (jar,) = kafka.jars.glob("kafka-metadata-*.jar")
     version = jar.stem.removeprefix("kafka-metadata-")
-    _, _, rest = Path(record.__file__).read_text().replace(record.KAFKA_VERSION, version).partition("\nTABLES: ")
-    tables, _, _ = rest.partition("\n}\n")
-    newer = [line for line in tables.splitlines()[1:] if line not in source_of(jar).splitlines()]
+    ours = Path(tables.__file__).read_text().replace(tables.KAFKA_VERSION, version)
+    newer = [line for line in ours.splitlines() if line not in source_of(jar).splitlines()]
     assert newer == ['    29: Message.of("UnregisterControllerRecord", "0", "0+", Field("controller_id", INT32)),']
 
 

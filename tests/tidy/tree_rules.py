@@ -30,6 +30,7 @@ TABLES: dict[str, str] = {
 }
 """Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
 APART: dict[str, str] = {
+    "pykraft.protocol.metadata.tables": "it is generated from Kafka's message definitions",
     "pykraft.cli.pipeline.metadata": "not merged yet",
     "pykraft.cli.pipeline.report": "not merged yet",
     "pykraft.client.engine": "not merged yet",

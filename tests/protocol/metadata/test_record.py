@@ -1,17 +1,12 @@
-"""Metadata records: every type in every version, every cut, what is unknown, random bytes, and what people read.
+"""Metadata records: every type in every version, every cut, what is unknown, and random bytes.
 
-Source: KIP-631; Kafka's ``AbstractApiMessageSerde``, ``MetadataRecordType``, ``RecordRedactor``; the README of Kafka's
-message definitions.
+Source: KIP-631; Kafka's ``AbstractApiMessageSerde``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import random
-import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,19 +14,11 @@ from hypothesis import strategies as st
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.metadata import record
-from pykraft.protocol.metadata.record import (
-    KAFKA_VERSION,
-    TABLES,
-    MetadataRecord,
-    metadata_tables,
-    one_line,
-    read_metadata_record,
-    without_secrets,
-)
+from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
+from pykraft.protocol.metadata.tables import TABLES
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from tests.memory import taking_less_than
 from tests.protocol.bodies import bodies
-from tests.protocol.metadata.generate import UnknownDefinitionError, source_of
 from tests.protocol.metadata.records import ALL, NUMBERS, encoded, full_body
 
 BAD = {
@@ -99,140 +86,3 @@ def test_random_bytes_raise_nothing_else_and_cost_little() -> None:
         raw = bytes((1, number, source.randint(0, TABLES[number].versions.max)))
         raw += source.randbytes(source.choice((0, 1, 8, 40, 200)))
         taking_less_than(10_000_000, read)
-
-
-def jar_of(folder: Path, *fields: dict[str, Any], name: str = "kafka-metadata-9.9.9.jar", **properties: Any) -> Path:
-    definition = {
-        "apiKey": 3,
-        "type": "metadata",
-        "name": "OneRecord",
-        "validVersions": "0-1",
-        "flexibleVersions": "0+",
-    }
-    text = "// A license.\n" + json.dumps({**definition, "fields": fields, **properties})
-    with zipfile.ZipFile(folder / name, "w") as archive:
-        archive.writestr("common/metadata/OneRecord.json", text)
-        archive.writestr("other/Two.json", "{")
-    return folder / name
-
-
-def test_all_types_of_the_release_are_there() -> None:
-    assert KAFKA_VERSION == "4.4.0"
-    assert len(TABLES) == 27
-    assert metadata_tables()["ZK_MIGRATION_STATE_RECORD"] is TABLES[21]
-    assert metadata_tables()["NO_OP_RECORD"] is TABLES[20]
-    assert all(table.flexible.min == table.versions.min == 0 for table in TABLES.values())
-
-
-def test_a_definition_becomes_a_table(tmp_path: Path) -> None:
-    nested = {
-        "name": "EndPoints",
-        "type": "[]Point",
-        "versions": "0+",
-        "fields": [{"name": "X", "type": "float64", "versions": "0+"}],
-    }
-    isr = {
-        "name": "Isr",
-        "type": "[]int32",
-        "versions": "1+",
-        "nullableVersions": "1+",
-        "taggedVersions": "1+",
-        "tag": 4,
-    }
-    flag = {"name": "IsFenced", "type": "bool", "versions": "0+", "default": "true", "about": "It is."}
-    text = {"name": "Why", "type": "string", "versions": "0+", "default": "so"}
-    source = source_of(jar_of(tmp_path, nested, isr | {"default": "null"}, flag, text))
-    assert 'KAFKA_VERSION: Final = "9.9.9"' in source
-    for line in (
-        'array_of("end_points", Field("x", FLOAT64), count_max=ELEMENTS_MAX),',
-        'Field("isr", Array(INT32), versions="1+", default=None, nullable=True, tag=4),',
-        'Field("is_fenced", BOOL, default=True),',
-        'Field("why", STRING, default="so"),',
-    ):
-        assert line in source
-    assert "UUID" not in source
-
-
-FIELD = {"name": "One", "type": "int32", "versions": "0+"}
-UNKNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a property of a field": ({"zeroCopy": True}, {}, r"one: unknown properties \['zeroCopy'\]"),
-    "tagged later than there": ({"taggedVersions": "1+", "tag": 0}, {}, "one: taggedVersions differs"),
-    "null later than there": ({"nullableVersions": "1+"}, {}, "one: nullableVersions differs"),
-    "a name that JSON has otherwise": ({"name": "TopicID"}, {}, "topic_id is not the name that TopicID has"),
-    "another kind of message": ({}, {"type": "request"}, "OneRecord: it is not a flexible metadata record"),
-    "no version in the name": ({}, {"name": "metadata.jar"}, "its name does not say the version"),
-}
-
-
-@pytest.mark.parametrize(("of_field", "of_record", "words"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_the_tables_cannot_say_is_an_error(
-    tmp_path: Path, of_field: dict[str, Any], of_record: dict[str, Any], words: str
-) -> None:
-    jar = jar_of(tmp_path, FIELD | of_field, **of_record)
-    with pytest.raises(UnknownDefinitionError, match=words):
-        source_of(jar)
-
-
-def record_of(kind: str, /, **body: object) -> MetadataRecord:
-    return read_metadata_record(encoded(kind, 0, body))
-
-
-LINES = {
-    "words": (record_of("TOPIC_RECORD", name="orders"), "TOPIC_RECORD name=orders topicId=AAAAAAAAAAAAAAAAAAAAAA"),
-    "a text that needs quotes": (
-        record_of("CLEAR_ELR_RECORD", topic_name='a "b" c'),
-        'CLEAR_ELR_RECORD topicName="a \\"b\\" c"',
-    ),
-    "an empty text": (record_of("CLEAR_ELR_RECORD"), 'CLEAR_ELR_RECORD topicName=""'),
-    "numbers and flags": (
-        record_of("CLIENT_QUOTA_RECORD", entity=[{"entity_type": "user", "entity_name": None}], key="k", value=1.5),
-        "CLIENT_QUOTA_RECORD entity=[user null] key=k value=1.5 remove=false",
-    ),
-    "lists": (
-        record_of("PARTITION_CHANGE_RECORD", isr=[1, 2], adding_replicas=[]),
-        "PARTITION_CHANGE_RECORD partitionId=-1 topicId=AAAAAAAAAAAAAAAAAAAAAA isr=[1, 2] addingReplicas=[]",
-    ),
-    "no fields": (record_of("END_TRANSACTION_RECORD"), "END_TRANSACTION_RECORD"),
-    "null": (
-        record_of("CONFIG_RECORD", resource_type=2, resource_name="t", name="retention.ms", value=None),
-        "CONFIG_RECORD resourceType=2 resourceName=t name=retention.ms",
-    ),
-}
-
-
-@pytest.mark.parametrize(("shown", "line"), LINES.values(), ids=LINES)
-def test_a_record_is_one_line(shown: MetadataRecord, line: str) -> None:
-    assert one_line(shown) == line
-
-
-@pytest.mark.parametrize(("name", "version"), ALL)
-def test_every_type_has_a_line_without_a_line_break(name: str, version: int) -> None:
-    line = one_line(read_metadata_record(encoded(name, version, full_body(name, version))))
-    assert line.startswith(name)
-    assert "\n" not in line
-
-
-@pytest.mark.parametrize(
-    ("name", "is_secret"),
-    [
-        ("ssl.key.password", True),
-        ("listener.name.internal.plain.sasl.jaas.config", True),
-        ("ssl.keystore.key", True),
-        ("ssl.truststore.certificates", True),
-        ("delegation.token.secret.key", True),
-        ("sasl.oauthbearer.assertion.private.key.passphrase", True),
-        ("min.insync.replicas", False),
-        ("ssl.keystore.location", False),
-        ("compression.type", False),
-    ],
-)
-def test_a_secret_configuration_is_masked(name: str, is_secret: bool) -> None:
-    shown = record_of("CONFIG_RECORD", resource_type=4, resource_name="1", name=name, value="hush")
-    assert ("hush" in one_line(shown)) is not is_secret
-    assert without_secrets(shown).body["value"] == ("***" if is_secret else "hush")
-    assert shown.body["value"] == "hush"
-
-
-def test_a_secret_that_is_deleted_shows_that() -> None:
-    shown = record_of("CONFIG_RECORD", name="ssl.key.password", value=None)
-    assert without_secrets(shown) is shown
