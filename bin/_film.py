@@ -24,9 +24,8 @@ from html import escape
 from pathlib import Path
 
 from pykraft.client.remote.verdict import Health
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
-from pykraft.local.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "images" / "fail-over.svg"

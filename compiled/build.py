@@ -21,7 +21,7 @@ from typing import Final
 
 from compiled.constructors import with_constructors
 from compiled.modules import compiled_files
-from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import cache_folder
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 

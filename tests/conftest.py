@@ -7,6 +7,8 @@ one.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 from collections.abc import Iterator
@@ -66,6 +68,18 @@ def signals_as_before() -> Iterator[None]:
 
 def _signal_handling() -> tuple[list[object], set[int]]:
     return [signal.getsignal(number) for number in SIGNALS_OF_TESTS], signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on the loop of its ``runner``, or on one of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = pyfuncitem.funcargs
+    test = pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters})
+    runner = given.get("runner")
+    (runner.run if isinstance(runner, asyncio.Runner) else asyncio.run)(test)
+    return True
 
 
 @pytest.hookimpl(trylast=True)

@@ -22,8 +22,7 @@ from typing import Final
 
 from lab.bench.measure import REAL_CLOCK, Contender, LoadedQuorum, Run, RunLimits, Task, Usage, Watermark, usage_of
 from lab.bench.race import run_in_folder
-from pykraft.local.child import Child, Children
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, Children, wait_until
 
 GROUP_SIZE_BYTES: Final = 1024 * 1024
 """Until a run told its own: a full batch of a leader of ours."""

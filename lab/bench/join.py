@@ -24,10 +24,9 @@ from lab.bench.measure import usage_of
 from lab.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
 from lab.bench.quorums import latencies_ms
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.logs import wait_for_end_offset
-from pykraft.local.waiting import wait_until
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 from pykraft.snapshot.head import read_head

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from pykraft import __version__
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
-from pykraft.process.hot_modules import kind_of_modules
+from pykraft.process.extras import kind_of_modules
 
 CPUINFO = Path("/proc/cpuinfo")
 PROC = Path("/proc")

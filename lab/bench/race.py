@@ -16,10 +16,9 @@ from typing import Final
 
 from lab.bench.measure import Contender, Run, RunLimits, Task, measure
 from lab.bench.options import BenchOptions, run_size_bytes
+from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Children
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.progress import ReportProgress
+from pykraft.local.child import Children, temporary_folder
 
 DOUBLINGS_MAX: Final = 8
 HALVINGS_MAX: Final = 8

@@ -31,10 +31,9 @@ from lab.chaos.snapshot_room import SnapshotRoom
 from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
+from pykraft.local.child import wait_until
 from pykraft.local.cluster import Guest, PykraftNode
-from pykraft.local.ports import HOST
-from pykraft.local.voters import PARTITION
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, PARTITION
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import parse_quorum_state

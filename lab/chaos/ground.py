@@ -24,7 +24,7 @@ from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, Guest, Site
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 
 NODES_MIN: Final = 3
 NODES_MAX: Final = 9

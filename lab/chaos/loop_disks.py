@@ -34,7 +34,7 @@ from typing import Final
 
 from lab.chaos.disks import CLONE_NEWNS, DONE, Holder, call, keep_mounts_here, tell
 from lab.chaos.plan import POWER, FaultKind
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import temporary_folder
 
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 NO_LOG_FLUSH: Final = 2

@@ -28,7 +28,7 @@ from random import Random
 from threading import Thread
 from typing import Final
 
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 
 OUTSIDER: Final = -1
 CHUNK_SIZE_BYTES: Final = 16_384

@@ -23,8 +23,8 @@ from lab.chaos.disks import call
 from lab.chaos.ground import Ground
 from lab.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import LocalQuorumError
+from pykraft.local.child import wait_until
 from pykraft.local.cluster import PykraftNode
-from pykraft.local.waiting import wait_until
 
 OPTIONS: Final = (
     "--override=metadata.log.max.snapshot.interval.ms=3000",

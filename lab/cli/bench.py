@@ -179,7 +179,7 @@ class ProgressLines:
         self._status = status
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.local.progress.ReportProgress`."""
+        """See `lab.progress.ReportProgress`."""
         self._status.update(escape(text))
         if not is_passing:
             self._console.print(escape(text), soft_wrap=True)
@@ -302,8 +302,7 @@ def run_in(folder: Path, measure: Callable[[Children, Path], T], *, plan: str) -
 
     Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
     """
-    from pykraft.local.child import Children
-    from pykraft.local.keeper import temporary_folder
+    from pykraft.local.child import Children, temporary_folder
 
     click.echo(plan, err=True)
     with temporary_folder("pykraft-bench-", folder) as home, Children() as children:

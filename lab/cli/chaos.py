@@ -147,7 +147,7 @@ def chaos(  # noqa: PLR0913 - one argument for each option
 def _run(options: ChaosOptions, folder: Path) -> ChaosOutcome:
     """Run in a new folder below this one; keep it when the run fails."""
     from lab.chaos.run import run_chaos
-    from pykraft.local.keeper import temporary_folder
+    from pykraft.local.child import temporary_folder
 
     def is_kept(error: BaseException | None) -> bool:
         if not isinstance(error, Exception) or isinstance(error, UsageError):

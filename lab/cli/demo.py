@@ -24,7 +24,7 @@ from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
 from pykraft.cli.tables import print_table
 from pykraft.errors import UsageError
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import temporary_folder
 from pykraft.process.extras import imported_for
 from pykraft.text.words import in_ms, ms_number
 
@@ -130,7 +130,7 @@ class _Lines:
         self._begun = self._passed = time.monotonic()
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.local.progress.ReportProgress`."""
+        """See `lab.progress.ReportProgress`."""
         now = time.monotonic()
         self._status.update(escape(text))
         if is_passing and (self._console.is_terminal or now - self._passed < PASSING_INTERVAL_S):

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pykraft.errors import UsageError
-from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import cache_folder
 
 KAFKA_VERSION = "4.3.1"
 HERE = Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""Three replicas of ours, the recordings of Kafka's, and audits of them in this process."""
+"""Three replicas of ours, the recordings of Kafka's, audits of them in this process, judged logs and a report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pykraft.audit.directory_audit import AuditResult, AuditTask, DirectoryAudit, run_audits, run_task
-from pykraft.audit.findings import AuditReport
+from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
+from pykraft.audit.judged import JudgedLog
+from pykraft.audit.part import RangeDigest
 from pykraft.client.serde import bytes_serde
 from pykraft.local.journal import Acknowledged
+from pykraft.log.offline.verify_log import LogSummary
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import Election, Epoch, NodeId
+from pykraft.types import Election, Epoch, EpochStart, NodeId, Offset
 from tests.log.data_directory import GOLDEN, make_node
 from tests.snapshot.snapshots import id_of
 from tests.spark.logs import write_segment
@@ -65,3 +68,63 @@ def written(partition: Path, batches: Sequence[bytes]) -> Path:
     store.write(Election(epoch=Epoch(9), leader_id=NodeId(1)), voters=(NodeId(1), NodeId(2)), kraft_version=0)
     store.close()
     return partition
+
+
+def some_report(places: int = 1) -> AuditReport:
+    """A log with this many damaged places and a note; the text would be markup."""
+    report = AuditReport()
+    report.logs.append(
+        AuditedLog(
+            replica="n1",
+            path=Path("/data/n1/log-0"),
+            start_offset=Offset(0),
+            end_offset=Offset(9),
+            epochs_count=1,
+            segments_count=1,
+            batches_count=3,
+            size_bytes=700,
+            snapshots_count=0,
+        )
+    )
+    for at in range(places):
+        path = Path("/data/n1/log-0/<script>.log")
+        report.add(AuditKind.DAMAGED, "n1", path, at, expected="CRC 1", found="CRC 2", advice="look")
+    report.add_note("n1", Path("/data/n1/x.deleted"), "is left over")
+    return report
+
+
+def judged_log(
+    name: str,
+    *,
+    epochs: Sequence[EpochStart] = (),
+    end_offset: int = 0,
+    salt: int = 0,
+    recovery_point: int = 0,
+    producers_offset: int = 0,
+) -> JudgedLog:
+    """A log of one segment, with a digest of each offset; ``salt`` makes the digests differ."""
+    digests = {
+        at: RangeDigest(
+            number=at,
+            first_offset=Offset(at),
+            end_offset=Offset(at + 1),
+            batches_count=1,
+            size_bytes=80,
+            total=at + salt,
+        )
+        for at in range(end_offset)
+    }
+    return JudgedLog(
+        replica=name,
+        path=Path("/data") / name,
+        segments=[(Offset(0), 80 * end_offset)],
+        start_offset=Offset(0),
+        end_offset=Offset(end_offset),
+        epochs=epochs,
+        is_sound=True,
+        digests=digests,
+        snapshot_ends=[],
+        summary=LogSummary(),
+        recovery_point=Offset(recovery_point),
+        producers_offset=Offset(producers_offset),
+    )

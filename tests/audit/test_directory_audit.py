@@ -26,9 +26,8 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import encode_meta
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Epoch, EpochStart, Offset
-from tests.audit.judged_logs import judged_log
 from tests.audit.planted import Planted, plant_all
-from tests.audit.replicas import audited, kafkas_replicas, our_replicas, written
+from tests.audit.replicas import audited, judged_log, kafkas_replicas, our_replicas, written
 from tests.log.data_directory import META
 from tests.snapshot.snapshots import id_of
 from tests.spark.logs import batch, payload, said

@@ -16,7 +16,7 @@ from pykraft.cli.tail import in_utc, parse_start, tail
 from pykraft.client.remote.observer import Start
 from pykraft.config import METADATA_TOPIC_ID
 from pykraft.errors import ProtocolError, QuorumUnavailableError, UsageError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.batch import seal_batch
 from pykraft.types import Epoch, Offset
 from tests.client.logs import ScriptedLog

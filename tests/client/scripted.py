@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import API_VERSIONS, ApiKey

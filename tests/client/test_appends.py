@@ -13,7 +13,7 @@ from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError,
 from pykraft.host.host import Host
 from pykraft.server.clock import now
 from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone, leader_of, quorum, run
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import StallingFs
 
 
 @BOTH

@@ -242,22 +242,19 @@ def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> 
     with_log(main)
 
 
-def test_a_node_of_our_own_serves_its_snapshot(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), own_thread=True) as node:
-            await node.wait_for_leader()
-            last = await node.propose([b"a", b"b"])
-            loaded = Loaded()
-            snapshot = await node.create_snapshot(last.base_offset + 2, last.epoch)
-            assert snapshot is not None
-            async with snapshot:
-                await snapshot.append(STATE)
-                await snapshot.freeze()
-            await node.propose([b"after"])
-            async with Observer([node.endpoint], patience=PATIENT, load_snapshot=loaded.take) as observer:
-                assert await values_of(observer, 1) == [b"after"]
-            assert (loaded.ids, loaded.values) == ([snapshot.snapshot_id], STATE)
-            async with Observer([node.endpoint], patience=PATIENT) as observer:
-                assert await values_of(observer, 2) == [b"a", b"b", b"after"]
-
-    asyncio.run(main())
+async def test_a_node_of_our_own_serves_its_snapshot(tmp_path: Path) -> None:
+    async with Node(alone(tmp_path), own_thread=True) as node:
+        await node.wait_for_leader()
+        last = await node.propose([b"a", b"b"])
+        loaded = Loaded()
+        snapshot = await node.create_snapshot(last.base_offset + 2, last.epoch)
+        assert snapshot is not None
+        async with snapshot:
+            await snapshot.append(STATE)
+            await snapshot.freeze()
+        await node.propose([b"after"])
+        async with Observer([node.endpoint], patience=PATIENT, load_snapshot=loaded.take) as observer:
+            assert await values_of(observer, 1) == [b"after"]
+        assert (loaded.ids, loaded.values) == ([snapshot.snapshot_id], STATE)
+        async with Observer([node.endpoint], patience=PATIENT) as observer:
+            assert await values_of(observer, 2) == [b"a", b"b", b"after"]

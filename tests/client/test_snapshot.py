@@ -16,7 +16,7 @@ from pykraft.core.raft import Raft
 from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.log.os_fs import OsFs
-from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.snapshot.writer import write_bootstrap
 from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, run, voters_of
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pykraft.client import Node, StableRecords, text_serde
 from pykraft.errors import SnapshotFailedError, UsageError
-from pykraft.snapshot.raw_writer import RawWriter
+from pykraft.snapshot.writer import RawWriter
 from tests.client.nodes import BOTH, run
 from tests.client.test_snapshot import Saving, State, often
 

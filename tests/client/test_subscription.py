@@ -245,16 +245,13 @@ def test_calls_within_calls_are_all_found_until_they_are_done() -> None:
     assert open_calls() == []
 
 
-def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -> None:
+async def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -> None:
     async def look() -> int:
         return len(open_calls())
 
-    async def main() -> None:
-        owner = Called()
-        with ListenerCall(owner):
-            within = asyncio.create_task(look())
-            assert await within == 1
-            left_running = asyncio.create_task(look())
-        assert await left_running == 0
-
-    asyncio.run(main())
+    owner = Called()
+    with ListenerCall(owner):
+        within = asyncio.create_task(look())
+        assert await within == 1
+        left_running = asyncio.create_task(look())
+    assert await left_running == 0

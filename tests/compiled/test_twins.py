@@ -51,7 +51,7 @@ def test_the_rules_run_from_machine_code(compiled: Path) -> None:
     assert python(compiled, "-c", asked).startswith(str(compiled))
     assert python(compiled, "-c", asked).strip().endswith(".so")
     assert python(PLAIN, "-c", asked).strip().endswith("raft.py")
-    told = "from pykraft.process.hot_modules import is_compiled; print(is_compiled())"
+    told = "from pykraft.process.extras import is_compiled; print(is_compiled())"
     assert (python(compiled, "-c", told), python(PLAIN, "-c", told)) == ("True\n", "False\n")
 
 

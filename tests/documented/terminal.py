@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import wait_until
 
 INTERRUPTED_WITHIN_S = 30.0
 ENDED_BY_CTRL_C = ("0", "130")

@@ -35,7 +35,7 @@ from pykraft.client.remote.verdict import verdict_on
 from pykraft.protocol.records import Record
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.types import Offset
-from tests.audit.some_report import some_report
+from tests.audit.replicas import some_report
 from tests.cli.command_tree import leaves
 from tests.cli.quorum.test_overview import QUORUM
 from tests.cli.sim_worlds import failed, passed

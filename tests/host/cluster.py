@@ -19,7 +19,7 @@ from pykraft.core.effects import InstallSnapshot, TruncateTo, WriteElectionState
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import ProposalOutcome
-from pykraft.log.format import format_directories
+from pykraft.log.directory import format_directories
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.protocol.batch import scan

@@ -15,7 +15,7 @@ from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import SegmentView
 from pykraft.protocol.batch import scan
 from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch

@@ -19,7 +19,7 @@ import pytest
 
 from pykraft import __version__
 from pykraft.cli.main import COMMANDS
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from tests.install.fresh import Fresh, Published
 from tests.tidy.repository import ROOT, tracked
 

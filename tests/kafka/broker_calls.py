@@ -22,7 +22,7 @@ from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.serial import entity_reader, entity_writer
 
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 
 TIMEOUT_S = 30.0
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from lab.kafka.java import Kafka, Main
 from pykraft.local.child import Child, Children
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import write_properties
+from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.types import Uuid, uuid_text
 
 NODE_ID = 1

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from pykraft.cli.main import pykraft
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import write_properties
+from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import uuid_text

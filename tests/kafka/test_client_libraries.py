@@ -12,7 +12,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES, Cluster
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from tests.kafka.clients.program import CASE_COUNT, COMPRESSIONS
 
 pytestmark = pytest.mark.kafka

@@ -15,10 +15,9 @@ import pytest
 
 from lab.kafka.java import Kafka, Main
 from pykraft.errors import UsageError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.logs import Stream, read_stream, wait_for_end_offset
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_control, scan
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots

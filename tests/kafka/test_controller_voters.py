@@ -12,9 +12,8 @@ import pytest
 
 from lab.kafka.java import Kafka, Main
 from pykraft.errors import OutcomeUnknownError, RefusedError, UsageError
-from pykraft.local.child import Children
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Children, wait_until
+from pykraft.local.voters import HOST
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.types import ZERO_UUID, uuid_text
 from tests.kafka.controller import JavaController

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 
 from lab.kafka.java import Finished, Kafka, Main
 from pykraft.cli.main import pykraft
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST
 from tests.kafka.controller import JavaController
 
 pytestmark = pytest.mark.kafka

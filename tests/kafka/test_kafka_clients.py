@@ -19,8 +19,7 @@ from pykraft.config import TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.logs import read_stream
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION
+from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.protocol.records import scan
 from tests.kafka.archive import VARIABLE
 from tests.kafka.broker_calls import broker_calls

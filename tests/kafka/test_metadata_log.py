@@ -20,9 +20,8 @@ from click.testing import CliRunner
 
 from lab.kafka.java import Kafka, Main
 from pykraft.cli.main import pykraft
-from pykraft.local.child import Children
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Children, wait_until
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.metadata import tables
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset

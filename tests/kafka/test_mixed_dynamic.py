@@ -29,12 +29,10 @@ from pykraft.client.reader import Reader
 from pykraft.client.remote.admin import Admin
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import OutcomeUnknownError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import LISTENER, PARTITION, voter_properties, write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, LISTENER, PARTITION, free_ports, voter_properties, write_properties
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.snapshot.head import read_head

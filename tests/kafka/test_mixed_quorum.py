@@ -27,7 +27,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import JournalKeeper, PykraftNode
 from pykraft.local.journal import check_journal, record_spans
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from tests.kafka.broker_calls import broker_calls
 from tests.kafka.dump import dump_log
 from tests.kafka.produce_calls import gzip_batch, produce

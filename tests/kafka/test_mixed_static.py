@@ -19,9 +19,8 @@ from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
 from pykraft.local.logs import wait_for_end_offset
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION
-from pykraft.log.format import format_directories
+from pykraft.local.voters import HOST, PARTITION, free_ports
+from pykraft.log.directory import format_directories
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.head import read_head

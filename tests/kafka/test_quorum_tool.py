@@ -19,11 +19,10 @@ from lab.kafka.java import JavaNode, Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import QuorumUnavailableError, UsageError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import Cluster
 from pykraft.local.logs import read_stream, wait_for_end_offset
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records, scan
 from pykraft.snapshot.files import parse_snapshot_file

@@ -17,10 +17,8 @@ import pytest
 
 from lab.kafka.java import Finished, Kafka, Main
 from pykraft.errors import OutcomeUnknownError, RefusedError
-from pykraft.local.child import Children
-from pykraft.local.ports import HOST
-from pykraft.local.voters import LISTENER
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Children, wait_until
+from pykraft.local.voters import HOST, LISTENER
 from pykraft.types import ZERO_UUID, uuid_text
 from tests.kafka.dynamic import DynamicQuorum
 from tests.kafka.test_quorum_tool import REPLICATION, STATUS, masked_status, masked_table, ours, shown

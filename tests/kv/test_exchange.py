@@ -93,15 +93,12 @@ def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
     assert not client.is_complete
 
 
-def test_a_connection_that_breaks_is_a_client_that_is_gone() -> None:
+async def test_a_connection_that_breaks_is_a_client_that_is_gone() -> None:
     async def broken(*_: Any) -> Any:
         raise ConnectionResetError
 
-    async def main() -> None:
-        with pytest.raises(ClientGoneError):
-            await Exchange({"method": "GET", "path": "/", "headers": []}, broken, broken).begin_lines()
-
-    asyncio.run(main())
+    with pytest.raises(ClientGoneError):
+        await Exchange({"method": "GET", "path": "/", "headers": []}, broken, broken).begin_lines()
 
 
 def test_a_failure_is_an_answer_or_the_last_line() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from pykraft.errors import AddressInUseError, UsageError
 from pykraft.kv.service import require_package, serve
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from pykraft.types import Endpoint
 from tests.client.nodes import alone
 

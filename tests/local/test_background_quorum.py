@@ -20,10 +20,9 @@ from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local import background_quorum
 from pykraft.local.background_quorum import BackgroundNode, LocalQuorum, bring_up
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES
 from pykraft.local.quorum_folder import QuorumFolder
-from pykraft.local.waiting import wait_until
 from tests.processes.commands import Finished, assert_one_line, run
 
 pytestmark = pytest.mark.processes

@@ -16,7 +16,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, JournalKeeper, Site
 from pykraft.local.journal import JournalVerdict, Started, Stopped
 from pykraft.local.logs import read_stream
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from pykraft.types import NodeId
 
 pytestmark = pytest.mark.processes

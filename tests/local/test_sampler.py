@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.ports import HOST, free_ports
 from pykraft.local.sampler import QuorumSample, Sampler
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports
 from pykraft.types import Endpoint
 
 

@@ -26,6 +26,7 @@ from pykraft.types import EPOCH_MAX
 from tests.log.damaged_directories import (
     DAMAGED,
     IMPOSSIBLE,
+    KAFKAS,
     LAST,
     NEXT,
     NO_POINT,
@@ -38,7 +39,6 @@ from tests.log.damaged_directories import (
     flip_in,
 )
 from tests.log.data_directory import CONFIG, look
-from tests.log.kafkas_directories import KAFKAS
 
 ROWS = [*TABLE, *KAFKAS]
 pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same

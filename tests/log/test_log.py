@@ -30,7 +30,7 @@ from pykraft.log.directory import LogDirectory
 from pykraft.log.lane import AppendBytes, OrderedLane
 from pykraft.log.log import STEPS_MAX, Log
 from pykraft.log.os_fs import OsFs
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import SegmentView
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore

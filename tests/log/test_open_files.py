@@ -15,8 +15,7 @@ import pytest
 from pykraft.errors import ReadError, StorageError
 from pykraft.log.log import Log
 from pykraft.log.open_files import OpenFiles, SegmentFile
-from pykraft.log.os_file import OsFile
-from pykraft.log.os_fs import OsFs
+from pykraft.log.os_fs import OsFile, OsFs
 from pykraft.types import Offset
 from tests.log.logs import TOPIC_ID, AnySize, batch
 

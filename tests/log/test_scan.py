@@ -1,19 +1,28 @@
-"""Walking over a file: chunks, cuts at every byte, and wrong lengths.
+"""Walking over a file: chunks, cuts at every byte, wrong lengths; runs of batches change nothing but the time.
 
-Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
+Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``; ours.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pykraft.errors import CorruptionError
+from pykraft.errors import CorruptionError, StorageError
 from pykraft.log import scan as scan_module
-from pykraft.log.scan import scan_file, scan_headers
+from pykraft.log.os_fs import OsFs
+from pykraft.log.recovery import recover
+from pykraft.log.scan import scan_file, scan_headers, scan_runs
+from pykraft.protocol import batch_run as run_module
 from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.batch_run import BatchRun
 from tests.disks import ScriptedDisk, ScriptedFile
+from tests.log.damaged_directories import KAFKAS, TABLE, Row
+from tests.log.data_directory import CONFIG, look
 from tests.log.logs import Batch, bytes_of, run_of
 
 PATH = Path("/data/0.log")
@@ -81,3 +90,100 @@ def test_zeros_are_no_batch() -> None:
         CorruptionError, match="expected a batch header, found one that says that 0 bytes follow its length"
     ):
         list(scan_file(PATH, file_of(bytes(500)), 0, 500))
+
+
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
+
+CHUNK_SIZE_BYTES = 500
+ALWAYS, NEVER = 1, 10**9
+"""Values of `BATCHES_MIN`."""
+
+
+class ReadFile:
+    """A file that notes its reads."""
+
+    def __init__(self, content: bytes) -> None:
+        fs = ScriptedDisk()
+        fs.write(PATH, content)
+        self._file = fs.open(PATH)
+        self.reads: list[tuple[int, int]] = []
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        self.reads.append((size_bytes, position))
+        return self._file.pread(size_bytes, position)
+
+
+def single(places: Iterable[tuple[int, BatchHeader] | BatchRun]) -> Iterator[tuple[int, BatchHeader]]:
+    for place in places:
+        if isinstance(place, BatchRun):
+            yield from place.headers()
+        else:
+            yield place
+
+
+def found_by(scan: Any, content: bytes) -> tuple[object, ...]:
+    """The batches, the problem, and the reads."""
+    file = ReadFile(content)
+    batches: list[tuple[int, BatchHeader]] = []
+    problem = None
+    try:
+        batches.extend(single(scan(PATH, file, 0, len(content))))
+    except CorruptionError as error:
+        problem = (error.position, error.expected, error.found)
+    return batches, problem, file.reads
+
+
+def test_flipped_bits_and_cuts_are_found_as_without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks, groups and runs, so that each border is somewhere in the log."""
+    monkeypatch.setattr(scan_module, "CHUNK_SIZE_BYTES", CHUNK_SIZE_BYTES)
+    monkeypatch.setattr(run_module, "GROUP_BATCHES", 2)
+    monkeypatch.setattr(run_module, "BATCHES_MAX", 5)
+    monkeypatch.setattr(scan_module, "BATCHES_MIN", ALWAYS)
+    content = b"".join(bytes_of([*run_of(0, 8), *run_of(8, 3, size_bytes=90), *run_of(11, 4)]))
+
+    def alone(*arguments: Any) -> Any:
+        return scan_file(*arguments, chunk_size_bytes=CHUNK_SIZE_BYTES)
+
+    assert found_by(scan_runs, content) == found_by(alone, content)
+    for at in range(len(content)):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << at % 8
+        assert found_by(scan_runs, bytes(flipped)) == found_by(alone, bytes(flipped))
+        assert found_by(scan_runs, content[:at]) == found_by(alone, content[:at])
+
+
+def recovered(node: Path) -> object:
+    """All that a start finds and derives; it repairs the directory."""
+    try:
+        found = recover(OsFs(), node, CONFIG)
+    except StorageError as error:
+        return str(error)
+    segments = [
+        (segment.base_offset, segment.end_offset, index.offset_bytes(), index.time_bytes())
+        for segment in found.segments
+        for index in [segment.content.index]
+    ]
+    return found.report, found.epochs.entries, segments
+
+
+@pytest.mark.parametrize("case", [*TABLE, *KAFKAS], ids=lambda case: case.name)
+def test_a_damaged_directory_is_judged_as_without_runs(
+    case: Row, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for do in case.cases:
+        do(node)
+    kept = tmp_path / "kept"
+    shutil.copytree(node, kept)
+    seen = []
+    # Several runs in each segment.
+    monkeypatch.setattr(run_module, "BATCHES_MAX", 3)
+    for least in (ALWAYS, NEVER):
+        monkeypatch.setattr(scan_module, "BATCHES_MIN", least)
+        report = look(node)
+        start = recovered(node)
+        files = {path.name: path.read_bytes() for path in sorted(node.iterdir()) if path.is_file()}
+        seen.append((report, start, files))
+        shutil.rmtree(node)
+        shutil.copytree(kept, node)
+    assert seen[0] == seen[1]

@@ -305,20 +305,17 @@ def test_a_node_that_has_parted_ends_and_the_others_go_on(tmp_path: Path) -> Non
         asyncio.run(main())
 
 
-def test_equal_nodes_tell_and_go_on(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, check_every=1) as nodes:
-            checks = [node._applier.check for node in nodes]
-            for _ in range(3):
-                known = [check.found for check in checks if check is not None]
-                for _ in range(4):
-                    await nodes[1].execute(Add("x", 1))
-                for check, before in zip(checks, known, strict=True):
-                    assert check is not None
-                    while check.found is before or not all(map(check.is_told, (1, 2, 3))):
-                        await next_turn()
-
-    asyncio.run(main())
+async def test_equal_nodes_tell_and_go_on(tmp_path: Path) -> None:
+    async with machines(tmp_path, check_every=1) as nodes:
+        checks = [node._applier.check for node in nodes]
+        for _ in range(3):
+            known = [check.found for check in checks if check is not None]
+            for _ in range(4):
+                await nodes[1].execute(Add("x", 1))
+            for check, before in zip(checks, known, strict=True):
+                assert check is not None
+                while check.found is before or not all(map(check.is_told, (1, 2, 3))):
+                    await next_turn()
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
@@ -327,14 +324,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
             Replicated(config_of(tmp_path, 1), Counters(), check_every=wrong)  # type: ignore[arg-type]
 
 
-def test_a_node_that_does_not_run_knows_no_voters(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = Replicated(config_of(tmp_path, 1), Counters()).node
-        with pytest.raises(NotRunningError):
-            node.latest_voter_set  # noqa: B018 - it raises
-        assert voter_ids(node) == []
-
-    asyncio.run(main())
+async def test_a_node_that_does_not_run_knows_no_voters(tmp_path: Path) -> None:
+    node = Replicated(config_of(tmp_path, 1), Counters()).node
+    with pytest.raises(NotRunningError):
+        node.latest_voter_set  # noqa: B018 - it raises
+    assert voter_ids(node) == []
 
 
 OPENING = encode_log_record(OpenRecord(0, bytes(16)))

@@ -231,7 +231,7 @@ def test_other_kinds_of_digests_and_other_checks_are_not_compared() -> None:
     assert not asyncio.run(main()).stopped
 
 
-def test_the_digest_of_a_large_state_lets_other_tasks_run() -> None:
+async def test_the_digest_of_a_large_state_lets_other_tasks_run() -> None:
     turns = 0
 
     async def count() -> None:
@@ -240,17 +240,14 @@ def test_the_digest_of_a_large_state_lets_other_tasks_run() -> None:
             await next_turn()
             turns += 1
 
-    async def main() -> None:
-        log = Log(Counters())
-        await log.begin()
-        log.voters[0].machine.totals = {f"{at}": at for at in range(PIECE_RECORDS * 5)}
-        counting = asyncio.create_task(count())
-        await next_turn()
-        await log.append(CheckRecord(0))
-        assert turns >= 2
-        counting.cancel()
-
-    asyncio.run(main())
+    log = Log(Counters())
+    await log.begin()
+    log.voters[0].machine.totals = {f"{at}": at for at in range(PIECE_RECORDS * 5)}
+    counting = asyncio.create_task(count())
+    await next_turn()
+    await log.append(CheckRecord(0))
+    assert turns >= 2
+    counting.cancel()
 
 
 def test_a_digest_does_not_depend_on_the_order_of_records() -> None:

@@ -20,8 +20,8 @@ from typing import Final
 
 import pytest
 
-from pykraft.local.ports import HOST, free_ports
-from pykraft.object_storage import stores
+from pykraft.local.voters import HOST, free_ports
+from pykraft.object_storage import files
 
 SECRET: Final = "SECRETsecretSECRET"  # noqa: S105 - it opens nothing; no message may have it
 ENDS_WITHIN_S: Final = 30
@@ -214,8 +214,8 @@ def proxied(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy
     made = Proxy(storage.port)
     for name, value in environment(made.endpoint).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(stores, "ATTEMPTS_MAX", 2)
-    stores.forget_stores()
+    monkeypatch.setattr(files, "ATTEMPTS_MAX", 2)
+    files.forget_stores()
     yield made
-    stores.forget_stores()
+    files.forget_stores()
     made.close()

@@ -1,4 +1,4 @@
-"""A feature whose package is not installed says in one line what to install; any other failed import stays a bug."""
+"""A missing package is one line that says what to install; whether hot modules are compiled; the cache folder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ import importlib
 import re
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.process.extras import INSTALLED_WITH, OPTIONAL, imported_for, install
+from pykraft.process import extras
+from pykraft.process.extras import (
+    INSTALLED_WITH,
+    OPTIONAL,
+    cache_folder,
+    imported_for,
+    install,
+    is_compiled,
+    kind_of_modules,
+)
 from tests.tidy.repository import ROOT
 
 
@@ -58,3 +68,22 @@ def test_each_extra_and_each_of_its_packages_is_known() -> None:
     listed = {(re.split(r"[^\w-]", line)[0], extra) for extra, lines in extras.items() for line in lines}
     assert listed == set(OPTIONAL.values())
     assert install("spark") == "pip install 'pykraft[spark]'"
+
+
+def test_a_clone_is_plain_python() -> None:
+    assert not is_compiled()
+    assert kind_of_modules() == "plain Python"
+
+
+def test_the_shared_code_of_compiled_modules_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: name if name == "pykraft__mypyc" else None)
+    assert is_compiled()
+    assert kind_of_modules() == "compiled"
+
+
+def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_folder() == Path("/somewhere/pykraft")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert cache_folder() == Path("/home/somebody/.cache/pykraft")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from tests.kafka.differential.voter import exactly

@@ -27,10 +27,9 @@ from pykraft.errors import (
     QuorumUnavailableError,
     RefusedError,
 )
+from pykraft.local.child import wait_until
 from pykraft.local.cluster import Cluster, PykraftNode
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import joiner_properties, write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports, joiner_properties, write_properties
 from pykraft.types import Endpoint, Listeners, ReplicaKey
 
 Act: TypeAlias = Callable[[Admin], Awaitable[None]]

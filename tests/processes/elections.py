@@ -9,8 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.local.child import Child
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

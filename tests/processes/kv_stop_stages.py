@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from tests.processes.stop_stages import Running, Scene, Stage, Words, loading, stage, waits_for_answer
 
 

@@ -25,8 +25,7 @@ from typing import Any, Final
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.local.child import Children
 from pykraft.local.cluster import JournalKeeper, PykraftNode, Site
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import LISTENER
+from pykraft.local.voters import LISTENER, free_ports
 from pykraft.protocol.api import encode_request
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.records import encode_batch

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import voter_properties, write_properties
+from pykraft.local.voters import free_ports, voter_properties, write_properties
 from pykraft.spark.tables.names import CHECKPOINT
 from tests.processes import kv_stop_stages as kv
 from tests.processes.stop_stages import (

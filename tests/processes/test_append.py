@@ -14,10 +14,9 @@ from typing import Any, Self
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.voters import LISTENER
-from pykraft.local.waiting import wait_until
 from tests.processes.commands import assert_one_line, run
 
 pytestmark = pytest.mark.processes

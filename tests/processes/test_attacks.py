@@ -14,7 +14,7 @@ import pytest
 from lab.chaos.network import ProxyNetwork
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster, PykraftNode, Site
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from pykraft.protocol.messages import ApiKey
 from tests.processes.attack import (
     INT32_MAX,

@@ -11,10 +11,9 @@ import pytest
 
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import ErrorCode
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.ports import free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import free_ports
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body

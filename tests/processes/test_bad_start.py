@@ -10,8 +10,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES, Cluster, JournalKeeper, PykraftNode, server_command
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.local.voters import HOST, PARTITION, free_ports, voter_properties, write_properties
 
 pytestmark = pytest.mark.processes
 

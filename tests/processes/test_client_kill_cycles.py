@@ -20,8 +20,7 @@ import pytest
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES
 from pykraft.local.logs import Stream, read_stream, require_identical
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION
+from pykraft.local.voters import HOST, PARTITION, free_ports
 from pykraft.protocol.records import decode_values, scan
 from tests.processes.embedded import digest
 from tests.processes.tales import Tale, Tales

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.logs import wait_for_end_offset
-from pykraft.local.waiting import wait_until
 
 SCRUB = {"pykraft.log.scrub.bytes.per.second": "8388608", "pykraft.log.scrub.interval.ms": "500"}
 RECORDS_BETWEEN = 1_000

@@ -10,7 +10,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from tests.processes.attack import crowd
 from tests.processes.tales import Tales
 from tests.tidy.repository import ROOT

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST
 from tests.processes.commands import run
 
 RECORDS = 200

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.local.logs import read_stream
-from pykraft.local.waiting import wait_until
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan

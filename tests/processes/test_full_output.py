@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import voter_properties, write_properties
+from pykraft.local.voters import free_ports, voter_properties, write_properties
 
 pytestmark = pytest.mark.processes
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import Cluster, JournalKeeper, PykraftNode
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports
 
 pytestmark = pytest.mark.processes
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from pykraft.kv.trial import status_of
+from pykraft.local.child import wait_until
 from pykraft.local.cluster import SOURCES
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST
 from pykraft.types import Endpoint
 from tests.processes.commands import Finished, assert_one_line, run
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.logs import read_stream, wait_for_end_offset
-from pykraft.local.waiting import wait_until
 from tests.processes.commands import run
 from tests.processes.test_emptied import says
 

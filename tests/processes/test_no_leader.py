@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST
 from tests.processes.commands import run
 from tests.processes.test_corruption import RECORDS_BETWEEN, flip
 

@@ -14,7 +14,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from tests.processes.commands import Finished, assert_one_line, run
 
 pytestmark = pytest.mark.processes

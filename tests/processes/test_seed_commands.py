@@ -16,12 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.journal import record_spans
 from pykraft.local.logs import read_stream, wait_for_end_offset
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import PARTITION
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import PARTITION, free_ports
 from tests.tidy.repository import ROOT
 
 pytestmark = pytest.mark.processes

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.bench.join import give_snapshot, require_same
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
-from pykraft.local.waiting import wait_until
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.types import Epoch, OffsetAndEpoch
 

@@ -19,7 +19,7 @@ import asyncio, dataclasses, resource, sys
 from pathlib import Path
 from pykraft.client import Node, configure
 from pykraft.config import LogSettings
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 
 LIMIT_BYTES = 1_000_000
 STATE = [b"x" * 10_000] * 300

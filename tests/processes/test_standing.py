@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import QUICK, Cluster
-from pykraft.local.waiting import wait_until
 from tests.processes.commands import run
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.logs import read_stream
-from pykraft.local.waiting import wait_until
 from pykraft.protocol.records import decode_records, scan
 
 pytestmark = pytest.mark.processes

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster
-from pykraft.local.waiting import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

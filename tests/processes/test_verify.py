@@ -8,10 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from pykraft.cli.verify import verify
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import JournalKeeper, PykraftNode
-from pykraft.local.ports import free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import free_ports
 from tests.log.data_directory import flip
 
 pytestmark = pytest.mark.processes

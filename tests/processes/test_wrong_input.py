@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import wait_until
 from tests.log.data_directory import FIRST, make_node
 
 pytestmark = pytest.mark.processes

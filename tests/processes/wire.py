@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pykraft.local.child import WAIT_TIMEOUT_S
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey

@@ -1,12 +1,13 @@
-"""The batch header: every field, every contradiction, the CRC against each bit, and scans of cut data.
+"""The batch header: every field, every contradiction, the CRC against each bit, scans of cut data, bounded headers.
 
-Source: KIP-98 §Message Format, KIP-534; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
+Source: KIP-98 §Message Format, KIP-534; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``; KIP-82 sets no bound.
 """
 
 from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -27,8 +28,12 @@ from pykraft.protocol.batch import (
     unpack_header,
 )
 from pykraft.protocol.compression import Compression
+from pykraft.protocol.records import HEADERS_MAX, decode_control, decode_records
 from pykraft.protocol.values import encode_batch
 from pykraft.types import Epoch, Offset
+from tests.memory import taking_less_than
+from tests.protocol.test_compression import compress
+from tests.protocol.test_records import record, resealed, seal
 
 
 def batch(count: int = 3, base_offset: int = 10, epoch: int = 7) -> bytes:
@@ -231,3 +236,42 @@ def test_a_batch_gets_its_place_without_a_new_crc() -> None:
     assert (placed.header.base_offset, placed.header.epoch, placed.header.crc) == (12, 3, header.crc)
     check_crc(placed.data, 0, placed.header)
     assert placed.data[16:] == data[16:]
+
+
+IS_CONTROL = 0x20
+"""In a batch's attributes."""
+HEADER = b"\x00\x01"
+"""The smallest one: no name, no value."""
+
+
+def batch_of_headers(count: int, *, attributes: int) -> bytes:
+    """One record, compressed, whose key and value are those of a LeaderChange, so that only the headers are unusual."""
+    key, value = b"\x00\x00\x00\x02", bytes(8)
+    whole = record(b"\x00", 0, 0, len(key), key, len(value), value, count, HEADER * count)
+    return resealed(seal(b"?"), attributes=attributes, body=compress(Compression.ZSTD, whole))
+
+
+@pytest.mark.parametrize(
+    ("decode", "attributes"),
+    [(decode_control, IS_CONTROL | Compression.ZSTD), (decode_records, Compression.ZSTD)],
+)
+def test_a_small_batch_of_headers_takes_little_memory(decode: Callable[[bytes], object], attributes: int) -> None:
+    """Four million headers took 319 MiB and 3.4 s."""
+    batch = batch_of_headers(4_000_000, attributes=attributes)
+    assert len(batch) < 1_010
+
+    def refuse() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            decode(batch)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+
+    taking_less_than(50_000_000, refuse)  # the expanded bytes, a few times
+
+
+def test_headers_are_bounded_for_the_whole_batch() -> None:
+    most = record(b"\x00", 0, 0, -1, 3, b"abc", HEADERS_MAX, HEADER * HEADERS_MAX)
+    [found] = decode_records(seal(most))
+    assert len(found.headers) == HEADERS_MAX
+    one_more = record(b"\x00", 0, 1, -1, 3, b"abc", 1, HEADER)
+    with pytest.raises(ProtocolError, match=f"record 1 of the batch has 1 headers, 0 of {HEADERS_MAX} for a batch"):
+        decode_records(seal(most, one_more))

@@ -16,6 +16,7 @@ from kio.records.readers import read_batch
 from pykraft.errors import ErrorCode, ProtocolError, UsageError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, seal_batch
 from pykraft.protocol.control import encode_control
+from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_control_batch
 from pykraft.protocol.values import (
     HEADS_MIN,
@@ -28,7 +29,6 @@ from pykraft.protocol.values import (
     encode_in_place,
     records_size_bytes,
 )
-from pykraft.protocol.varint import encode_varint
 from pykraft.types import Epoch, Offset, SnapshotFooter
 
 VALUES = st.lists(st.binary(min_size=1, max_size=150), min_size=1, max_size=80)

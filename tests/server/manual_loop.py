@@ -1,6 +1,6 @@
-"""An event loop without its own clock: a test sets the time, and everything due by then runs.
+"""An event loop whose time a test sets, so that everything due by then runs, and a transport that records the calls.
 
-It keeps callbacks and timers in their order. It does not support sockets.
+The loop keeps callbacks and timers in their order. It does not support sockets.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 from typing import cast
+
+from pykraft.types import Buffer
 
 
 class ManualLoop:
@@ -64,3 +66,39 @@ class ManualLoop:
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Told by handles."""
+
+
+class FakeTransport(asyncio.Transport):
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.unsent_size_bytes = 0
+        self.is_reading_paused = False
+        self.is_closed = False
+        self.is_aborted = False
+
+    def write(self, data: Buffer) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_size_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_reading_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True

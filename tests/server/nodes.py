@@ -1,17 +1,18 @@
-"""Nodes on the loopback interface within the test's own process: configurations with short timeouts, and a listener.
-
-Tests decide how to run the nodes.
-"""
+"""Nodes on the loopback interface within the process of the test, and a disk that stalls or fails at a sync."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pykraft.config import NodeConfig, RaftConfig
+from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
+from pykraft.log.os_fs import OsFile, OsFs
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER = "PLAINTEXT"
@@ -74,3 +75,39 @@ class Watcher:
         epoch, leader_id = self.leaders[-1]
         assert leader_id is not None
         return epoch, leader_id
+
+
+class StallingFs(OsFs):
+    """Syncs wait while the gate is closed; ``fails`` makes them fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_stalled = threading.Event()
+        self.fails = False
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
+        """See `pykraft.log.fs.Fs`."""
+        file = super().open(path, create=create, write=write)
+        gated = _GatedFile(self, path, os.dup(file.fileno()))
+        file.close()
+        return gated
+
+    def pass_gate(self, path: Path) -> None:
+        """Wait until syncs may go on. Errors: StorageError when they fail."""
+        if not self.gate.is_set():
+            self.is_stalled.set()
+            assert self.gate.wait(TIMEOUT_S)
+        if self.fails:
+            raise StorageError(path, "input/output error")
+
+
+class _GatedFile(OsFile):
+    def __init__(self, fs: StallingFs, path: Path, descriptor: int) -> None:
+        super().__init__(path, descriptor)
+        self._fs = fs
+
+    def sync(self) -> None:
+        self._fs.pass_gate(self.path)
+        super().sync()

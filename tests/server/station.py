@@ -1,22 +1,21 @@
 """Links that listen on the loopback interface, a user that records its events, and clients.
 
-Invariant: when `on_station` returns, everything is closed, and the loop has reported no error.
+Invariant: when `on_station` ends, everything is closed, and the loop has reported no error.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from pykraft.host.ports import ConnectionId
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
-from pykraft.server.binding import listening_sockets
+from pykraft.server.binding import Names, listening_sockets
 from pykraft.server.links import LinkLimits, Links
-from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
 TIMEOUT_S = 10.0
@@ -92,32 +91,24 @@ class Station:
         return await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
 
 
-def on_station(
-    runner: asyncio.Runner,
-    main: Callable[[Station], Coroutine[Any, Any, None]],
-    *,
-    names: Callable[[asyncio.AbstractEventLoop], Names] = Names,
-    **limits: Any,
-) -> User:
-    """Run a test with links that listen; everything is closed afterwards, and nothing was our bug."""
-
-    async def body() -> User:
-        loop = asyncio.get_running_loop()
-        unexpected: list[dict[str, Any]] = []
-        loop.set_exception_handler(lambda _, context: unexpected.append(context))
-        [port] = free_ports(1)
-        user = User()
-        links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
-        await links.listen(LISTENER, listening_sockets(Endpoint(HOST, port)))
-        try:
-            await main(Station(links, user, Endpoint(HOST, port)))
-        finally:
-            links.close_all()
-        await asyncio.wait_for(everything_closed(loop), TIMEOUT_S)
-        assert unexpected == []
-        return user
-
-    return runner.run(body())
+@asynccontextmanager
+async def on_station(
+    *, names: Callable[[asyncio.AbstractEventLoop], Names] = Names, **limits: Any
+) -> AsyncIterator[Station]:
+    """Links that listen within the block; everything is closed afterwards, and nothing was our bug."""
+    loop = asyncio.get_running_loop()
+    unexpected: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: unexpected.append(context))
+    [port] = free_ports(1)
+    user = User()
+    links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
+    await links.listen(LISTENER, listening_sockets(Endpoint(HOST, port)))
+    try:
+        yield Station(links, user, Endpoint(HOST, port))
+    finally:
+        links.close_all()
+    await asyncio.wait_for(everything_closed(loop), TIMEOUT_S)
+    assert unexpected == []
 
 
 async def everything_closed(loop: asyncio.AbstractEventLoop) -> None:

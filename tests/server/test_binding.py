@@ -1,21 +1,42 @@
-"""Listening sockets: on every available address, on one port, and never on a port in use."""
+"""Listening sockets share a port that is free; clients leave descriptors for the node; no name waits for another."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import os
+import resource
 import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from pykraft.errors import AddressInUseError
-from pykraft.local.ports import HOST, free_ports
-from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, not_bound, port_of, serve
+from pykraft.errors import AddressInUseError, UsageError
+from pykraft.local.voters import HOST, free_ports
+from pykraft.server.binding import (
+    ACCEPTED_MAX,
+    ACCEPTS_PER_TURN,
+    BACKLOG,
+    LOOKUPS_MAX,
+    OWN_DESCRIPTORS,
+    UNLIMITED,
+    Names,
+    accepted_max,
+    descriptor_max,
+    in_words,
+    listening_sockets,
+    look_up,
+    not_bound,
+    port_of,
+    serve,
+)
 from pykraft.types import Endpoint
-from tests.server.station import turns
+from tests.server.station import everything_closed, on_station, turns
 
 
 @pytest.fixture
@@ -150,3 +171,199 @@ def test_an_address_that_cannot_be_bound_is_told_with_what_to_do(error: OSError,
     refused = not_bound("listeners", "A://:1", error)
     assert (refused.key, refused.value, refused.allowed) == ("listeners", "A://:1", told)
     assert isinstance(refused, AddressInUseError) is (error.errno == errno.EADDRINUSE)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "accepted", "asks_for"),
+    [
+        (256, 256, 256 - OWN_DESCRIPTORS, 256),
+        (256, 1_000, 1_000 - OWN_DESCRIPTORS, 1_000),
+        (1_024, 1_048_576, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
+        (1_024, resource.RLIM_INFINITY, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
+        (1_048_576, 1_048_576, ACCEPTED_MAX, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ACCEPTED_MAX, None),
+    ],
+)
+def test_clients_are_as_many_as_the_process_may_have_descriptors_for(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, accepted: int, asks_for: int | None
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    assert accepted_max() == accepted
+    assert asked == ([] if asks_for is None else [(asks_for, hard)])
+
+
+def test_too_few_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, OWN_DESCRIPTORS))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: None)
+    with pytest.raises(UsageError, match="ulimit -n"):
+        accepted_max()
+
+
+@pytest.mark.parametrize(
+    ("soft", "most"),
+    [(1_024, 1_023 - OWN_DESCRIPTORS), (256, 127), (64, 31), (resource.RLIM_INFINITY, UNLIMITED)],
+)
+def test_the_largest_number_of_a_client_leaves_some(monkeypatch: pytest.MonkeyPatch, soft: int, most: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    assert descriptor_max() == most
+
+
+def take_gaps(holding: ExitStack) -> int:
+    """Use every free descriptor below the largest one in use; returns the first above it.
+
+    Earlier tests of this process leave gaps. The number of a new connection jumps over them, and then does not say how
+    many descriptors are in use.
+    """
+    gc.collect()  # what is collected later would leave new gaps
+    largest = max(int(each.name) for each in Path("/dev/fd").iterdir())
+    with socket.socket() as one:
+        while (taken := os.dup(one.fileno())) < largest:
+            holding.callback(os.close, taken)
+    os.close(taken)
+    return taken
+
+
+async def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(runner: asyncio.Runner) -> None:
+    """Both ends are in this process: the clients' own take two thirds of what there is."""
+    clients_count = 60
+    with ExitStack() as holding:
+        descriptors_max = take_gaps(holding) + clients_count * 3 // 2
+        async with on_station(descriptor_max=descriptors_max) as station:
+            user, links = station.user, station.links
+            with ExitStack() as closing:
+                for number in range(clients_count):
+                    closing.enter_context(socket.create_connection((station.endpoint.host, station.endpoint.port)))
+                    await user.wait_for(lambda number=number: ("accepted", number + 1) in user.heard)  # type: ignore[misc]
+                    # A closed one gives its number back a little later.
+                    await everything_closed(asyncio.get_running_loop())
+                    largest = max(link.descriptor for link in links._accepted.values())
+                    assert largest <= descriptors_max + 10
+                assert 0 < links.accepted_count < clients_count * 2 // 3
+            await user.wait_for(lambda: len(user.heard) == 2 * clients_count)
+    assert all("it has been silent the longest" in report for report in user.reports)
+
+
+async def test_when_others_have_all_descriptors_a_client_is_turned_away(runner: asyncio.Runner) -> None:
+    async with on_station(descriptor_max=0) as station:
+        reader, writer = await station.client()
+        assert await reader.read(1) == b""
+        writer.close()
+        await writer.wait_closed()
+    assert station.user.heard == []
+
+
+TIMEOUT_S = 10.0
+
+
+class NameServer:
+    """Answers when it is told to; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.gates: dict[str, threading.Event] = {}
+
+    def look_up(self, endpoint: Endpoint) -> list[str]:
+        self.asked.append(endpoint.host)
+        gate = self.gates.get(endpoint.host)
+        assert gate is None or gate.wait(TIMEOUT_S)
+        if endpoint.host == "nobody":
+            raise OSError("nobody knows")
+        return ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_number_is_an_address(runner: asyncio.Runner, address: str) -> None:
+    server = NameServer()
+    names = Names(runner.get_loop(), lookup=server.look_up)
+    assert runner.run(names.addresses(Endpoint(address, 9_092))) == [address]
+    assert server.asked == []
+
+
+def test_many_wait_for_one_lookup_of_a_name(runner: asyncio.Runner) -> None:
+    server = NameServer()
+    server.gates["kafka"] = threading.Event()
+    names = Names(runner.get_loop(), lookup=server.look_up)
+
+    async def main() -> None:
+        waiting = [asyncio.create_task(names.addresses(Endpoint("kafka", 9_092))) for _ in range(3)]
+        other = await asyncio.wait_for(names.addresses(Endpoint("other", 9_092)), TIMEOUT_S)
+        assert other == ["127.0.0.1"]
+        assert not any(task.done() for task in waiting)
+        server.gates["kafka"].set()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S) == [["127.0.0.1"]] * 3
+        assert sorted(server.asked) == ["kafka", "other"]
+        await names.addresses(Endpoint("other", 9_092))
+        assert sorted(server.asked) == ["kafka", "other", "other"]
+
+    runner.run(main())
+
+
+def test_who_gave_up_waiting_does_not_end_the_lookup(runner: asyncio.Runner) -> None:
+    server = NameServer()
+    server.gates["nobody"] = threading.Event()
+    names = Names(runner.get_loop(), lookup=server.look_up)
+
+    async def main() -> None:
+        impatient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
+        patient = asyncio.create_task(names.addresses(Endpoint("nobody", 9_092)))
+        while not server.asked:
+            await asyncio.wait([patient], timeout=0.001)
+        impatient.cancel()
+        server.gates["nobody"].set()
+        with pytest.raises(OSError, match="nobody knows"):
+            await asyncio.wait_for(patient, TIMEOUT_S)
+        assert impatient.cancelled()
+
+    runner.run(main())
+
+
+def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Runner) -> None:
+    server = NameServer()
+    server.gates["kafka"] = threading.Event()
+    loop = runner.get_loop()
+    names = Names(loop, lookup=server.look_up)
+    with pytest.raises(TimeoutError):
+        runner.run(asyncio.wait_for(names.addresses(Endpoint("kafka", 9_092)), 0.01))
+    [thread] = [each for each in threading.enumerate() if each.name == "pykraft-name-lookup"]
+    runner.close()
+    server.gates["kafka"].set()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
+def test_no_more_names_than_a_bound_are_looked_up_at_one_time(runner: asyncio.Runner) -> None:
+    server = NameServer()
+    hosts = [f"kafka-{number}" for number in range(LOOKUPS_MAX)]
+    server.gates = {host: threading.Event() for host in hosts}
+    names = Names(runner.get_loop(), lookup=server.look_up)
+
+    async def main() -> None:
+        waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
+        await everything_closed(asyncio.get_running_loop())
+        with pytest.raises(OSError, match="64 names are already being looked up"):
+            await names.addresses(Endpoint("one-more", 9_092))
+        for gate in server.gates.values():
+            gate.set()
+        await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
+        assert await asyncio.wait_for(names.addresses(Endpoint("one-more", 9_092)), TIMEOUT_S) == ["127.0.0.1"]
+
+    runner.run(main())
+
+
+def test_the_machines_own_names_are_known() -> None:
+    assert "127.0.0.1" in look_up(Endpoint("localhost", 9_092))
+
+
+@pytest.mark.parametrize("host", ["x" * 64 + ".org", "a..b", "\ud800"])
+def test_what_cannot_be_a_name_is_an_os_error(host: str) -> None:
+    with pytest.raises(OSError, match=r"host name|not known|failure"):
+        look_up(Endpoint(host, 9_092))
+
+
+def test_an_error_is_told_without_the_words_of_asyncio() -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('::1', 1)")
+    assert in_words(refused) == "Connection refused"
+    assert in_words(socket.gaierror(socket.EAI_NONAME, "Name or service not known")) == "Name or service not known"
+    assert in_words(OSError("no address")) == "no address"

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from pykraft.config import NodeConfig
 from pykraft.core.effects import Report
 from pykraft.errors import ConfigError, StorageError
 from pykraft.host.producers import Committed, ProposalOutcome
-from pykraft.local.ports import free_ports
+from pykraft.local.voters import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
@@ -31,8 +30,7 @@ from pykraft.server.clock import now
 from pykraft.server.driver import BURST_MAX, LINES_PER_S, REMEMBERED_MAX, REPEATED_S, Driver, Reports
 from pykraft.server.prometheus import METRICS
 from pykraft.types import Endpoint, Epoch, NodeId, ReportKind
-from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import QUICK, TIMEOUT_S, StallingFs, Watcher, node_configs
 
 
 class Served:
@@ -77,19 +75,6 @@ class Served:
         return {api["api_key"] for api in body["api_keys"]}
 
 
-Serve = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
-
-
-@pytest.fixture
-def serve(runner: asyncio.Runner) -> Serve:
-    """Run a test; the loop's exception handler is the default one again before the loop ends."""
-
-    def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        runner.run(main())
-
-    return run
-
-
 async def within_time(awaitable: Awaitable[ProposalOutcome]) -> Committed:
     outcome = await asyncio.wait_for(awaitable, TIMEOUT_S)
     assert isinstance(outcome, Committed)
@@ -97,95 +82,82 @@ async def within_time(awaitable: Awaitable[ProposalOutcome]) -> Committed:
 
 
 @pytest.mark.conformance(99, "H22")
-def test_one_node_serves_and_remembers(serve: Serve, tmp_path: Path) -> None:
+async def test_one_node_serves_and_remembers(runner: asyncio.Runner, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
+    first = Served(config)
+    epoch, _ = await first.watcher.leader()
+    committed = await within_time(first.propose(b"a", b"b", epoch=epoch))
+    assert (committed.base_offset, committed.count) == (1, 2)
+    assert {1, 18, 52, 53, 54, 55} <= await first.api_keys()
+    await first.leave()
 
-    async def main() -> None:
-        first = Served(config)
-        epoch, _ = await first.watcher.leader()
-        committed = await within_time(first.propose(b"a", b"b", epoch=epoch))
-        assert (committed.base_offset, committed.count) == (1, 2)
-        assert {1, 18, 52, 53, 54, 55} <= await first.api_keys()
-        await first.leave()
-
-        second = Served(config)
-        await second.watcher.wait_for(lambda: second.watcher.values == [b"a", b"b"])
-        assert (await second.watcher.leader())[0] > epoch
-        await second.leave()
-
-    serve(main)
+    second = Served(config)
+    await second.watcher.wait_for(lambda: second.watcher.values == [b"a", b"b"])
+    assert (await second.watcher.leader())[0] > epoch
+    await second.leave()
 
 
 @pytest.mark.conformance(99)
-def test_three_nodes_elect_replicate_and_hand_over(serve: Serve, tmp_path: Path) -> None:
-    async def main() -> None:
-        nodes = {config.node_id: Served(config) for config in node_configs(tmp_path, 3)}
-        leaders = [await served.watcher.leader() for served in nodes.values()]
-        epoch, leader_id = max(leaders)
-        values = [str(number).encode() for number in range(100)]
-        outcomes = [nodes[leader_id].propose(value, epoch=epoch) for value in values]
-        for outcome in outcomes:
-            await within_time(outcome)
-        for served in nodes.values():
-            await served.watcher.wait_for(lambda served=served: served.watcher.values == values)  # type: ignore[misc]
+async def test_three_nodes_elect_replicate_and_hand_over(runner: asyncio.Runner, tmp_path: Path) -> None:
+    nodes = {config.node_id: Served(config) for config in node_configs(tmp_path, 3)}
+    leaders = [await served.watcher.leader() for served in nodes.values()]
+    epoch, leader_id = max(leaders)
+    values = [str(number).encode() for number in range(100)]
+    outcomes = [nodes[leader_id].propose(value, epoch=epoch) for value in values]
+    for outcome in outcomes:
+        await within_time(outcome)
+    for served in nodes.values():
+        await served.watcher.wait_for(lambda served=served: served.watcher.values == values)  # type: ignore[misc]
 
-        await nodes.pop(leader_id).leave()
-        for served in nodes.values():
-            news = served.watcher.leaders
-            await served.watcher.wait_for(lambda news=news: news[-1][0] > epoch and news[-1][1] is not None)  # type: ignore[misc]
-        for served in nodes.values():
-            await served.leave_at_once()
-
-    serve(main)
-
-
-def test_a_timer_whose_time_was_moved_takes_no_step(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        node, ticks = served.node, list[int]()
-        monkeypatch.setattr(node.host, "on_tick", lambda at: ticks.append(at.mono_ms))
-        later_ms = now().mono_ms + 60_000
-        node.wake_at(now().mono_ms + 1)
-        node.wake_at(later_ms)
-        assert node._timer_ms < later_ms, "the timer is not set anew at each step"
-        while node._timer_ms != later_ms:
-            await asyncio.wait([served.task], timeout=0.001)
-        assert ticks == []
-        node.wake_at(now().mono_ms)
-        while not ticks:
-            await asyncio.wait([served.task], timeout=0.001)
+    await nodes.pop(leader_id).leave()
+    for served in nodes.values():
+        news = served.watcher.leaders
+        await served.watcher.wait_for(lambda news=news: news[-1][0] > epoch and news[-1][1] is not None)  # type: ignore[misc]
+    for served in nodes.values():
         await served.leave_at_once()
 
-    serve(main)
+
+async def test_a_timer_whose_time_was_moved_takes_no_step(
+    runner: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+    served = Served(config)
+    await served.watcher.leader()
+    node, ticks = served.node, list[int]()
+    monkeypatch.setattr(node.host, "on_tick", lambda at: ticks.append(at.mono_ms))
+    later_ms = now().mono_ms + 60_000
+    node.wake_at(now().mono_ms + 1)
+    node.wake_at(later_ms)
+    assert node._timer_ms < later_ms, "the timer is not set anew at each step"
+    while node._timer_ms != later_ms:
+        await asyncio.wait([served.task], timeout=0.001)
+    assert ticks == []
+    node.wake_at(now().mono_ms)
+    while not ticks:
+        await asyncio.wait([served.task], timeout=0.001)
+    await served.leave_at_once()
 
 
-def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(serve: Serve, tmp_path: Path) -> None:
+async def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
     [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=60_000))
     fs = StallingFs()
-
-    async def main() -> None:
-        served = Served(config, fs=fs)
-        epoch, _ = await served.watcher.leader()
-        fs.gate.clear()
-        outcome = served.propose(b"a", epoch=epoch)
-        while not fs.is_stalled.is_set():
-            await asyncio.wait([outcome], timeout=0.001)
-        assert await served.api_keys()
-        assert not outcome.done()
-        fs.gate.set()
-        await within_time(outcome)
-        await served.leave()
-
-    serve(main)
+    served = Served(config, fs=fs)
+    epoch, _ = await served.watcher.leader()
+    fs.gate.clear()
+    outcome = served.propose(b"a", epoch=epoch)
+    while not fs.is_stalled.is_set():
+        await asyncio.wait([outcome], timeout=0.001)
+    assert await served.api_keys()
+    assert not outcome.done()
+    fs.gate.set()
+    await within_time(outcome)
+    await served.leave()
 
 
 def test_a_disk_that_never_comes_back_does_not_keep_the_node(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    runner: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", 0.01)
     [config] = node_configs(tmp_path, 1)
@@ -201,7 +173,7 @@ def test_a_disk_that_never_comes_back_does_not_keep_the_node(
         await served.leave_at_once()
         assert not isinstance(outcome.result(), Committed)
 
-    serve(main)
+    runner.run(main())
     assert "the disk did not finish" in caplog.text
     fs.gate.set()
     for thread in threading.enumerate():
@@ -210,130 +182,110 @@ def test_a_disk_that_never_comes_back_does_not_keep_the_node(
 
 
 @pytest.mark.conformance(99)
-def test_a_disk_that_fails_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+async def test_a_disk_that_fails_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     fs = StallingFs()
-
-    async def main() -> None:
-        served = Served(config, fs=fs)
-        epoch, _ = await served.watcher.leader()
-        fs.fails = True
-        outcome = served.propose(b"a", epoch=epoch)
-        with pytest.raises(StorageError, match="input/output error"):
-            await served.ended()
-        assert not isinstance(outcome.result(), Committed)
-        fs.fails = False
-        again = Served(config, fs=fs)
-        await again.watcher.leader()
-        await again.leave()
-
-    serve(main)
+    served = Served(config, fs=fs)
+    epoch, _ = await served.watcher.leader()
+    fs.fails = True
+    outcome = served.propose(b"a", epoch=epoch)
+    with pytest.raises(StorageError, match="input/output error"):
+        await served.ended()
+    assert not isinstance(outcome.result(), Committed)
+    fs.fails = False
+    again = Served(config, fs=fs)
+    await again.watcher.leader()
+    await again.leave()
 
 
 @pytest.mark.conformance(99)
-def test_a_bug_below_the_host_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+async def test_a_bug_below_the_host_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
     def break_down(epoch: Epoch, leader_id: NodeId | None) -> None:
         raise AssertionError(f"a bug in epoch {epoch} of {leader_id}")
 
-    async def main() -> None:
-        served = Served(config)
-        served.watcher.on_news = break_down
-        with pytest.raises(AssertionError, match="a bug in epoch"):
-            await served.ended()
-
-    serve(main)
+    served = Served(config)
+    served.watcher.on_news = break_down
+    with pytest.raises(AssertionError, match="a bug in epoch"):
+        await served.ended()
 
 
 @pytest.mark.conformance(99)
-def test_a_bug_in_any_callback_or_task_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+async def test_a_bug_in_any_callback_or_task_ends_the_node(runner: asyncio.Runner, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
     def break_down() -> None:
         raise AssertionError("a bug of ours")
 
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        asyncio.get_running_loop().call_soon(break_down)
-        with pytest.raises(AssertionError, match="a bug of ours"):
-            await served.ended()
-
-    serve(main)
+    served = Served(config)
+    await served.watcher.leader()
+    asyncio.get_running_loop().call_soon(break_down)
+    with pytest.raises(AssertionError, match="a bug of ours"):
+        await served.ended()
 
 
 @pytest.mark.conformance(99)
-def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(serve: Serve, tmp_path: Path) -> None:
-    [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        asyncio.get_running_loop().call_exception_handler({"message": "something was lost"})
-        with pytest.raises(RuntimeError, match="something was lost"):
-            await served.ended()
-
-    serve(main)
-
-
-def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(serve: Serve, tmp_path: Path) -> None:
-    first_config, second_config = node_configs(tmp_path, 2)
-    taken = replace(second_config, listeners=first_config.listeners)
-
-    async def main() -> None:
-        first = Served(first_config)
-        await asyncio.wait([first.task], timeout=0.001)
-        with pytest.raises(ConfigError) as caught:
-            await Served(taken).ended()
-        assert caught.value.key == "listeners"
-        assert str(next(iter(first_config.listeners))[1]) in str(caught.value.value)
-        second = Served(second_config)
-        await second.watcher.leader()
-        await first.leave_at_once()
-        await second.leave_at_once()
-
-    serve(main)
-
-
-@pytest.mark.conformance(99)
-def test_who_is_asked_to_leave_twice_leaves_at_once(serve: Serve, tmp_path: Path) -> None:
-    config, _ = node_configs(tmp_path, 2)
-
-    async def main() -> None:
-        served = Served(config)
-        await asyncio.wait([served.task], timeout=0.001)
-        served.node.shut_down(timeout_ms=3_600_000)
-        await served.leave()
-
-    serve(main)
-
-
-@pytest.mark.conformance(99)
-def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(
+    runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        close = served.node.host.close
-
-        def close_and_fail() -> None:
-            close()
-            raise StorageError("log", "a second failure")
-
-        monkeypatch.setattr(served.node.host, "close", close_and_fail)
-        served.node.fail(AssertionError("the first failure"))
-        served.node.fail(AssertionError("a later one"))
-        with pytest.raises(AssertionError, match="the first failure"):
-            await served.ended()
-
-    serve(main)
+    served = Served(config)
+    await served.watcher.leader()
+    asyncio.get_running_loop().call_exception_handler({"message": "something was lost"})
+    with pytest.raises(RuntimeError, match="something was lost"):
+        await served.ended()
 
 
-def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(
+    runner: asyncio.Runner, tmp_path: Path
+) -> None:
+    first_config, second_config = node_configs(tmp_path, 2)
+    taken = replace(second_config, listeners=first_config.listeners)
+    first = Served(first_config)
+    await asyncio.wait([first.task], timeout=0.001)
+    with pytest.raises(ConfigError) as caught:
+        await Served(taken).ended()
+    assert caught.value.key == "listeners"
+    assert str(next(iter(first_config.listeners))[1]) in str(caught.value.value)
+    second = Served(second_config)
+    await second.watcher.leader()
+    await first.leave_at_once()
+    await second.leave_at_once()
+
+
+@pytest.mark.conformance(99)
+async def test_who_is_asked_to_leave_twice_leaves_at_once(runner: asyncio.Runner, tmp_path: Path) -> None:
+    config, _ = node_configs(tmp_path, 2)
+    served = Served(config)
+    await asyncio.wait([served.task], timeout=0.001)
+    served.node.shut_down(timeout_ms=3_600_000)
+    await served.leave()
+
+
+@pytest.mark.conformance(99)
+async def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
+    runner: asyncio.Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+    served = Served(config)
+    await served.watcher.leader()
+    close = served.node.host.close
+
+    def close_and_fail() -> None:
+        close()
+        raise StorageError("log", "a second failure")
+
+    monkeypatch.setattr(served.node.host, "close", close_and_fail)
+    served.node.fail(AssertionError("the first failure"))
+    served.node.fail(AssertionError("a later one"))
+    with pytest.raises(AssertionError, match="the first failure"):
+        await served.ended()
+
+
+def test_a_loop_that_is_held_up_is_told(
+    runner: asyncio.Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=40))
 
     async def main() -> None:
@@ -342,40 +294,36 @@ def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: py
         threading.Event().wait(driver_module.LAG_PERIOD_S + 0.05)
         await served.leave()
 
-    serve(main)
+    runner.run(main())
     assert "the event loop was blocked for" in caplog.text
 
 
 @pytest.mark.conformance(54)
-def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_to_the_end(
-    serve: Serve, tmp_path: Path
+async def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_to_the_end(
+    runner: asyncio.Runner, tmp_path: Path
 ) -> None:
     [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        assert served.node.metrics() == {}
-        await served.watcher.leader()
-        told = served.node.metrics()
-        assert set(told) == {metric.name for metric in METRICS}
-        assert (told["current-state"], told["accepted-connections"], told["dialed-connections"]) == ("leader", 0, 0)
-        _, endpoint = next(iter(config.listeners))
-        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
-        writer.close()
-        assert served.node.metrics()["closed-for-violation-total"] == 1
-        served.node.fail(AssertionError("a bug"))
-        assert served.node.metrics() == {}
-        with pytest.raises(AssertionError, match="a bug"):
-            await served.ended()
-        assert served.node.metrics() == {}
-
-    serve(main)
+    served = Served(config)
+    assert served.node.metrics() == {}
+    await served.watcher.leader()
+    told = served.node.metrics()
+    assert set(told) == {metric.name for metric in METRICS}
+    assert (told["current-state"], told["accepted-connections"], told["dialed-connections"]) == ("leader", 0, 0)
+    _, endpoint = next(iter(config.listeners))
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+    writer.close()
+    assert served.node.metrics()["closed-for-violation-total"] == 1
+    served.node.fail(AssertionError("a bug"))
+    assert served.node.metrics() == {}
+    with pytest.raises(AssertionError, match="a bug"):
+        await served.ended()
+    assert served.node.metrics() == {}
 
 
 def test_metrics_are_served_where_the_configuration_says(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runner: asyncio.Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = node_configs(tmp_path, 2)
     [port] = free_ports(1)
@@ -397,7 +345,7 @@ def test_metrics_are_served_where_the_configuration_says(
             await asyncio.open_connection("127.0.0.1", port)
 
     caplog.set_level(logging.INFO, "pykraft")
-    serve(main)
+    runner.run(main())
     assert f"metrics are at http://127.0.0.1:{port}/metrics" in caplog.text
 
 

@@ -99,157 +99,123 @@ class Told:
         self._changed.set()
 
 
+def ordered(lane: FakeLane) -> tuple[Told, OrderedThread]:
+    loop = asyncio.get_running_loop()
+    told = Told(loop)
+    return told, OrderedThread(loop, lane, done=told.done, failed=told.failed)
+
+
+def reads() -> tuple[Told, BulkThread]:
+    loop = asyncio.get_running_loop()
+    told = Told(loop)
+    return told, BulkThread(loop, failed=told.failed)
+
+
 @pytest.mark.conformance(115)
-def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> None:
+async def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> None:
     lane = FakeLane()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        for number in range(1, 100):
-            thread.submit(job(number))
-        await told.wait_for(lambda: told.durable[-1:] == [99])
-        assert thread.stop(TIMEOUT_S)
-        assert told.durable == sorted(told.durable)
-        assert [number for turn in lane.turns for number in turn] == list(range(1, 100))
-        assert told.failures == []
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    for number in range(1, 100):
+        thread.submit(job(number))
+    await told.wait_for(lambda: told.durable[-1:] == [99])
+    assert thread.stop(TIMEOUT_S)
+    assert told.durable == sorted(told.durable)
+    assert [number for turn in lane.turns for number in turn] == list(range(1, 100))
+    assert told.failures == []
 
 
 @pytest.mark.conformance(115)
-def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asyncio.Runner) -> None:
+async def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.gate.clear()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        thread.submit(job(1))
-        assert lane.has_begun.wait(TIMEOUT_S)
-        for number in range(2, 50):
-            thread.submit(job(number))
-        assert told.durable == []
-        lane.gate.set()
-        await told.wait_for(lambda: told.durable == [1, 49])
-        assert lane.turns == [[1], list(range(2, 50))]
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    thread.submit(job(1))
+    assert lane.has_begun.wait(TIMEOUT_S)
+    for number in range(2, 50):
+        thread.submit(job(number))
+    assert told.durable == []
+    lane.gate.set()
+    await told.wait_for(lambda: told.durable == [1, 49])
+    assert lane.turns == [[1], list(range(2, 50))]
+    assert thread.stop(TIMEOUT_S)
 
 
-def test_an_idle_lane_settles_once(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_lane_settles_once(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     lane = FakeLane()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        assert lane.settled.wait(TIMEOUT_S)
-        thread.submit(job(1))
-        await told.wait_for(lambda: told.durable == [1])
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    assert lane.settled.wait(TIMEOUT_S)
+    thread.submit(job(1))
+    await told.wait_for(lambda: told.durable == [1])
+    assert thread.stop(TIMEOUT_S)
 
 
-def test_a_failure_is_told_and_ends_the_lane(runner: asyncio.Runner) -> None:
+async def test_a_failure_is_told_and_ends_the_lane(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.fails_at = 2
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        thread.submit(job(1))
-        await told.wait_for(lambda: told.durable == [1])
-        thread.submit(job(2))
-        await told.wait_for(lambda: bool(told.failures))
-        thread.submit(job(3))
-        assert thread.stop(TIMEOUT_S)
-        assert lane.turns[-1] == [2]
-        assert isinstance(told.failures[0], StorageError)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    thread.submit(job(1))
+    await told.wait_for(lambda: told.durable == [1])
+    thread.submit(job(2))
+    await told.wait_for(lambda: bool(told.failures))
+    thread.submit(job(3))
+    assert thread.stop(TIMEOUT_S)
+    assert lane.turns[-1] == [2]
+    assert isinstance(told.failures[0], StorageError)
 
 
-def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     lane = FakeLane()
     lane.settle_error = StorageError("recovery-point", "input/output error")
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        await told.wait_for(lambda: told.failures == [lane.settle_error])
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    await told.wait_for(lambda: told.failures == [lane.settle_error])
+    assert thread.stop(TIMEOUT_S)
 
 
-def test_a_lane_looks_after_its_files_while_it_is_idle(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lane_looks_after_its_files_while_it_is_idle(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
     monkeypatch.setattr(lanes, "LOOK_S", 0.001)
     lane = FakeLane()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        for _ in range(3):
-            assert lane.looks.acquire(timeout=TIMEOUT_S)
-        lane.look_error = StorageError("0.log", "is gone")
-        await told.wait_for(lambda: told.failures == [lane.look_error])
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    for _ in range(3):
+        assert lane.looks.acquire(timeout=TIMEOUT_S)
+    lane.look_error = StorageError("0.log", "is gone")
+    await told.wait_for(lambda: told.failures == [lane.look_error])
+    assert thread.stop(TIMEOUT_S)
 
 
-def test_a_busy_lane_looks_after_its_files_between_two_turns(
+async def test_a_busy_lane_looks_after_its_files_between_two_turns(
     runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", TIMEOUT_S)
     monkeypatch.setattr(lanes, "LOOK_S", 0.0)
     lane = FakeLane()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        for number in (1, 2):
-            thread.submit(job(number))
-            assert lane.looks.acquire(timeout=TIMEOUT_S)
-        lane.look_error = StorageError("0.log", "is gone")
-        thread.submit(job(3))
-        await told.wait_for(lambda: told.failures == [lane.look_error])
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    for number in (1, 2):
+        thread.submit(job(number))
+        assert lane.looks.acquire(timeout=TIMEOUT_S)
+    lane.look_error = StorageError("0.log", "is gone")
+    thread.submit(job(3))
+    await told.wait_for(lambda: told.failures == [lane.look_error])
+    assert thread.stop(TIMEOUT_S)
 
 
 @pytest.mark.conformance(115)
-def test_stopping_does_what_is_queued_and_nothing_later(runner: asyncio.Runner) -> None:
+async def test_stopping_does_what_is_queued_and_nothing_later(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.gate.clear()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        thread.submit(job(1))
-        assert lane.has_begun.wait(TIMEOUT_S)
-        thread.submit(job(2))
-        assert not thread.stop(0.01), "the disk stalls, and the loop is not held up for ever"
-        thread.submit(job(3))
-        lane.gate.set()
-        assert thread.stop(TIMEOUT_S)
-        assert lane.turns == [[1], [2]]
-
-    runner.run(main())
+    _, thread = ordered(lane)
+    thread.submit(job(1))
+    assert lane.has_begun.wait(TIMEOUT_S)
+    thread.submit(job(2))
+    assert not thread.stop(0.01), "the disk stalls, and the loop is not held up for ever"
+    thread.submit(job(3))
+    lane.gate.set()
+    assert thread.stop(TIMEOUT_S)
+    assert lane.turns == [[1], [2]]
 
 
 def test_a_lane_that_outlives_its_loop_tells_nobody(runner: asyncio.Runner) -> None:
@@ -284,38 +250,28 @@ def test_a_lane_that_outlives_its_loop_tells_nobody(runner: asyncio.Runner) -> N
 
 
 @pytest.mark.conformance(115)
-def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        bulk = BulkThread(loop, failed=told.failed)
-        for number in range(10):
-            bulk.submit(lambda number=number: (number, threading.current_thread().name), told.result)  # type: ignore[misc]
-        await told.wait_for(lambda: len(told.results) == 10)
-        assert told.results == [(number, "pykraft-bulk-lane") for number in range(10)]
-        assert bulk.stop(TIMEOUT_S)
-
-    runner.run(main())
+async def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> None:
+    told, bulk = reads()
+    for number in range(10):
+        bulk.submit(lambda number=number: (number, threading.current_thread().name), told.result)  # type: ignore[misc]
+    await told.wait_for(lambda: len(told.results) == 10)
+    assert told.results == [(number, "pykraft-bulk-lane") for number in range(10)]
+    assert bulk.stop(TIMEOUT_S)
 
 
-def test_a_read_that_fails_is_told(runner: asyncio.Runner) -> None:
+async def test_a_read_that_fails_is_told(runner: asyncio.Runner) -> None:
     def read() -> None:
         raise StorageError("log", "input/output error")
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        bulk = BulkThread(loop, failed=told.failed)
-        bulk.submit(read, told.result)
-        await told.wait_for(lambda: bool(told.failures))
-        assert bulk.stop(TIMEOUT_S)
-        assert isinstance(told.failures[0], StorageError)
-        assert told.results == []
-
-    runner.run(main())
+    told, bulk = reads()
+    bulk.submit(read, told.result)
+    await told.wait_for(lambda: bool(told.failures))
+    assert bulk.stop(TIMEOUT_S)
+    assert isinstance(told.failures[0], StorageError)
+    assert told.results == []
 
 
-def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner) -> None:
+async def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner) -> None:
     gate, begun = threading.Event(), threading.Event()
     late: list[int] = []
 
@@ -323,34 +279,23 @@ def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner
         begun.set()
         assert gate.wait(TIMEOUT_S)
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        bulk = BulkThread(loop, failed=told.failed)
-        bulk.submit(first, told.result)
-        assert begun.wait(TIMEOUT_S)
-        bulk.submit(lambda: late.append(1), told.result)
-        assert not bulk.stop(0.01)
-        gate.set()
-        assert bulk.stop(TIMEOUT_S)
-        assert late == []
-
-    runner.run(main())
+    told, bulk = reads()
+    bulk.submit(first, told.result)
+    assert begun.wait(TIMEOUT_S)
+    bulk.submit(lambda: late.append(1), told.result)
+    assert not bulk.stop(0.01)
+    gate.set()
+    assert bulk.stop(TIMEOUT_S)
+    assert late == []
 
 
-def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for(runner: asyncio.Runner) -> None:
+async def test_a_turn_is_reported_before_the_lane_does_what_nobody_waits_for(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.relieve_error = StorageError("log", "read-only file system")
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        told = Told(loop)
-        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
-        thread.submit(job(1))
-        await told.wait_for(lambda: bool(told.failures))
-        assert told.durable == [1]
-        assert told.failures == [lane.relieve_error]
-        assert lane.relieved == [1]
-        assert thread.stop(TIMEOUT_S)
-
-    runner.run(main())
+    told, thread = ordered(lane)
+    thread.submit(job(1))
+    await told.wait_for(lambda: bool(told.failures))
+    assert told.durable == [1]
+    assert told.failures == [lane.relieve_error]
+    assert lane.relieved == [1]
+    assert thread.stop(TIMEOUT_S)

@@ -1,6 +1,4 @@
-"""All connections of a node, over real sockets: the events that its user gets, and the limits.
-
-How large a frame may be, by who sends it and where.
+"""All connections of a node, over real sockets: the events that its user gets, and the limits that clients share.
 
 Source: Kafka's ``socket.request.max.bytes``; ours (ADR 033, ADR 065).
 """
@@ -12,23 +10,22 @@ import socket
 import struct
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
 from pykraft.host.ports import ConnectionId
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
-from pykraft.server.binding import listening_sockets
-from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, LinkLimits
-from pykraft.server.names import Names
-from pykraft.server.run import loop_factory
+from pykraft.server.binding import Names, listening_sockets
+from pykraft.server.links import REQUEST_SIZE_BYTES_MAX, REQUESTS_PER_TURN_MAX, LinkLimits
 from pykraft.types import Endpoint
-from tests.server.fake_transport import FakeTransport
+from tests.server.manual_loop import FakeTransport
 from tests.server.station import (
     LISTENER,
     TIMEOUT_S,
-    Station,
     closed_by_peer,
     everything_closed,
     framed,
@@ -38,8 +35,8 @@ from tests.server.station import (
 from tests.test_config import NODE
 
 
-def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         station.user.answer = lambda connection, message: station.links.send(connection, frame([message * 2]))
         reader, writer = await station.client()
         writer.write(framed(b"abc") + framed(b"d"))
@@ -49,11 +46,9 @@ def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) ->
         station.links.send(ConnectionId(1), [b"nobody"])
         station.links.close(ConnectionId(1))
 
-    on_station(runner, main)
 
-
-def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         links, user = station.links, station.user
         user.answer = lambda connection, message: (
             links.send(connection, frame([b"pong"])) if message == b"ping" else None
@@ -69,13 +64,10 @@ def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None
         assert user.heard[-1] == ("closed", 2)
         assert (links.accepted_count, links.dialed_count, links.violations) == (0, 0, 0)
 
-    on_station(runner, main)
 
-
-def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) -> None:
+async def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) -> None:
     answer = b"x" * 3_000
-
-    async def main(station: Station) -> None:
+    async with on_station(request_size_bytes_max=2_000) as station:
         links, user = station.links, station.user
         user.answer = lambda connection, message: (
             links.send(connection, frame([answer])) if message == b"ping" else None
@@ -87,13 +79,12 @@ def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) -> None:
         links.send(dialed, frame([answer]))
         await user.wait_for(lambda: len(user.heard) == 4)
         assert links.violations == 1
-
-    user = on_station(runner, main, request_size_bytes_max=2_000)
+    user = station.user
     assert "a frame of 3000 bytes: allowed are 1 to 2000" in user.reports[0]
 
 
-def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         no_delay: list[int] = []
 
         def look(connection: ConnectionId, message: bytes) -> None:
@@ -109,77 +100,63 @@ def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
         await station.user.wait_for(lambda: bool(no_delay))
         assert no_delay[0] != 0
 
-    on_station(runner, main)
 
-
-def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(HOST, port))
         await station.user.hears(("refused", dialed))
         assert station.user.reasons == ["connection refused"]
 
-    on_station(runner, main)
-
 
 @pytest.mark.parametrize("addresses", [[HOST, "255.255.255.255"], ["255.255.255.255", HOST]])
-def test_a_dial_is_not_refused_while_another_address_may_be_the_peers(
+async def test_a_dial_is_not_refused_while_another_address_may_be_the_peers(
     runner: asyncio.Runner, addresses: list[str]
 ) -> None:
-    async def main(station: Station) -> None:
+    async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: addresses)) as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint("kafka", port))
         await station.user.hears(("closed", dialed))
 
-    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: addresses))
 
-
-def test_a_host_without_addresses_is_closed(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_a_host_without_addresses_is_closed(runner: asyncio.Runner) -> None:
+    async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: [])) as station:
         dialed = station.links.dial(Endpoint("kafka", 9_092))
         await station.user.hears(("closed", dialed))
 
-    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: []))
 
-
-def test_the_next_address_of_a_host_is_tried(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_the_next_address_of_a_host_is_tried(runner: asyncio.Runner) -> None:
+    addresses = ["127.0.0.99", HOST]
+    async with on_station(names=lambda loop: Names(loop, lookup=lambda endpoint: addresses)) as station:
         station.links.dial(Endpoint("kafka", station.endpoint.port))
         await station.user.wait_for(lambda: len(station.user.heard) == 2)
         assert ("connected", 1) in station.user.heard
 
-    addresses = ["127.0.0.99", HOST]
-    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: addresses))
 
-
-def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> None:
+async def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> None:
     gate = threading.Event()
 
     def never(endpoint: Endpoint) -> list[str]:
         assert gate.wait(TIMEOUT_S)
         return []
 
-    async def main(station: Station) -> None:
+    async with on_station(dial_ms_max=10, names=lambda loop: Names(loop, lookup=never)) as station:
         dialed = station.links.dial(Endpoint("kafka", 9_092))
         await station.user.hears(("closed", dialed))
         gate.set()
         assert station.user.reasons == ["its name was not resolved within 10 ms"]
 
-    on_station(runner, main, dial_ms_max=10, names=lambda loop: Names(loop, lookup=never))
 
-
-def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         station.links.close(station.links.dial(station.endpoint))
         other = station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: ("connected", other) in station.user.heard)
         assert not [event for event, connection in station.user.heard if connection == other - 1]
 
-    on_station(runner, main)
 
-
-def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         dialed = station.links.dial(station.endpoint)
         link = station.links._new_link(None)
         link.connection = dialed
@@ -190,10 +167,9 @@ def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Ru
         assert transport.is_aborted
         assert station.user.heard == []
 
-    on_station(runner, main)
 
-
-def test_a_dial_whose_time_is_over_as_it_connects_is_closed() -> None:
+@pytest.mark.parametrize("runner", ["uvloop"], indirect=True)
+async def test_a_dial_whose_time_is_over_as_it_connects_is_closed(runner: asyncio.Runner) -> None:
     """In uvloop, which looks at timers first.
 
     1. The process is stopped while a dial is under way, or its machine is busy.
@@ -203,7 +179,7 @@ def test_a_dial_whose_time_is_over_as_it_connects_is_closed() -> None:
     """
     dial_s = 0.05
 
-    async def main(station: Station) -> None:
+    async with on_station(dial_ms_max=round(dial_s * 1_000)) as station:
         links, user = station.links, station.user
         note = user.link_connected
 
@@ -219,71 +195,61 @@ def test_a_dial_whose_time_is_over_as_it_connects_is_closed() -> None:
         links.send(dialed, frame([b"anybody there?"]))
         assert [event for event, connection in user.heard if connection == dialed] == ["connected", "closed"]
         assert links.dialed_count == 0
-
-    with asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner:
-        user = on_station(runner, main, dial_ms_max=round(dial_s * 1_000))
     assert user.frames == []
 
 
-@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
 @pytest.mark.parametrize(
     "host", ["127.0.0.1\0", "::ffff:127.0.0.1\0x", "a\0b", "fe80::1%\0", "..", "\ud800", "x" * 300]
 )
-def test_a_dial_of_what_is_no_host_is_closed(loop_name: str, host: str) -> None:
-    async def main(station: Station) -> None:
+async def test_a_dial_of_what_is_no_host_is_closed(runner: asyncio.Runner, host: str) -> None:
+    async with on_station() as station:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(host, port))
         # uvloop cuts some of these hosts at their NUL, and this machine refuses what is left.
         await station.user.wait_for(lambda: station.user.heard in ([("closed", dialed)], [("refused", dialed)]))
-
-    with asyncio.Runner(loop_factory=loop_factory(loop_name)) as runner:
-        user = on_station(runner, main)
-    assert user.failures == []
+    assert station.user.failures == []
 
 
-def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told(runner: asyncio.Runner) -> None:
+async def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told(runner: asyncio.Runner) -> None:
     class StrangeNames(Names):
         async def addresses(self, endpoint: Endpoint) -> list[str]:
             raise OverflowError(f"what is {endpoint}?")
 
-    async def main(station: Station) -> None:
+    async with on_station(names=StrangeNames) as station:
         dialed = station.links.dial(Endpoint("a\nb", 1))
         await station.user.hears(("closed", dialed))
-
-    user = on_station(runner, main, names=StrangeNames)
+    user = station.user
     assert user.failures == []
     assert user.reports == ["cannot dial 'a\\nb:1': OverflowError('what is a\\nb:1?')"]
 
 
-def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:
+async def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:
     class BrokenNames(Names):
         async def addresses(self, endpoint: Endpoint) -> list[str]:
             raise AssertionError(f"a bug at {endpoint}")
 
-    async def main(station: Station) -> None:
+    async with on_station(names=BrokenNames) as station:
         station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: bool(station.user.failures))
-
-    user = on_station(runner, main, names=BrokenNames)
+    user = station.user
     assert "a bug at" in str(user.failures[0])
 
 
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\0\x01\0", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 2**30)])
-def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runner, garbage: bytes) -> None:
-    async def main(station: Station) -> None:
+async def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runner, garbage: bytes) -> None:
+    async with on_station() as station:
         reader, writer = await station.client()
         writer.write(garbage)
         await closed_by_peer(reader, writer)
         await station.user.hears(("accepted", 1), ("closed", 1))
         assert station.links.violations == 1
-
-    user = on_station(runner, main)
+    user = station.user
     assert len(user.reports) == 1
     assert user.reports[0].startswith("closing connection 1 on PLAINTEXT: a frame of")
 
 
-def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio.Runner) -> None:
+    async with on_station(accepted_max=2) as station:
         user = station.user
         clients = []
         for number in range(2):
@@ -296,29 +262,27 @@ def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio
         assert user.heard == [("accepted", 1), ("accepted", 2), ("closed", 2), ("accepted", 3)]
         for _, writer in (clients[0], clients[2]):
             await hang_up(writer)
-
-    user = on_station(runner, main, accepted_max=2)
+    user = station.user
     [report] = user.reports
     assert report == "closing connection 2 on PLAINTEXT: 2 connections are open, and it has been silent the longest"
 
 
-def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not(runner: asyncio.Runner) -> None:
+    async with on_station(idle_ms_max=40) as station:
         dialed = station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
         station.links._links[dialed].heard_s -= 1_000
         reader, writer = await station.client()
         await closed_by_peer(reader, writer)
         await station.user.wait_for(lambda: [event for event, _ in station.user.heard].count("closed") >= 2)
-
-    user = on_station(runner, main, idle_ms_max=40)
+    user = station.user
     closed = [connection for event, connection in user.heard if event == "closed"]
     assert sorted(closed) == [1, 2, 3]
     assert user.heard.index(("closed", 2)) < user.heard.index(("closed", 1)), "the client's end goes first"
 
 
-def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.Runner) -> None:
+    async with on_station(held_size_bytes_max=200_000) as station:
         user = station.user
         small_reader, small = await station.client()
         small.write(struct.pack(">i", 1_000) + b"x" * 900)
@@ -331,16 +295,14 @@ def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.R
         assert station.links._held_size_bytes == 0
         await hang_up(small)
         await closed_by_peer(small_reader, small)
-
-    user = on_station(runner, main, held_size_bytes_max=200_000)
+    user = station.user
     assert "unfinished frames take" in user.reports[0]
 
 
 @pytest.mark.conformance("H29")
-def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> None:
+async def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> None:
     requests = 2_000
-
-    async def main(station: Station) -> None:
+    async with on_station() as station:
         user = station.user
         user.answer = lambda connection, message: station.links.send(connection, frame([b"x" * 65_536]))
         reader, writer = await station.client()
@@ -353,13 +315,11 @@ def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> N
         assert len(user.frames) == requests
         await hang_up(writer)
 
-    on_station(runner, main)
 
-
-def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> None:
+async def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> None:
     answer = b"x" * 5_000_000
+    async with on_station() as station:
 
-    async def main(station: Station) -> None:
         def answer_and_close(connection: ConnectionId, message: bytes) -> None:
             station.links.send(connection, frame([answer]))
             station.links.close(connection)
@@ -372,22 +332,18 @@ def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> No
         assert station.user.frames == [b"request"]
         assert station.user.heard == [("accepted", 1)]
 
-    on_station(runner, main)
-
 
 @pytest.mark.parametrize("host", ["localhost", ""])
-def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyncio.Runner, host: str) -> None:
-    async def main(station: Station) -> None:
+async def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyncio.Runner, host: str) -> None:
+    async with on_station() as station:
         [port] = free_ports(1)
         await station.links.listen(LISTENER, listening_sockets(Endpoint(host, port)))
         dialed = station.links.dial(Endpoint("127.0.0.1", port))
         await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
 
-    on_station(runner, main)
 
-
-def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
+async def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         reader, writer = await station.client()
         await station.user.hears(("accepted", 1))
         station.links.close_all()
@@ -395,8 +351,6 @@ def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> Non
         with pytest.raises(OSError, match=r"refused|failed|Connect"):
             await station.client()
         assert station.user.heard == [("accepted", 1)]
-
-    on_station(runner, main)
 
 
 def test_a_request_may_be_as_large_as_configured_and_no_larger_than_raft_needs() -> None:
@@ -410,3 +364,113 @@ def test_only_listeners_for_clients_take_requests_as_large_as_a_batch() -> None:
     assert limits.frame_size_bytes_max("CONTROLLER") == REQUEST_SIZE_BYTES_MAX
     assert limits.frame_size_bytes_max("clients") == node.raft.batch_size_bytes_max + REQUEST_SIZE_BYTES_MAX
     assert limits.frame_size_bytes_max(None) == limits.answer_size_bytes_max
+
+
+async def test_a_name_that_nobody_knows_is_told_as_such(runner: asyncio.Runner) -> None:
+    def unknown(endpoint: Endpoint) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, f"nobody knows {endpoint.host}")
+
+    async with on_station(names=lambda loop: Names(loop, lookup=unknown)) as station:
+        dialed = station.links.dial(Endpoint("kafka", 9_092))
+        await station.user.hears(("closed", dialed))
+        assert station.user.reasons == ["its name cannot be resolved (nobody knows kafka)"]
+
+
+async def test_a_dial_that_takes_too_long_is_told_as_such(runner: asyncio.Runner) -> None:
+    async with on_station(dial_ms_max=0) as station:
+        dialed = station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: ("closed", dialed) in station.user.heard)
+        assert "no connection within 0 ms" in station.user.reasons
+
+
+async def test_garbage_from_a_dialed_address_is_told_as_such(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
+
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            await reader.read()
+            writer.close()
+
+        [port] = free_ports(1)
+        async with await asyncio.start_server(greet, HOST, port):
+            dialed = station.links.dial(Endpoint(HOST, port))
+            await station.user.hears(("connected", dialed), ("closed", dialed))
+        [reason] = station.user.reasons
+        assert "SSH" in reason
+
+
+async def test_clients_that_ask_much_take_turns_and_leave_the_loop_to_others(runner: asyncio.Runner) -> None:
+    clients_count, requests_count = 40, 200
+    async with on_station() as station:
+        loop = asyncio.get_running_loop()
+        taken: list[tuple[int, ConnectionId]] = []
+        turn = 0
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(next_turn)
+
+        def answer(connection: ConnectionId, message: bytes) -> None:
+            taken.append((turn, connection))
+            station.links.send(connection, frame([message]))
+
+        station.user.answer = answer
+        clients = [await station.client() for _ in range(clients_count)]
+        await station.user.wait_for(lambda: len(station.user.heard) == clients_count)
+        next_turn()
+        for _, writer in clients:
+            writer.write(framed(b"request") * requests_count)
+        await station.user.wait_for(lambda: len(taken) == clients_count * requests_count)
+        turns = Counter(each for each, _ in taken)
+        # the turn of the loop that counts may end between two that serve: so twice as many at most
+        assert max(turns.values()) <= 2 * REQUESTS_PER_TURN_MAX
+        begun = taken.index(next(each for each in taken if each[1] == taken[-1][1]))
+        shares = Counter(connection for _, connection in taken[begun : begun + 10 * clients_count])
+        assert max(shares.values()) <= 2 * 10 + 2, "nobody has much more than its share"
+        for _, writer in clients:
+            await hang_up(writer)
+
+
+@pytest.mark.conformance("H29")
+async def test_answers_that_clients_do_not_read_are_bounded_together(runner: asyncio.Runner) -> None:
+    answer = b"x" * 20_000_000
+    async with on_station(unsent_size_bytes_max=60_000_000) as station:
+        user, links = station.user, station.links
+        user.answer = lambda connection, message: links.send(connection, frame([answer]))
+        clients: list[socket.socket] = []
+        with ExitStack() as closing:
+            for number in range(6):
+                client = closing.enter_context(socket.socket())
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+                client.connect((station.endpoint.host, station.endpoint.port))
+                client.sendall(framed(b"request") * 8)
+                clients.append(client)
+                await user.wait_for(lambda number=number: len(user.frames) >= number + 1)  # type: ignore[misc]
+                await everything_closed(asyncio.get_running_loop())
+            assert len(user.frames) == 6, "the others wait for the first answer to be read"
+            ended = [connection for event, connection in user.heard if event == "closed"]
+            assert ended == list(range(1, len(ended) + 1)), "those go first that have not read for the longest time"
+            assert 0 < len(ended) < 6
+            assert links._unsent_size_bytes <= 60_000_000
+            assert links._unsent_size_bytes == sum(links._unsent.values())
+        await user.wait_for(lambda: len(user.heard) == 12)
+        assert (links._unsent, links._unsent_size_bytes) == ({}, 0)
+    user = station.user
+    assert all("its own have waited the longest" in report for report in user.reports)
+
+
+async def test_who_has_read_meanwhile_is_not_closed(runner: asyncio.Runner) -> None:
+    async with on_station(unsent_size_bytes_max=20_000_000) as station:
+        user, links = station.user, station.links
+        user.answer = lambda connection, message: links.send(connection, frame([b"x" * 8_000_000]))
+        writers = []
+        for _ in range(5):  # they stay connected: of whoever leaves nothing is counted
+            reader, writer = await station.client()
+            writers.append(writer)
+            writer.write(framed(b"request"))
+            await asyncio.wait_for(reader.readexactly(8_000_004), TIMEOUT_S)
+        for writer in writers:
+            await hang_up(writer)
+    user = station.user
+    assert user.reports == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from math import isnan, nan
 
@@ -30,7 +30,7 @@ from pykraft.server.prometheus import (
     require_package,
 )
 from pykraft.types import Endpoint
-from tests.server.fake_transport import FakeTransport
+from tests.server.manual_loop import FakeTransport
 from tests.tidy.repository import ROOT
 
 TIMEOUT_S = 10.0
@@ -102,25 +102,20 @@ class Station:
         return int(line.split()[1]), dict(field.split(": ", 1) for field in fields), body
 
 
-def on_station(
-    runner: asyncio.Runner, test: Callable[[Station], Coroutine[None, None, None]], host: str = "127.0.0.1"
-) -> None:
-    """Run a test with an endpoint, and close that."""
-
-    async def main() -> None:
-        station = Station(host)
-        await station.open()
-        try:
-            await test(station)
-        finally:
-            station.endpoint.close()
-
-    runner.run(main())
+@asynccontextmanager
+async def on_station(host: str = "127.0.0.1") -> AsyncIterator[Station]:
+    """An endpoint within the block."""
+    station = Station(host)
+    await station.open()
+    try:
+        yield station
+    finally:
+        station.endpoint.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
-    async def test(station: Station) -> None:
+async def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
+    async with on_station(host) as station:
         status, headers, body = await station.ask(GOOD)
         assert status == 200
         assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -129,8 +124,6 @@ def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
         assert told["pykraft_raft_current_epoch"] == 7
         assert isnan(told["pykraft_raft_commit_latency_avg"])
         assert "pykraft_raft_number_of_observers" not in told
-
-    on_station(runner, test, host)
 
 
 def test_every_metric_is_rendered_with_its_kind_and_meaning() -> None:
@@ -185,8 +178,8 @@ def test_a_node_that_has_ended_tells_nothing() -> None:
         (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX + b"\r\n\r\n", 431),
     ],
 )
-def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_: bytes, status: int) -> None:
-    async def test(station: Station) -> None:
+async def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_: bytes, status: int) -> None:
+    async with on_station() as station:
         found, headers, body = await station.ask(request_)
         assert found == status
         assert headers["Connection"] == "close"
@@ -194,21 +187,17 @@ def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_: byte
         assert station.told == (status == 200)
         assert headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
 
-    on_station(runner, test)
 
-
-def test_head_is_the_head_of_get(runner: asyncio.Runner) -> None:
-    async def test(station: Station) -> None:
+async def test_head_is_the_head_of_get(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         status, headers, body = await station.ask(GOOD.replace(b"GET", b"HEAD"))
         _, expected, content = await station.ask(GOOD)
         assert (status, headers, body) == (200, expected, "")
         assert int(headers["Content-Length"]) == len(content)
 
-    on_station(runner, test)
 
-
-def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runner: asyncio.Runner) -> None:
-    async def test(station: Station) -> None:
+async def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         async with station.client() as client:
             for piece in (GOOD[:3], GOOD[3:-1], GOOD[-1:] + GOOD):
                 client.writer.write(piece)
@@ -216,34 +205,25 @@ def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runner: asy
             assert (await client.read()).startswith(b"HTTP/1.1 200")
         assert station.told == 1
 
-    on_station(runner, test)
+
+async def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again(runner: asyncio.Runner) -> None:
+    async with on_station() as station, AsyncExitStack() as closing:
+        clients = [await closing.enter_async_context(station.client()) for _ in range(CONNECTIONS_MAX + 1)]
+        assert await clients[-1].read() == b""
+        clients[0].writer.write(GOOD)
+        assert (await clients[0].read()).startswith(b"HTTP/1.1 200")
+        assert (await station.ask(GOOD))[0] == 200
 
 
-def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again(runner: asyncio.Runner) -> None:
-    async def test(station: Station) -> None:
-        async with AsyncExitStack() as closing:
-            clients = [await closing.enter_async_context(station.client()) for _ in range(CONNECTIONS_MAX + 1)]
-            assert await clients[-1].read() == b""
-            clients[0].writer.write(GOOD)
-            assert (await clients[0].read()).startswith(b"HTTP/1.1 200")
-            assert (await station.ask(GOOD))[0] == 200
-
-    on_station(runner, test)
-
-
-def test_who_takes_too_long_to_ask_is_closed(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_takes_too_long_to_ask_is_closed(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "EXCHANGE_TIMEOUT_S", 0.01)
-
-    async def test(station: Station) -> None:
-        async with station.client() as client:
-            client.writer.write(b"GET")
-            assert await client.read() == b""
-
-    on_station(runner, test)
+    async with on_station() as station, station.client() as client:
+        client.writer.write(b"GET")
+        assert await client.read() == b""
 
 
-def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Runner) -> None:
-    async def test(station: Station) -> None:
+async def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         async with station.client() as client:
             await station.ask(GOOD)
             station.endpoint.close()
@@ -251,18 +231,14 @@ def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Ru
         with pytest.raises(ConnectionRefusedError):
             await station.ask(GOOD)
 
-    on_station(runner, test)
 
-
-def test_who_was_being_accepted_when_all_was_closed_is_closed_too(runner: asyncio.Runner) -> None:
-    async def test(station: Station) -> None:
+async def test_who_was_being_accepted_when_all_was_closed_is_closed_too(runner: asyncio.Runner) -> None:
+    async with on_station() as station:
         station.endpoint.close()
         late, transport = prometheus._Exchange(station.endpoint), FakeTransport()
         late.connection_made(transport)
         assert transport.is_aborted
         late.connection_lost(None)
-
-    on_station(runner, test)
 
 
 def test_without_the_client_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,11 +25,11 @@ import pytest
 
 from pykraft.errors import SnapshotFailedError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.local.child import Children
+from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import Cluster
 from pykraft.local.journal import Acknowledged, JournalEvent, Led, Started, Stopped, parse_event
-from pykraft.local.waiting import wait_until
 from pykraft.log.os_fs import OsFs
 from pykraft.server.run import LoadSnapshots, ServerOptions, loop_factory, notify_ready, serve
 from pykraft.server.workload import Load, Workload
@@ -225,7 +225,7 @@ class Told:
         self.host = FakeHost(begun)
         self.lines: list[str] = []
         self.errors: list[Exception] = []
-        self.snapshots = LoadSnapshots(self.host, report=self.lines.append, failed=self.errors.append)
+        self.snapshots = LoadSnapshots(cast("Host", self.host), report=self.lines.append, failed=self.errors.append)
         self.snapshots.on_leader_change(Epoch(1), NodeId(1))
         self.snapshots.on_commit([])
 

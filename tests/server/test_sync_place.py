@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -27,8 +28,7 @@ from pykraft.server.sync_place import (
     SyncPlace,
 )
 from pykraft.types import Epoch, Io, Offset
-from tests.server.nodes import node_configs
-from tests.server.stalling_fs import StallingFs
+from tests.server.nodes import StallingFs, node_configs
 from tests.server.test_driver import Served, within_time
 from tests.server.test_lanes import TIMEOUT_S, Told
 
@@ -116,10 +116,11 @@ class Case:
             await self.told.wait_for(lambda number=number: self.told.durable[-1:] == [number])  # type: ignore[misc]
         return [where for where, _ in self.lane.groups[-count:]]
 
-    async def trusted(self) -> None:
+    async def trusted(self) -> Self:
         """The disk was quick for long enough."""
         assert await self.do(QUICK_COUNT) == [THREAD] * QUICK_COUNT
         self.wait_for_thread()
+        return self
 
     def wait_for_thread(self) -> None:
         """The thread may have told of its last group and still relieve the lane."""
@@ -146,199 +147,154 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        case.submit()
-        assert len(case.lane.groups) == QUICK_COUNT, "what this turn sends leaves before the loop waits for the disk"
-        last = case.submit()
-        await case.told.wait_for(lambda: case.told.durable[-1] == last)
-        assert case.lane.groups[-1] == (LOOP, [last - 1, last])
-        assert await case.do(20) == [LOOP] * 20
-        case.end()
-        assert case.told.durable == sorted(case.told.durable)
-        assert case.told.failures == []
-
-    runner.run(main())
+async def test_after_quick_groups_the_loop_syncs_at_the_end_of_its_turn(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    case.submit()
+    assert len(case.lane.groups) == QUICK_COUNT, "what this turn sends leaves before the loop waits for the disk"
+    last = case.submit()
+    await case.told.wait_for(lambda: case.told.durable[-1] == last)
+    assert case.lane.groups[-1] == (LOOP, [last - 1, last])
+    assert await case.do(20) == [LOOP] * 20
+    case.end()
+    assert case.told.durable == sorted(case.told.durable)
+    assert case.told.failures == []
 
 
-def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does(
+async def test_what_is_only_written_is_written_on_the_loop_whatever_else_it_does(
     runner: asyncio.Runner, clock: Clock
 ) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        case.lane.is_lazy = True
-        case.submit()
-        clock.now_s += 10 * TURN_S_MAX
-        await case.told.wait_for(lambda: case.told.durable == [1])
-        assert await case.do(3) == [LOOP] * 3
-        # Another kind of job waits for the disk.
-        case.submit()
-        case.last += 1
-        case.ordered.submit(TruncateTo(io=Io(case.last), end_offset=Offset(0)))
-        clock.now_s += 10 * TURN_S_MAX
-        await case.told.wait_for(lambda: case.told.durable[-1] == case.last)
-        assert case.lane.groups[-1] == (THREAD, [case.last - 1, case.last])
-        case.wait_for_thread()
-        case.lane.takes_s = 1.0
-        assert await case.do() == [LOOP]
-        assert await case.do() == [THREAD], "a disk that stalls stalls writes, too"
-        case.end()
-
-    runner.run(main())
+    case = Case(clock)
+    case.lane.is_lazy = True
+    case.submit()
+    clock.now_s += 10 * TURN_S_MAX
+    await case.told.wait_for(lambda: case.told.durable == [1])
+    assert await case.do(3) == [LOOP] * 3
+    # Another kind of job waits for the disk.
+    case.submit()
+    case.last += 1
+    case.ordered.submit(TruncateTo(io=Io(case.last), end_offset=Offset(0)))
+    clock.now_s += 10 * TURN_S_MAX
+    await case.told.wait_for(lambda: case.told.durable[-1] == case.last)
+    assert case.lane.groups[-1] == (THREAD, [case.last - 1, case.last])
+    case.wait_for_thread()
+    case.lane.takes_s = 1.0
+    assert await case.do() == [LOOP]
+    assert await case.do() == [THREAD], "a disk that stalls stalls writes, too"
+    case.end()
 
 
-def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_length(
+async def test_after_a_stall_the_thread_gets_the_groups_for_many_times_its_length(
     runner: asyncio.Runner, clock: Clock
 ) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        case.lane.takes_s = 1.0
-        assert await case.do() == [LOOP]
-        case.lane.takes_s = 0.0
-        rest_s = (1.0 - SLOW_S_MAX) / SLOW_SHARE
-        clock.now_s += rest_s - 0.1
-        assert await case.do(2 * QUICK_COUNT) == [THREAD] * (2 * QUICK_COUNT)
-        clock.now_s += 0.2
-        assert await case.do() == [LOOP]
-        case.end()
-
-    runner.run(main())
+    case = await Case(clock).trusted()
+    case.lane.takes_s = 1.0
+    assert await case.do() == [LOOP]
+    case.lane.takes_s = 0.0
+    rest_s = (1.0 - SLOW_S_MAX) / SLOW_SHARE
+    clock.now_s += rest_s - 0.1
+    assert await case.do(2 * QUICK_COUNT) == [THREAD] * (2 * QUICK_COUNT)
+    clock.now_s += 0.2
+    assert await case.do() == [LOOP]
+    case.end()
 
 
-def test_a_disk_that_is_still_slow_is_left_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        case.lane.takes_s = 2 * SLOW_S
-        assert await case.do() == [LOOP]
-        clock.now_s += 60
-        assert await case.do(20) == [THREAD] * 20
-        case.lane.takes_s = SLOW_S / 2
-        assert await case.do(QUICK_COUNT + 1) == [THREAD] * QUICK_COUNT + [LOOP]
-        case.end()
-
-    runner.run(main())
+async def test_a_disk_that_is_still_slow_is_left_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    case.lane.takes_s = 2 * SLOW_S
+    assert await case.do() == [LOOP]
+    clock.now_s += 60
+    assert await case.do(20) == [THREAD] * 20
+    case.lane.takes_s = SLOW_S / 2
+    assert await case.do(QUICK_COUNT + 1) == [THREAD] * QUICK_COUNT + [LOOP]
+    case.end()
 
 
-def test_a_loop_with_other_work_leaves_groups_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        last = case.submit()
-        clock.now_s += 2 * TURN_S_MAX
-        await case.told.wait_for(lambda: case.told.durable[-1] == last)
-        assert case.lane.groups[-1] == (THREAD, [last])
-        assert await case.do(BUSY_COUNT) == [THREAD] * (BUSY_COUNT - 1) + [LOOP]
-        case.end()
-
-    runner.run(main())
+async def test_a_loop_with_other_work_leaves_groups_to_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    last = case.submit()
+    clock.now_s += 2 * TURN_S_MAX
+    await case.told.wait_for(lambda: case.told.durable[-1] == last)
+    assert case.lane.groups[-1] == (THREAD, [last])
+    assert await case.do(BUSY_COUNT) == [THREAD] * (BUSY_COUNT - 1) + [LOOP]
+    case.end()
 
 
-def test_a_group_is_not_done_on_the_loop_while_the_thread_uses_the_lane(
+async def test_a_group_is_not_done_on_the_loop_while_the_thread_uses_the_lane(
     runner: asyncio.Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "IDLE_S", 0.001)
+    case = await Case(clock).trusted()
+    while case.lane.settled.acquire(blocking=False):
+        pass
+    case.lane.settle_gate.clear()
+    await case.do()  # wakes the thread, which settles again
+    assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
+    last = case.submit()
+    await turn_ended()
+    await turn_ended()
+    assert case.told.durable[-1] == last - 1, "the loop does not wait for the thread"
+    case.lane.settle_gate.set()
+    await case.told.wait_for(lambda: case.told.durable[-1] == last)
+    assert case.lane.groups[-1] == (THREAD, [last])
+    case.end()
 
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
+
+async def test_the_loop_does_not_overtake_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    case.last += 1
+    case.ordered.submit(append(case.last, SIZE_BYTES_MAX))
+    last = case.submit()
+    await case.told.wait_for(lambda: case.told.durable[-1] == last)
+    done = [number for _, numbers in case.lane.groups for number in numbers]
+    assert done == list(range(1, last + 1))
+    assert [where for where, numbers in case.lane.groups if last in numbers] == [THREAD]
+    case.end()
+
+
+async def test_the_thread_settles_what_the_loop_has_done(
+    runner: asyncio.Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "IDLE_S", 0.001)
+    case = await Case(clock).trusted()
+    for _ in range(3):
+        assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
         while case.lane.settled.acquire(blocking=False):
             pass
-        case.lane.settle_gate.clear()
-        await case.do()  # wakes the thread, which settles again
-        assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
-        last = case.submit()
-        await turn_ended()
-        await turn_ended()
-        assert case.told.durable[-1] == last - 1, "the loop does not wait for the thread"
-        case.lane.settle_gate.set()
-        await case.told.wait_for(lambda: case.told.durable[-1] == last)
-        assert case.lane.groups[-1] == (THREAD, [last])
-        case.end()
-
-    runner.run(main())
+        await case.do()
+    assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
+    case.end()
 
 
-def test_the_loop_does_not_overtake_the_thread(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        case.last += 1
-        case.ordered.submit(append(case.last, SIZE_BYTES_MAX))
-        last = case.submit()
-        await case.told.wait_for(lambda: case.told.durable[-1] == last)
-        done = [number for _, numbers in case.lane.groups for number in numbers]
-        assert done == list(range(1, last + 1))
-        assert [where for where, numbers in case.lane.groups if last in numbers] == [THREAD]
-        case.end()
-
-    runner.run(main())
+async def test_the_lane_is_relieved_now_and_then(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    await case.do(2 * RELIEVED_EVERY)
+    await turn_ended()
+    assert case.lane.relieved.count(LOOP) == 2
+    case.lane.relieve_error = StorageError("recovery-point", "input/output error")
+    await case.do(RELIEVED_EVERY)
+    await case.told.wait_for(lambda: case.told.failures == [case.lane.relieve_error])
+    case.end()
 
 
-def test_the_thread_settles_what_the_loop_has_done(
-    runner: asyncio.Runner, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lanes, "IDLE_S", 0.001)
-
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        for _ in range(3):
-            assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
-            while case.lane.settled.acquire(blocking=False):
-                pass
-            await case.do()
-        assert await asyncio.to_thread(case.lane.settled.acquire, timeout=TIMEOUT_S)
-        case.end()
-
-    runner.run(main())
+async def test_a_failure_on_the_loop_is_told(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    case.lane.error = StorageError("log", "no space left on device")
+    last = case.submit()
+    await case.told.wait_for(lambda: case.told.failures == [case.lane.error])
+    assert case.lane.groups[-1] == (LOOP, [last])
+    assert case.told.durable[-1] == last - 1
+    case.end()
 
 
-def test_the_lane_is_relieved_now_and_then(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        await case.do(2 * RELIEVED_EVERY)
-        await turn_ended()
-        assert case.lane.relieved.count(LOOP) == 2
-        case.lane.relieve_error = StorageError("recovery-point", "input/output error")
-        await case.do(RELIEVED_EVERY)
-        await case.told.wait_for(lambda: case.told.failures == [case.lane.relieve_error])
-        case.end()
-
-    runner.run(main())
-
-
-def test_a_failure_on_the_loop_is_told(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        case.lane.error = StorageError("log", "no space left on device")
-        last = case.submit()
-        await case.told.wait_for(lambda: case.told.failures == [case.lane.error])
-        assert case.lane.groups[-1] == (LOOP, [last])
-        assert case.told.durable[-1] == last - 1
-        case.end()
-
-    runner.run(main())
-
-
-def test_what_a_turn_has_gathered_is_finished_at_the_end(runner: asyncio.Runner, clock: Clock) -> None:
-    async def main() -> None:
-        case = Case(clock)
-        await case.trusted()
-        await case.do(RELIEVED_EVERY - 1)
-        last = case.submit()
-        case.end()
-        assert case.lane.groups[-1] == (THREAD, [last])
-        relieved = len(case.lane.relieved)
-        await turn_ended()
-        assert len(case.lane.relieved) == relieved, "the files may be closed already"
-
-    runner.run(main())
+async def test_what_a_turn_has_gathered_is_finished_at_the_end(runner: asyncio.Runner, clock: Clock) -> None:
+    case = await Case(clock).trusted()
+    await case.do(RELIEVED_EVERY - 1)
+    last = case.submit()
+    case.end()
+    assert case.lane.groups[-1] == (THREAD, [last])
+    relieved = len(case.lane.relieved)
+    await turn_ended()
+    assert len(case.lane.relieved) == relieved, "the files may be closed already"
 
 
 @pytest.mark.parametrize("job", [TruncateTo(io=Io(1), end_offset=Offset(0)), append(1, SIZE_BYTES_MAX)])
@@ -364,25 +320,23 @@ class NotingFs(StallingFs):
         super().pass_gate(path)
 
 
-def test_a_disk_that_fails_under_the_loop_ends_the_node(runner: asyncio.Runner, clock: Clock, tmp_path: Path) -> None:
+async def test_a_disk_that_fails_under_the_loop_ends_the_node(
+    runner: asyncio.Runner, clock: Clock, tmp_path: Path
+) -> None:
     [config] = node_configs(tmp_path, 1)
     fs = NotingFs()
-
-    async def main() -> None:
-        served = Served(config, fs=fs)
-        epoch, _ = await served.watcher.leader()
-        for _ in range(4 * QUICK_COUNT):
-            await within_time(served.propose(b"a", epoch=epoch))
-        assert fs.last == threading.main_thread().name
-        fs.fails = True
-        outcome = served.propose(b"b", epoch=epoch)
-        with pytest.raises(StorageError, match="input/output error"):
-            await served.ended()
-        assert not isinstance(outcome.result(), Committed)
-        fs.fails = False
-        again = Served(config, fs=fs)
-        epoch, _ = await again.watcher.leader()
-        await again.watcher.wait_for(lambda: again.watcher.values[: 4 * QUICK_COUNT] == [b"a"] * (4 * QUICK_COUNT))
-        await again.leave()
-
-    runner.run(main())
+    served = Served(config, fs=fs)
+    epoch, _ = await served.watcher.leader()
+    for _ in range(4 * QUICK_COUNT):
+        await within_time(served.propose(b"a", epoch=epoch))
+    assert fs.last == threading.main_thread().name
+    fs.fails = True
+    outcome = served.propose(b"b", epoch=epoch)
+    with pytest.raises(StorageError, match="input/output error"):
+        await served.ended()
+    assert not isinstance(outcome.result(), Committed)
+    fs.fails = False
+    again = Served(config, fs=fs)
+    epoch, _ = await again.watcher.leader()
+    await again.watcher.wait_for(lambda: again.watcher.values[: 4 * QUICK_COUNT] == [b"a"] * (4 * QUICK_COUNT))
+    await again.leave()

@@ -17,11 +17,10 @@ from pykraft.client.serde import bytes_serde, int_serde, text_serde
 from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, ProtocolError, StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.snapshot import batches as batches_module
+from pykraft.snapshot import head as batches_module
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots, retire
-from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.snapshot.reader import RawReader, SnapshotReader
-from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.snapshot.writer import RawWriter, SnapshotWriter
 from pykraft.types import (
     KRaftVersion,
     KRaftVoters,

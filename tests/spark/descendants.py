@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,9 @@ from pathlib import Path
 from threading import Event
 
 from pykraft.errors import PykraftError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster
 from pykraft.local.voters import LISTENER
-from pykraft.local.waiting import wait_until
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.data_source.live import LiveQuorum
 from pykraft.text.words import counted

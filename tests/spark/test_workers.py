@@ -15,7 +15,6 @@ from tests.spark.workers import group_of
         ("tests/spark/test_source_at_uris.py::test_a", "the second Spark session"),
         ("tests/spark/test_standalone.py::test_a", "tests/spark/test_standalone.py"),
         ("tests/object_storage/test_files.py::test_a", "tests/object_storage/"),
-        ("tests/object_storage/test_stores.py::test_a", "tests/object_storage/"),
         ("tests/lab/demo/test_report.py::test_a", "tests/lab/demo/test_report.py"),
         ("tests/install/test_spark_job.py::test_a", "tests/install/test_spark_job.py"),
         ("tests/spark/test_kill_rounds.py::test_a", "tests/spark/test_kill_rounds.py::test_a"),

@@ -58,7 +58,7 @@ PARSERS = re.compile(r"_?(parse|read)(_|$)")
 """Functions that are given text to make values of."""
 READ_TEXT = {
     "src/pykraft/cli/parsing/group.py": "an error of click has no field for a suggestion",
-    "src/pykraft/object_storage/stores.py": "errors of Arrow have no code",
+    "src/pykraft/object_storage/files.py": "errors of Arrow have no code",
     "src/pykraft/protocol/compression.py": "errors of cramjam have no code",
 }
 """Modules that read messages of others, and why they have to."""

@@ -25,7 +25,7 @@ from lab.benchmarks.spark_source.table import fill_document, lines
 from lab.benchmarks.suite.endings import status_of
 from lab.benchmarks.suite.results import Results
 from lab.kafka.jars import KAFKA_VERSION
-from pykraft.local.keeper import temporary_folder
+from pykraft.local.child import temporary_folder
 
 TASKS_MIB = 512
 BATCH_SIZE_BYTES = 50_000

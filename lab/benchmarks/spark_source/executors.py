@@ -30,8 +30,7 @@ from lab.benchmarks.spark_source.logs import write_log
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.results import ROOT, commit
 from pykraft.errors import LocalQuorumError, PykraftError
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import temporary_folder, wait_until
 from pykraft.spark.session.master import session_at, settings_at
 from tests.spark.standalone import environment, standalone_cluster
 

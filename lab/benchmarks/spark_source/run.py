@@ -20,9 +20,9 @@ from lab.benchmarks.spark_source.servers import Servers, connector_jars
 from lab.benchmarks.spark_source.usage import ProcessTree
 from lab.benchmarks.suite.busy import busy_cores
 from lab.benchmarks.suite.results import ROOT, Results, SuiteRun
+from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
-from pykraft.local.progress import ReportProgress
 from tests.spark.beside import environment, install
 from tests.spark.oldest_pyspark import REQUIREMENTS
 

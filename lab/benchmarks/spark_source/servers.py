@@ -19,9 +19,8 @@ from lab.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import write_properties
-from pykraft.process.cache_folder import cache_folder
+from pykraft.local.voters import HOST, free_ports, write_properties
+from pykraft.process.extras import cache_folder
 from pykraft.types import Uuid, uuid_text
 
 CONNECTOR_VERSION: Final = "4.2.0"

@@ -29,10 +29,9 @@ from lab.benchmarks.suite.producer import measure_producer
 from lab.benchmarks.suite.quorums import Watched, WithLongLog
 from lab.benchmarks.suite.results import ROOT
 from lab.kafka.java import Kafka
+from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.child import Children
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.progress import ReportProgress
+from pykraft.local.child import Children, temporary_folder
 
 Figures = Mapping[str, float]
 KAFKA_FIRST_RATES: Final = {10: 400_000, 100: 200_000, 256: 120_000, 1_024: 45_000, 65_536: 700}

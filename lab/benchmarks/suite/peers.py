@@ -20,11 +20,9 @@ from typing import Any, Final, Literal
 
 from lab.bench.measure import Usage, usage_of
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.child import Child, Children
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.waiting import wait_until
-from pykraft.process.cache_folder import cache_folder
+from pykraft.local.child import Child, Children, temporary_folder, wait_until
+from pykraft.local.voters import HOST, free_ports
+from pykraft.process.extras import cache_folder
 
 SOURCES: Final = Path(__file__).resolve().parents[1] / "peers"
 NODES: Final = 3

@@ -23,11 +23,9 @@ from lab.bench.measure import Usage, usage_of
 from lab.kafka.java import SERVER_JVM, Kafka, Main
 from pykraft.config import TEST_TOPIC_NAME
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import Cluster
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.types import Uuid, uuid_text
 
 NODES: Final = 3

@@ -12,9 +12,8 @@ from lab.bench.measure import LoadedQuorum, Task
 from lab.bench.quorums import PykraftQuorum
 from lab.benchmarks.suite.observers import OBSERVING
 from lab.benchmarks.verify import write_log
-from pykraft.local.child import Child, Children
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, Children, wait_until
+from pykraft.local.voters import HOST
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import Election, Epoch, NodeId

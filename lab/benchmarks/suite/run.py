@@ -20,9 +20,9 @@ from lab.benchmarks.suite.peers import PEERS, ready
 from lab.benchmarks.suite.producer import KAFKAS
 from lab.benchmarks.suite.results import Results, SuiteRun
 from lab.kafka.java import Kafka
+from lab.progress import ReportProgress
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.progress import ReportProgress
+from pykraft.local.child import temporary_folder
 
 EVERY_CASE = ""
 """The case of what concerns all of them: that a contender was left out."""

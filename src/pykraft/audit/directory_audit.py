@@ -1,12 +1,10 @@
 """One audit: which tasks it needs, and what their results say about each replica and about all of them.
 
 `DirectoryAudit.tasks` check each part of each log, and each snapshot; they may run anywhere, in any order. With their
-results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, whose reading of the large files is
-done already, and returns tasks that find the first byte where two replicas differ. With their results,
-`DirectoryAudit.report` says what differs, and looks for acknowledged records.
-
-Invariant: whoever holds an audit holds digests and findings, never the data, and reads small files only. Its replicas
-may be running: what a node writes meanwhile is no damage.
+results, `DirectoryAudit.narrowed` judges each replica as `pykraft verify` does, and returns tasks that find the first
+byte where two replicas differ. With their results, `DirectoryAudit.report` says what differs, and looks for
+acknowledged records. Invariant: whoever holds an audit holds digests and findings, never the data, and reads small
+files only. Its replicas may be running: what a node writes meanwhile is no damage.
 
 Logs are compared by their digests. Where a range of offsets has other digests, `pykraft.audit.narrow` finds the first
 byte. By Raft's Log Matching, two logs with a batch of the same epoch at one offset are equal up to there. So a
@@ -21,8 +19,8 @@ Otherwise a log has records that a later leader replaced, and that were never co
 The reference is the log with which most others agree. Each snapshot is compared with the log that it replaces, where
 that still exists: the epoch in its name, the timestamp in its header, its voters and its kraft.version.
 
-Source: ours; KIP-595; Raft §5.3; KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``; Kafka's ``ProducerStateManager``
-and ``LeaderEpochFileCache`` write the files.
+Source: ours; KIP-595; Raft §5.3; KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``ProducerStateManager`` and
+``LeaderEpochFileCache`` write the files.
 """
 
 from __future__ import annotations
@@ -33,10 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pykraft.audit.directories import replicas_of
 from pykraft.audit.findings import AuditedLog, AuditKind, AuditReport
-from pykraft.audit.journals import acknowledged_end, tell_lost
-from pykraft.audit.judged import JudgedLog, judged
+from pykraft.audit.judged import JudgedLog, acknowledged_end, judged, tell_lost
 from pykraft.audit.narrow import ByteDifference, NarrowTask, first_difference
 from pykraft.audit.part import PartResult, SnapshotResult, carry_out, ignore_progress
 from pykraft.audit.plan import (
@@ -45,17 +41,17 @@ from pykraft.audit.plan import (
     PartTask,
     SnapshotTask,
     digest_offsets,
+    replicas_of,
     tasks_of,
 )
 from pykraft.core.epochs import epoch_at
 from pykraft.local.journal import Acknowledged
 from pykraft.log.fs import Fs
-from pykraft.log.offline.verify import VerifyReport, verify
-from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot, check_snapshot_epoch
+from pykraft.log.offline.verify import Reading, verify_with
+from pykraft.log.offline.verify_files import SNAPSHOT_ADVICE, check_epochs, check_snapshot_epoch
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
-from pykraft.log.offline.verify_log import LogCheck
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.offline.verify_log import LogCheck, LogSummary
 from pykraft.log.paths import parse_checkpoint
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import epoch_checkpoint
@@ -97,42 +93,29 @@ def blame_checkpoint(fs: Fs, log: JudgedLog, report: AuditReport) -> None:
         listed = epoch_checkpoint.read_epochs(fs, path)
         position = epoch_checkpoint.position_of(listed, log.epochs)
         findings.add_damage(path, position, expected=_told(log.epochs), found=_told(listed), advice=INDEX_ADVICE)
-    for one in findings.damage:
-        report.add(
-            AuditKind.DAMAGED,
-            log.replica,
-            one.path,
-            one.position,
-            expected=one.expected,
-            found=one.found,
-            advice=one.advice,
-        )
+    report.add_damage(log.replica, findings)
 
 
 def _told(epochs: Sequence[EpochStart]) -> str:
     return ", ".join(f"epoch {entry.epoch} from offset {entry.start_offset} on" for entry in epochs[-EPOCHS_TOLD:])
 
 
-class JoinedReading:
-    """What the tasks have read; see `pykraft.log.offline.verify.Reading`."""
+class JoinedReading(Reading):
+    """What the tasks have read."""
 
     def __init__(
         self, fs: Fs, parts: Mapping[Path, Sequence[PartResult]], snapshots: Mapping[Path, SnapshotResult]
     ) -> None:
-        self._fs = fs
+        super().__init__(fs, ignore_progress)
         self._parts = parts
         self._snapshots = snapshots
-
-    def verify(self, directory: Path) -> VerifyReport:
-        """Judge a directory as ``pykraft verify`` does. Errors: StorageError; UsageError."""
-        return verify(self._fs, directory, on_progress=ignore_progress, reading=self)
 
     def log(
         self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
     ) -> LogSummary:
         """Put the parts together; segments that are newer than the plan are not looked at."""
         del base_offsets
-        check = LogCheck(self._fs, directory, findings, on_progress=ignore_progress)
+        check = LogCheck(self.fs, directory, findings, on_progress=ignore_progress)
         return check.join(names, [part.checked for part in self._parts.get(directory, ())])
 
     def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
@@ -140,7 +123,7 @@ class JoinedReading:
         result = self._snapshots.get(path)
         if result is None:
             # The bootstrap snapshot, or one that is newer than the plan: both are small or rare.
-            check_snapshot(self._fs, path, log, findings, ignore_progress)
+            super().snapshot(path, log, findings)
             return
         findings.extend(result.findings)
         check_snapshot_epoch(path, log, findings)
@@ -286,7 +269,7 @@ class DirectoryAudit:
         acknowledged: Sequence[Acknowledged] | None = None,
         part_size_bytes: int = PART_SIZE_BYTES,
     ) -> None:
-        """List the directories. Errors: see `pykraft.audit.directories.replicas_of`."""
+        """List the directories. Errors: see `pykraft.audit.plan.replicas_of`."""
         self._directories = directories
         self._acknowledged = acknowledged
         self._part_size_bytes = part_size_bytes
@@ -336,19 +319,9 @@ class DirectoryAudit:
         return [task for tasks in self._narrowed.values() for task in tasks]
 
     def _judge(self, directory: Path, reading: JoinedReading) -> Mapping[Path, JudgedLog]:
-        found = reading.verify(directory)
+        found = verify_with(reading, directory)
         report, replica = self._report, str(directory)
-        for one in found.findings.damage:
-            report.add(
-                AuditKind.DAMAGED,
-                replica,
-                one.path,
-                one.position,
-                expected=one.expected,
-                found=one.found,
-                advice=one.advice,
-            )
-        report.damage_count += found.findings.damage_count - len(found.findings.damage)
+        report.add_damage(replica, found.findings)
         for note in found.findings.notes:
             report.add_note(replica, note.path, note.text)
         report.notes_count += found.findings.notes_count - len(found.findings.notes)
@@ -411,7 +384,6 @@ def run_audits(
 def _in_turn(
     tasks: Sequence[Sequence[AuditTask]], run: Callable[[Sequence[AuditTask]], Sequence[AuditResult]]
 ) -> list[Sequence[AuditResult]]:
-    """The results for each of these, from one run."""
     flat = [task for own in tasks for task in own]
     results = run(flat) if flat else []
     ends = [0]

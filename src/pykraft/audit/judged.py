@@ -1,4 +1,8 @@
-"""One log of one replica after its judgment: what the comparison and the search for acknowledged records need of it.
+"""One log of one replica after its judgment, and the search for acknowledged records in it.
+
+Acknowledgements that continue each other are joined while a journal is read, so the memory depends on the number of
+leaders and faults, not of records. Invariant: a record that a log does not have because it begins later or ends earlier
+is not that log's fault.
 
 Source: ours; Kafka's ``ProducerStateManager`` names the files that tell how far a log was written.
 """
@@ -6,19 +10,25 @@ Source: ours; Kafka's ``ProducerStateManager`` names the files that tell how far
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pykraft.audit.digest import RangeDigest
-from pykraft.audit.part import PartResult
+from pykraft.audit.findings import AuditKind, AuditReport
+from pykraft.audit.narrow import batch_before
+from pykraft.audit.part import PartResult, RangeDigest
 from pykraft.audit.plan import AuditedPartition
+from pykraft.errors import ProtocolError, UsageError
+from pykraft.local.journal import Acknowledged, RecordSpan, parse_event
+from pykraft.log.fs import Fs
 from pykraft.log.judge import Verdict
 from pykraft.log.offline.verify import PartitionReport
-from pykraft.log.offline.verify_parts import LogSummary
-from pykraft.log.paths import LOG, parse_checkpoint, segment_file
+from pykraft.log.offline.verify_log import LogSummary
+from pykraft.log.paths import LOG, segment_file, snapshot_ids_in
+from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
+from pykraft.text.words import counted
 from pykraft.types import EpochStart, Offset
 
 _PRODUCER_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
@@ -68,7 +78,7 @@ def judged(partition: AuditedPartition, report: PartitionReport, results: Sequen
         known = digests.get(one.number)
         digests[one.number] = one if known is None else known.plus(one)
     log = report.log
-    snapshots = [found.offset for found in map(parse_checkpoint, partition.names) if found]
+    snapshots = [found.offset for found in snapshot_ids_in(partition.names)]
     written = [int(match[1]) for match in map(_PRODUCER_SNAPSHOT.fullmatch, partition.names) if match]
     return JudgedLog(
         replica=partition.replica,
@@ -81,6 +91,96 @@ def judged(partition: AuditedPartition, report: PartitionReport, results: Sequen
         digests=digests,
         snapshot_ends=[end for end in snapshots if end <= log.end_offset],
         summary=log,
-        recovery_point=report.recovery_point or Offset(0),
+        recovery_point=log.recovery_point or Offset(0),
         producers_offset=Offset(max(written, default=0)),
+    )
+
+
+def read_acknowledged(paths: Iterable[Path]) -> list[Acknowledged]:
+    """What the nodes acknowledged, joined where it continues. Errors: UsageError for a line that is no event."""
+    joined: dict[tuple[bytes, int], Acknowledged] = {}
+    done: list[Acknowledged] = []
+    for path in paths:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    event = parse_event(line)
+                except ProtocolError as error:
+                    if not line.endswith(b"\n"):
+                        continue  # the writer was killed within its last line
+                    raise UsageError(f"{path}: line {number}: {error}") from error
+                if isinstance(event, Acknowledged):
+                    key = event.run, event.epoch
+                    last = joined.get(key)
+                    if last is None:
+                        joined[key] = event
+                    elif last.end_sequence == event.first_sequence and last.end_offset == event.base_offset:
+                        joined[key] = replace(last, count=last.count + event.count)
+                    else:
+                        done.append(last)
+                        joined[key] = event
+    return sorted([*done, *joined.values()], key=lambda one: one.base_offset)
+
+
+def lost_in(
+    acknowledged: Sequence[Acknowledged], spans: Sequence[RecordSpan], start_offset: Offset, end_offset: Offset
+) -> Iterator[tuple[Offset, int]]:
+    """The first offset of each acknowledged range between these offsets that the spans lack, and how many it has."""
+    by_claim: dict[object, list[RecordSpan]] = {}
+    for span in spans:
+        by_claim.setdefault(span.claim, []).append(span)
+    for one in acknowledged:
+        at, end = max(one.base_offset, start_offset), min(one.end_offset, end_offset)
+        for span in by_claim.get(one.claim, ()):
+            if span.shift != one.shift or span.base_offset + span.count <= at:
+                continue
+            if span.base_offset >= end:
+                break
+            if span.base_offset > at:
+                yield Offset(at), span.base_offset - at
+            at = Offset(span.base_offset + span.count)
+        if at < end:
+            yield Offset(at), end - at
+
+
+def acknowledged_end(acknowledged: Sequence[Acknowledged]) -> Offset:
+    """Everything below this offset was committed."""
+    return max((one.end_offset for one in acknowledged), default=Offset(0))
+
+
+def tell_lost(
+    fs: Fs,
+    logs: Sequence[JudgedLog],
+    spans: Mapping[Path, Sequence[RecordSpan]],
+    acknowledged: Sequence[Acknowledged],
+    report: AuditReport,
+) -> None:
+    """Report the acknowledged records that a log lacks between its start and its end, and those above all ends.
+
+    Errors: StorageError.
+    """
+    report.acknowledged = sum(one.count for one in acknowledged)
+    for log in logs:
+        for offset, count in lost_in(acknowledged, spans[log.path], log.start_offset, log.end_offset):
+            path, base_offset, size_bytes = log.segment_of(offset)
+            position, _ = batch_before(fs, log.path, base_offset, offset, size_bytes)
+            _lose(report, log, path, position, offset, count)
+    # Acknowledged means that a majority had it; above all ends not even one replica has it.
+    furthest = max(logs, key=lambda log: log.end_offset)
+    own = furthest.end_offset
+    count = sum(max(0, one.end_offset - max(own, one.base_offset)) for one in acknowledged)
+    if count:
+        path, _, size_bytes = furthest.segment_of(own)
+        _lose(report, furthest, path, size_bytes, own, count)
+
+
+def _lose(report: AuditReport, log: JudgedLog, path: Path, position: int, offset: Offset, count: int) -> None:
+    report.add(
+        AuditKind.LOST,
+        log.replica,
+        path,
+        position,
+        expected=f"{counted(count, 'acknowledged record')} from offset {offset} on",
+        found="not those records",
+        advice=REPAIR,
     )

@@ -1,10 +1,14 @@
 """Carries out the tasks of an audit: each reads a part of one file and returns what is known about it.
 
 A result has a bounded size, and never the data: findings, digests, what the log says before the end of each snapshot,
-the membership records, and, if there is a journal, which records of the workload stand where. Everything else is
-decided by the one who asked (`pykraft.audit.directory_audit`).
+the membership records, and, if there is a journal, which records of the workload stand where.
 
-Source: ours.
+A digest covers an aligned range of offsets, so that replicas are compared without moving their bytes: number *n* covers
+the batches that begin at offsets from *n* times its width on. It is the sum of a hash of each batch, modulo 2^128, so
+segments and tasks may begin anywhere, and two tasks that share a range add their digests. A batch contains its own
+offset. Invariant: two replicas with the same digest hold the same bytes, unless 128 bits of BLAKE2 collide.
+
+Source: ours, after the incremental hashes of Bellare and Micciancio (1997).
 """
 
 from __future__ import annotations
@@ -13,25 +17,93 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from pykraft.audit.digest import Digests, RangeDigest
-from pykraft.audit.locate import Place, batch_from
+from pykraft.audit.narrow import Place, batch_from
 from pykraft.audit.plan import PartTask, SnapshotTask
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.local.journal import RecordSpan, record_spans
 from pykraft.log.fs import File, Fs
 from pykraft.log.offline.verify_files import check_snapshot
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogCheck, Placed
-from pykraft.log.offline.verify_parts import CheckedPart, LogPart, LogSummary
-from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file, segment_file
+from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, Placed
+from pykraft.log.paths import LOG, base_offsets_in, parse_checkpoint, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.protocol.batch_run import BatchRun
 from pykraft.protocol.records import membership_records
 from pykraft.snapshot.head import SnapshotHead, read_head
 from pykraft.types import Buffer, MembershipRecord, Offset
+
+_SIZE_BYTES: Final = 16
+_MODULUS: Final = 2 ** (8 * _SIZE_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeDigest:
+    """The sound batches of one range; ``end_offset`` is exclusive."""
+
+    number: int
+    first_offset: Offset
+    end_offset: Offset
+    batches_count: int
+    size_bytes: int
+    total: int
+
+    def plus(self, other: RangeDigest) -> RangeDigest:
+        """Both, where two parts of a log share a range."""
+        return replace(
+            self,
+            first_offset=min(self.first_offset, other.first_offset),
+            end_offset=max(self.end_offset, other.end_offset),
+            batches_count=self.batches_count + other.batches_count,
+            size_bytes=self.size_bytes + other.size_bytes,
+            total=(self.total + other.total) % _MODULUS,
+        )
+
+
+class Digests:
+    """The digests of one part of a log, while it is read in order."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._by_number: dict[int, RangeDigest] = {}
+        self._number = -1
+        self._first = self._end = Offset(0)
+        self._count = self._size = self._total = 0
+
+    def add(self, content: Buffer, base_offset: Offset, end_offset: Offset) -> None:
+        """Count a batch with these bytes."""
+        if base_offset // self._width != self._number:
+            self._close()
+            self._number, self._first = base_offset // self._width, base_offset
+        self._end = end_offset
+        self._count += 1
+        self._size += len(content)
+        self._total += int.from_bytes(blake2b(content, digest_size=_SIZE_BYTES).digest())
+
+    def finished(self) -> list[RangeDigest]:
+        """All digests, in the order of the log."""
+        self._close()
+        self._number = -1
+        return list(self._by_number.values())
+
+    def _close(self) -> None:
+        if self._number < 0:
+            return
+        one = RangeDigest(
+            number=self._number,
+            first_offset=self._first,
+            end_offset=self._end,
+            batches_count=self._count,
+            size_bytes=self._size,
+            total=self._total % _MODULUS,
+        )
+        known = self._by_number.get(self._number)
+        self._by_number[self._number] = one if known is None else known.plus(one)
+        self._count = self._size = self._total = 0
+
 
 MEMBERSHIP_MAX: Final = 1_024
 """Membership records that a part returns: the newest."""
@@ -118,8 +190,7 @@ def _part(fs: Fs, task: PartTask) -> PartResult | None:
         return None
     (start, offset), end = found
     part = LogPart(base_offset=task.base_offset, start=start, end=end, offset=offset)
-    names = fs.listdir(task.partition)
-    segments = sorted(found[0] for found in filter(None, map(parse_segment_file, names)) if found[1] == LOG)
+    segments = base_offsets_in(fs.listdir(task.partition))
     later = [task.partition / segment_file(base, LOG) for base in segments if base > task.base_offset]
     look = _Look(task)
     check = LogCheck(fs, task.partition, Findings(), on_progress=ignore_progress, on_batches=look.see)

@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 
 from pykraft.audit.directory_audit import DirectoryAudit, run_audits
-from pykraft.audit.journals import read_acknowledged
-from pykraft.audit.page import audit_page, lines
+from pykraft.audit.findings import audit_page, lines
+from pykraft.audit.judged import read_acknowledged
 from pykraft.audit.plan import PART_SIZE_BYTES
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.json_option import json_lines_option

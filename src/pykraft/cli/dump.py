@@ -21,8 +21,7 @@ from pykraft.cli.metadata_values import decoder_option, is_metadata_file, metada
 from pykraft.cli.parsing.value import ExistingPath
 from pykraft.cli.printable import printable
 from pykraft.errors import StorageError, UsageError
-from pykraft.log.offline.dump import dump_file
-from pykraft.log.offline.dump_batches import Fact
+from pykraft.log.offline.dump import Fact, dump_file
 from pykraft.object_storage.files import Files
 from pykraft.text.words import counted
 

@@ -38,7 +38,7 @@ def with_cluster_id(config: NodeConfig, cluster_id: str | None) -> NodeConfig:
 
     Errors: UsageError, CorruptionError.
     """
-    from pykraft.log.format import meta_in
+    from pykraft.log.directory import meta_in
     from pykraft.log.os_fs import OsFs
 
     if cluster_id is not None:

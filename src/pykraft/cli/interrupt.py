@@ -7,7 +7,7 @@ reports 128 + its number, a shell's loop ends too, and systemd sees a clean end.
 
 Code that does not let itself be interrupted, for example a lookup of a host name, cannot delay this: `UNWIND_S` after
 the signal a thread ends the process. Child processes and temporary folders of `pykraft.local` do not survive that (see
-`pykraft.local.keeper`).
+`pykraft.local.child`).
 
 A closed terminal shows in two ways: reads and writes of it fail with EIO, or end, and the kernel sends SIGHUP. What
 comes first is chance, so a command that fails because its terminal is closed ends by SIGHUP (`hang_up`).

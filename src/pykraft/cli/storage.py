@@ -1,7 +1,7 @@
 """``pykraft storage``: format a node's log directories, show them, and create ids; with Kafka's verbs and output.
 
-One of three options names the first voters, unless the properties file has static voters. `pykraft.log.format` and
-`pykraft.snapshot.bootstrap` write the files.
+One of three options names the first voters, unless the properties file has static voters. `pykraft.log.directory` and
+`pykraft.snapshot.writer` write the files.
 
 The first voters of a quorum that is being formatted: static voters, this node alone, a list, or none for a joiner.
 
@@ -35,13 +35,12 @@ from pykraft.config.known_properties import NODE_ID
 from pykraft.config.properties import node_config
 from pykraft.config.properties_format import origin_of, with_origins
 from pykraft.errors import ConfigError, UnreachableError, UsageError
-from pykraft.log.directory import is_reserved
-from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
+from pykraft.log.directory import Formatted, format_directories, inspect_directories, is_reserved, meta_in
 from pykraft.log.fs import Fs
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.rpc.context import RpcContext
-from pykraft.snapshot.bootstrap import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
+from pykraft.snapshot.writer import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
 from pykraft.types import (
     KRAFT_VERSIONS,
     PORT_MAX,

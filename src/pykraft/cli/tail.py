@@ -42,7 +42,7 @@ from pykraft.client.state_reader import StateReader
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.offline.dump_batches import control_json
+from pykraft.log.offline.dump import control_json
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.snapshot.files import stem_of
 from pykraft.types import Buffer, Offset, OffsetAndEpoch

@@ -103,7 +103,7 @@ def _lines(report: VerifyReport) -> Iterator[str]:
 def _summary(partition: PartitionReport) -> str:
     log = partition.log
     epochs = f"epochs {log.epochs[0].epoch} to {log.epochs[-1].epoch}" if log.epochs else "no epoch"
-    point = "no recovery point" if partition.recovery_point is None else f"recovery point {partition.recovery_point}"
+    point = "no recovery point" if log.recovery_point is None else f"recovery point {log.recovery_point}"
     size = f"{counted(log.batches_count, 'batch')} in {counted(log.segments_count, 'segment')}, {log.size_bytes} bytes"
     offsets = f"offsets {log.start_offset} to {log.end_offset} (exclusive)"
     return f"{_text(partition.path)}: {offsets}, {epochs}, {size}, {point}"
@@ -132,7 +132,7 @@ def _document(directory: Path, report: VerifyReport) -> dict[str, Any]:
                 "directory": str(one.path),
                 "startOffset": one.log.start_offset,
                 "endOffset": one.log.end_offset,
-                "recoveryPoint": one.recovery_point,
+                "recoveryPoint": one.log.recovery_point,
                 "segments": one.log.segments_count,
                 "batches": one.log.batches_count,
                 "sizeBytes": one.log.size_bytes,

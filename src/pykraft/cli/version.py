@@ -14,8 +14,7 @@ import click
 
 from pykraft import __version__
 from pykraft.cli.json_option import json_option
-from pykraft.process.extras import OPTIONAL
-from pykraft.process.hot_modules import kind_of_modules
+from pykraft.process.extras import OPTIONAL, kind_of_modules
 from pykraft.text.table import table_lines, terminal_width
 
 

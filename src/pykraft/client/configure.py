@@ -14,8 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
-from pykraft.config.static_voters import VOTERS_KEY, refuse_shared_addresses
+from pykraft.config import TEST_CLUSTER_ID, VOTERS_KEY, LogSettings, NodeConfig, RaftConfig, refuse_shared_addresses
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 

@@ -67,7 +67,7 @@ class PropertyEffect(Enum):
     NONE = "none here"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Known:
     """The documentation of a property; ``default`` and ``allowed`` are text."""
 
@@ -89,13 +89,8 @@ class Idle:
     @property
     def known(self) -> Known:
         """Its row in `KNOWN`."""
-        return Known(
-            key=self.number.key,
-            default=str(self.default),
-            allowed=self.number.allowed,
-            meaning=self.meaning,
-            effect=PropertyEffect.NONE,
-        )
+        number = self.number
+        return Known(number.key, str(self.default), number.allowed, self.meaning, PropertyEffect.NONE)
 
 
 def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MAX) -> Idle:
@@ -147,84 +142,74 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def _defaults() -> dict[str, object]:
-    """Defaults by field, of all numbers that have an effect."""
     defaults = {each.name: each.default for owner in (NodeConfig, LogSettings) for each in fields(owner)}
     return defaults | {each.name: getattr(KAFKAS_RAFT, each.name) for each in fields(KAFKAS_RAFT)}
 
 
 def _number(number: Number, defaults: Mapping[str, object]) -> Known:
-    """A number of the configuration."""
-    return Known(
-        key=number.key,
-        default="none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field]),
-        allowed=number.allowed,
-        meaning=_MEANINGS[number.key],
-    )
-
-
-def _text(key: str, default: str, allowed: str, meaning: str) -> Known:
-    return Known(key=key, default=default, allowed=allowed, meaning=meaning)
+    default = "none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field])
+    return Known(number.key, default, number.allowed, _MEANINGS[number.key])
 
 
 def _rows() -> tuple[Known, ...]:
     defaults = _defaults()
     numbers = (*RAFT_NUMBERS, SEGMENT_SIZE_BYTES, *LOG_NUMBERS, *NODE_NUMBERS)
     return (
-        Known(key="node.id", default="required", allowed=NODE_ID.allowed, meaning="id of this node"),
-        _text("process.roles", "controller", "controller, or broker,controller", "a node is a controller only"),
-        _text("listeners", "required", _LISTENERS, "addresses to bind; an empty host is every interface"),
-        _text("advertised.listeners", "static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
-        _text("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
-        _text("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT, separated by commas", "no TLS or SASL"),
-        _text(
+        Known("node.id", "required", NODE_ID.allowed, "id of this node"),
+        Known("process.roles", "controller", "controller, or broker,controller", "a node is a controller only"),
+        Known("listeners", "required", _LISTENERS, "addresses to bind; an empty host is every interface"),
+        Known("advertised.listeners", "static voters, then listeners", _LISTENERS, "addresses that other nodes use"),
+        Known("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
+        Known("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT, separated by commas", "no TLS or SASL"),
+        Known(
             "controller.quorum.voters",
             "none",
             "id@host:port, separated by commas",
             "static voters; if an id is repeated, the last one counts",
         ),
-        _text("controller.quorum.bootstrap.servers", "none", _ADDRESSES, "nodes to contact first"),
-        _text("controller.quorum.auto.join.enable", "false", "true or false", "the node adds itself as a voter"),
-        _text("log.dirs", "required", "a directory", "where the log is kept; of several directories, the first"),
-        _text("log.dir", "none", "a directory", "as log.dirs, which overrides it"),
-        _text("metadata.log.dir", "log.dirs", "a directory", "overrides log.dirs"),
-        _text(
+        Known("controller.quorum.bootstrap.servers", "none", _ADDRESSES, "nodes to contact first"),
+        Known("controller.quorum.auto.join.enable", "false", "true or false", "the node adds itself as a voter"),
+        Known("log.dirs", "required", "a directory", "where the log is kept; of several directories, the first"),
+        Known("log.dir", "none", "a directory", "as log.dirs, which overrides it"),
+        Known("metadata.log.dir", "log.dirs", "a directory", "overrides log.dirs"),
+        Known(
             "pykraft.topic",
             TEST_TOPIC_NAME,
             f"{TEST_TOPIC_NAME} or {METADATA_TOPIC_NAME}",
             "topic of the log: TestRaftServer's, or that of Kafka's controllers, where a node never leads",
         ),
-        _text(
+        Known(
             "pykraft.leader.send",
             "written",
             "written or flushed",
             "whether a leader sends records before it has flushed them",
         ),
-        _text(
+        Known(
             NEVER_LEADS_KEY,
             "false",
             "true or false",
             "a voter that leaves the leadership to the others, as in a quorum of Kafka's controllers",
         ),
-        _text(
+        Known(
             "pykraft.operator.listeners",
             "all listeners",
             "names of listeners, or none",
             "listeners that accept changes of voters and features, and leadership transfers",
         ),
-        _text(
+        Known(
             "pykraft.client.listeners",
             "none",
             "names of listeners, or none",
             "where Kafka's clients and pykraft append are served",
         ),
-        _text("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
-        _text(
+        Known("pykraft.client.topic", "none", "a topic's name", "a further name by which clients may call the topic"),
+        Known(
             "pykraft.client.records",
             AUTO_RECORDS,
             f"{AUTO_RECORDS}, {ANY_RECORDS} or {KRAFT_RECORDS}",
             "what clients may write; kraft: only what Kafka's own replicas can read; auto: so unless all are pykraft",
         ),
-        _text(
+        Known(
             "pykraft.prometheus.listener",
             "none",
             "host:port, IPv6 in brackets; port 0 to 65535",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.config import (
+    ADVERTISED_KEY,
     ANY_RECORDS,
     AUTO_RECORDS,
     INT32_MAX,
@@ -29,10 +30,14 @@ from pykraft.config import (
     RAFT_NUMBERS,
     TEST_TOPIC_NAME,
     TOPICS,
+    VOTERS_KEY,
+    WILDCARDS,
     LogSettings,
     NodeConfig,
     Number,
     RaftConfig,
+    own_entry_warning,
+    refuse_shared_addresses,
 )
 from pykraft.config.known_properties import (
     ALIASES,
@@ -44,13 +49,6 @@ from pykraft.config.known_properties import (
     suggestion,
 )
 from pykraft.config.properties_format import is_bare, origin_of
-from pykraft.config.static_voters import (
-    ADVERTISED_KEY,
-    VOTERS_KEY,
-    WILDCARDS,
-    own_entry_warning,
-    refuse_shared_addresses,
-)
 from pykraft.errors import ConfigError
 from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
@@ -379,7 +377,6 @@ class _Reader:
 
 
 def _origin(properties: Mapping[str, str], key: str) -> str:
-    """Where a value comes from that may be given by an older name."""
     return origin_of(properties, key, *(old for old, new in ALIASES.items() if new == key))
 
 
@@ -394,7 +391,6 @@ def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endp
 
 
 def _reachable(key: str, item: str, address: str) -> Endpoint:
-    """An address that other nodes can dial."""
     endpoint = _endpoint(key, item, address)
     if endpoint.host in WILDCARDS:
         raise ConfigError(key, item, "other nodes cannot connect to a wildcard address: give a host")

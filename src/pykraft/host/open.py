@@ -27,8 +27,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from random import Random
 
-from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
-from pykraft.config.static_voters import VOTERS_KEY
+from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, VOTERS_KEY, NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft

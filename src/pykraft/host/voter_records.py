@@ -3,19 +3,29 @@
 The last LeaderChange tells by which voters the log was led, also in a log that has no voter set.
 `pykraft.core.voter_history` decides which voter set is in force.
 
-Source: KIP-853; KIP-595 §LeaderChangeMessage; Kafka's ``KRaftControlRecordStateMachine``.
+Source: KIP-853 §Log; KIP-595 §LeaderChangeMessage; Kafka's ``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
-from pykraft.log.voter_records import control_records_of
-from pykraft.snapshot.bootstrap import membership_in_snapshot
-from pykraft.types import KRaftVoters, LeaderChange, MembershipRecord, Offset, VoterSet
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.protocol.records import control_records
+from pykraft.snapshot.writer import membership_in_snapshot
+from pykraft.types import ControlRecord, KRaftVoters, LeaderChange, MembershipRecord, Offset, VoterSet
+
+
+def control_records_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, ControlRecord]]:
+    """The records in the control batches that begin at these offsets (ascending).
+
+    Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.
+    """
+    for offset in control_offsets:
+        yield from control_records(log.read(offset, HEADER_SIZE_BYTES))
 
 
 @dataclass(slots=True)

@@ -20,8 +20,7 @@ from pykraft.kv.api import KeyValueApi
 from pykraft.machine import Replicated
 from pykraft.process.extras import imported_for
 from pykraft.recipes import KeyValues
-from pykraft.server.binding import listening_sockets, not_bound, port_of
-from pykraft.server.descriptors import accepted_max
+from pykraft.server.binding import accepted_max, listening_sockets, not_bound, port_of
 from pykraft.server.run import notify_ready
 from pykraft.types import Endpoint
 

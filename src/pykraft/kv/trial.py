@@ -1,6 +1,6 @@
 """A quorum of nodes with key-value stores, to try them: a process each, in a temporary folder, gone afterwards.
 
-Invariant: however this ends, no process and no file of it is left (`pykraft.local.child`, `pykraft.local.keeper`).
+Invariant: however this ends, no process and no file of it is left (`pykraft.local.child`, `pykraft.local.child`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from threading import Event
 from typing import Any, Final
 
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, temporary_folder, wait_until
 from pykraft.local.cluster import QUICK, SOURCES
-from pykraft.local.keeper import temporary_folder
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import voter_properties, write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import free_ports, voter_properties, write_properties
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 ASK_TIMEOUT_S: Final = 2.0

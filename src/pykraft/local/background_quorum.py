@@ -1,13 +1,9 @@
 """Starts, describes and stops a quorum of processes that outlive the command; `pykraft.local.quorum_folder` keeps it.
 
-Invariant: `bring_up` ends with a leader, or without any node that it started. `take_down` stops followers before the
-leader, so that no election begins on the way.
-
-A node as a process that outlives the command that started it.
-
-The node holds a lock on its pid file for as long as it lives: it inherits the locked descriptor, and the system
-releases the lock however the process ends. Invariant: a pid is believed only while that file is locked, so a process
-that got the pid of an ended node is never taken for it, nor sent a signal.
+Invariants: `bring_up` ends with a leader, or without any node that it started. `take_down` stops followers before the
+leader, so that no election begins on the way. A node holds a lock on its pid file for as long as it lives: it inherits
+the locked descriptor, and the system releases it however the process ends. A pid is believed only while that file is
+locked, so a process that got the pid of an ended node is never taken for it, nor sent a signal.
 """
 
 from __future__ import annotations
@@ -30,7 +26,6 @@ from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.ports import HOST
 from pykraft.local.quorum_folder import (
     CONFIG_NAME,
     FILE_NAME,
@@ -42,6 +37,7 @@ from pykraft.local.quorum_folder import (
     locked,
     make_folder,
 )
+from pykraft.local.voters import HOST
 from pykraft.process.signals import signals_later
 from pykraft.text.words import counted
 from pykraft.types import Endpoint
@@ -171,7 +167,6 @@ class BackgroundNode:
 
 
 def _is_ours(descriptor: int, kind: int) -> bool:
-    """Try to lock a file."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

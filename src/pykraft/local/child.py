@@ -1,24 +1,144 @@
-"""Starts child processes, each with a log file; stops each by its own pid and leaves none behind.
+"""Starts child processes, each with a log file, waits for their effects, and leaves neither them nor folders behind.
 
-Invariant: however a `Children` block ends, every process started in it is dead and reaped; if this process dies within
-the block, by kill -9 for example, they die too (`pykraft.local.keeper`). The block can report the ends of their logs.
-What the processes run is up to the caller.
+Invariant: however a `Children` block ends, every process started in it is dead and reaped. A wait checks again and
+again until a deadline, never for a fixed time, and ends at once when the process that must bring about the result has
+died.
+
+If this process dies within the block, by kill -9 for example, a `Keeper` sees that the pipe from us is closed, kills
+the child processes and removes the temporary folders. It is a shell, which starts in a millisecond and takes a
+megabyte, in a session of its own, so that no signal of a terminal reaches it. A child could watch such a pipe itself,
+but not while it is paused, and a Java process not at all. A process leaves the keeper's list as soon as it is reaped,
+so its id does not belong to another process while it is there.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self, TypeVar
 
 from pykraft.errors import LocalQuorumError
-from pykraft.local.keeper import Keeper
 from pykraft.process.signals import signals_later
+
+SCRIPT: Final = """
+while IFS= read -r line; do
+    case $line in
+    processes*) processes=${line#processes} ;;
+    folder*) set -- "$@" "${line#folder }" ;;
+    esac
+done
+[ -z "$processes" ] || kill -s KILL -- $processes 2>/dev/null
+tries=100
+# What a process wrote while it was killed makes rm fail once.
+until [ $# -eq 0 ] || rm -rf -- "$@" 2>/dev/null || [ $tries -eq 0 ]; do
+    tries=$((tries - 1))
+    sleep 0.1
+done
+"""
+
+
+class Keeper:
+    """The process; close it after everything that it knows of is gone."""
+
+    def __init__(self) -> None:
+        with signals_later():
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", SCRIPT, "pykraft-keeper"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+
+    def know_processes(self, ids: Iterable[int]) -> None:
+        """These are all child processes that there are now; a negative id is that of a process group."""
+        self._tell(" ".join(map(str, ("processes", *ids))))
+
+    def know_folder(self, folder: Path) -> None:
+        """Also remove this folder."""
+        path = str(folder.resolve())
+        if "\n" not in path:  # the keeper would take the first line for the folder
+            self._tell(f"folder {path}")
+
+    def stay(self) -> None:
+        """Leave it until this process ends; `close` then does nothing."""
+        _STAYING.append(self)
+
+    def close(self) -> None:
+        """End it, without killing or removing anything."""
+        if self in _STAYING:
+            return
+        self._process.kill()
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        """Errors: none; if somebody killed the keeper, we go on without it."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            os.write(self._process.stdin.fileno(), os.fsencode(line) + b"\n")
+
+
+_STAYING: Final[list[Keeper]] = []
+"""Their pipes stay open."""
+
+
+def never(error: BaseException | None) -> bool:
+    """A temporary folder is never kept."""
+    del error
+    return False
+
+
+def temporary_root() -> str:
+    """The folder for temporary ones. To find it, Python writes a file there, which an interrupt would leave behind."""
+    with signals_later():
+        return tempfile.gettempdir()
+
+
+@contextmanager
+def temporary_folder(
+    prefix: str, parent: Path | None = None, *, is_kept: Callable[[BaseException | None], bool] = never
+) -> Iterator[Path]:
+    """A new folder below ``parent``, by default the system's temporary folder; removed however this process ends.
+
+    At the end of the block ``is_kept`` gets the error that ended it, if there is one, and may decide that the folder
+    stays.
+    """
+    keeper = Keeper()
+    folder: Path | None = None
+    try:
+        with signals_later():
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            keeper.know_folder(folder)
+        yield folder
+    except BaseException as error:
+        is_left = is_kept(error)
+        _remove(folder, unless=is_left)
+        if not (is_left or isinstance(error, Exception)):
+            # An interrupt. Threads go on until the process ends, and what they write meanwhile is for the keeper.
+            keeper.stay()
+        raise
+    else:
+        _remove(folder, unless=is_kept(None))
+    finally:
+        keeper.close()
+
+
+def _remove(folder: Path | None, *, unless: bool) -> None:
+    if folder is not None and not unless:
+        shutil.rmtree(folder, ignore_errors=True)
+
 
 ERROR_FD = 2
 LOG_TAIL_LINES = 60
@@ -202,3 +322,35 @@ class Children:
             if self._keeper is not None:
                 living = [child for child in self._children if not child.is_reaped]
                 self._keeper.know_processes(-child.pid if child.has_group else child.pid for child in living)
+
+
+T = TypeVar("T")
+
+POLL_INTERVAL_S = 0.02
+
+
+def wait_until(
+    look: Callable[[], T | None],
+    what: str,
+    *,
+    timeout_s: float = WAIT_TIMEOUT_S,
+    alive: Sequence[Child] = (),
+    pause: Callable[[float], object] = time.sleep,
+    interval_s: float = POLL_INTERVAL_S,
+) -> T:
+    """The first result of ``look`` that is neither None nor False; ``pause`` waits between two.
+
+    Errors: LocalQuorumError with ``what`` at the timeout, and as soon as one of the processes that must stay ``alive``
+    has ended; any exception of ``look``.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        result = look()
+        if result is not None and result is not False:
+            return result
+        ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]
+        if ended:
+            raise LocalQuorumError(f"while waiting for {what}: {', '.join(ended)}")
+        if time.monotonic() >= deadline:
+            raise LocalQuorumError(f"waited {timeout_s:g} s for {what}")
+        pause(interval_s)

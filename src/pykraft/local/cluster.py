@@ -1,14 +1,9 @@
-"""Runs `pykraft server` nodes as processes: one voter, or a quorum with a journal.
+"""Runs `pykraft server` nodes as processes, one voter or a quorum, with our own interpreter and sources, and a journal.
 
-It creates folders, properties files and processes. Invariant: a node writes its acknowledgements to a pipe whose other
-end another process holds, so that nothing that happens to the node or its files touches the journal. Nodes run with our
-own interpreter and sources.
-
-Keeps the journal of a cluster outside of its nodes: reads their pipes and writes the lines down as they arrive.
-
-One thread reads each pipe; all nodes share one journal. Invariant: what a node wrote before it was killed is in the
-journal, because the bytes in a pipe outlive their writer. A node killed in the middle of a line has not acknowledged
-it. Callers wait for entries of the journal, not for fixed times.
+Invariant: a node writes its acknowledgements to a pipe whose other end this process holds, so that nothing that happens
+to the node or its files touches the journal. What a node wrote before it was killed is in the journal, because the
+bytes in a pipe outlive their writer; a line that was cut off is no acknowledgement. Callers wait for entries of the
+journal, not for fixed times.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from typing import Protocol, TypeVar
 import pykraft
 from pykraft.config import INT64_MAX, TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
-from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children
+from pykraft.local.child import WAIT_TIMEOUT_S, Child, Children, wait_until
 from pykraft.local.journal import (
     Acknowledged,
     JournalEvent,
@@ -40,9 +35,15 @@ from pykraft.local.journal import (
     record_spans,
 )
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import LISTENER, PARTITION, joiner_properties, voter_properties, write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import (
+    HOST,
+    LISTENER,
+    PARTITION,
+    free_ports,
+    joiner_properties,
+    voter_properties,
+    write_properties,
+)
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.text.words import counted
 from pykraft.types import Endpoint, Uuid, uuid_text
@@ -322,11 +323,9 @@ class Guest(Protocol):
     @property
     def process(self) -> Child:
         """The process of the last start."""
-        ...
 
     def start(self) -> None:
         """Start or restart it."""
-        ...
 
 
 class Cluster:

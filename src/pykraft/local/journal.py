@@ -291,17 +291,9 @@ def check_journal(acknowledgements: Iterable[Acknowledged], log: Iterable[Record
 
 def _total(verdicts: Sequence[JournalVerdict]) -> JournalVerdict:
     problems = [problem for verdict in verdicts for problem in verdict.problems]
-    return JournalVerdict(
-        acknowledged=sum(verdict.acknowledged for verdict in verdicts),
-        found=sum(verdict.found for verdict in verdicts),
-        misplaced=sum(verdict.misplaced for verdict in verdicts),
-        missing=sum(verdict.missing for verdict in verdicts),
-        duplicates=sum(verdict.duplicates for verdict in verdicts),
-        steps_back=sum(verdict.steps_back for verdict in verdicts),
-        acknowledged_twice=sum(verdict.acknowledged_twice for verdict in verdicts),
-        unacknowledged=sum(verdict.unacknowledged for verdict in verdicts),
-        problems=tuple(problems[:PROBLEMS_MAX]),
-    )
+    names = [each.name for each in fields(JournalVerdict) if each.name != "problems"]
+    sums = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in names}
+    return JournalVerdict(**sums, problems=tuple(problems[:PROBLEMS_MAX]))
 
 
 def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[RecordSpan]) -> JournalVerdict:
@@ -380,7 +372,6 @@ def _cut(span: RecordSpan, first: int, end: int) -> RecordSpan:
 
 
 def _covered(ascending: Iterable[RecordSpan]) -> int:
-    """The number of different sequences in these spans."""
     covered = 0
     position: int | None = None
     for span in ascending:

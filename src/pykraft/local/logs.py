@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.errors import LocalQuorumError, ProtocolError
-from pykraft.local.child import Child
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, wait_until
 from pykraft.protocol.records import scan
 
 

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import LISTENER, PARTITION, voter_properties, write_properties
+from pykraft.local.voters import HOST, LISTENER, PARTITION, free_ports, voter_properties, write_properties
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 VERSION: Final = 1

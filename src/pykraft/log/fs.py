@@ -130,10 +130,7 @@ class Fs(Protocol):
 
 
 def make_directory(fs: Fs, path: Path) -> None:
-    """Create a directory and its parents; durable when it returns, also if they existed.
-
-    Errors: StorageError.
-    """
+    """Create a directory and its parents; durable when it returns, also if they existed. Errors: StorageError."""
     if path.parent != path:
         make_directory(fs, path.parent)
     # Sync the parent even if the directory exists: a process killed between the mkdir and the sync left a directory

@@ -12,8 +12,8 @@ When an entry is added:
 - A closed segment's time index ends with its largest timestamp.
 
 Invariant: entries in memory come from batches that this process appended or verified. The files are caches for other
-programs. This process never reads them back as truth and does not sync them before the segment is closed; recovery
-derives again what a crash loses. Memory: 20 bytes for each index interval of log.
+programs. A node never reads them back as truth and does not sync them before the segment is closed; recovery derives
+again what a crash loses. Memory: 20 bytes for each index interval of log.
 
 Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,8 @@ from pykraft.types import Offset
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 _NO_TIMESTAMP: Final = -1
+CHUNK_ENTRIES: Final = 8_192
+"""Entries of one read of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +187,15 @@ class IndexFile:
     def close(self) -> None:
         """Close without syncing."""
         self._file.close()
+
+
+def index_entries(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Position and content of each whole entry, up to the zeros at the end of a preallocated file."""
+    end = file.size()
+    whole = end - end % layout.size
+    for start in range(0, whole, CHUNK_ENTRIES * layout.size):
+        data = file.pread(min(CHUNK_ENTRIES * layout.size, whole - start), start)
+        for at, (first, second) in enumerate(layout.iter_unpack(data[: len(data) - len(data) % layout.size])):
+            if first == second == 0:
+                return
+            yield start + at * layout.size, (first, second)

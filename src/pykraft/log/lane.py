@@ -171,7 +171,6 @@ class OrderedLane:
                 self._sync()
 
     def _sync(self) -> None:
-        """Make all appends durable."""
         if self._unsynced_size_bytes:
             self._log.flush()
             self._unsynced_size_bytes = 0

@@ -11,33 +11,21 @@ This module decides when to roll, what is durable, and what readers see. Invaria
 - One thread writes. Any thread reads: readers see a tuple of immutable views, which the writer replaces as a whole.
 
 A StorageError from a writing method leaves the log unusable: memory and disk may differ, and a failed sync must not be
-repeated. Elections and replication are not this module's business.
-
-Checks that the files of a running node are still where it opened them.
+repeated.
 
 If somebody deletes or renames the directory of a running node, the node keeps its open files: it writes, syncs and
 acknowledges, and a restart finds none of that. A sync notices a deleted file but not a renamed one, and an idle node
-syncs nothing. So the lane's thread checks between two jobs, when every file must be in place:
+syncs nothing. So the lane's thread checks between two jobs that the name of the newest segment belongs to the open
+file, and that the other segments, and ``quorum-state`` and ``partition.metadata`` once seen, have their names. Files
+that can be derived again are ignored.
 
-- The name of the newest segment must belong to the file that is open, not to another one.
-- The other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
+Only the newest bytes of the log stay in the page cache: a node rarely reads what it wrote, and followers get the newest
+batches from `pykraft.host.recent_batches`. Without a hint the system keeps every page until memory is short, and each
+append needs memory that was not used before, which on a virtual machine is several times as slow. Only synced bytes are
+given back.
 
-The lane looks after the lock of the directory at the same times (`pykraft.log.directory.LogDirectory.look`).
-
-The check changes nothing. It ignores files that can be derived again: indexes, ``leader-epoch-checkpoint``, the
-recovery point. Source: ours.
-
-How much of the log stays in the page cache: its newest bytes.
-
-A node rarely reads what it wrote: followers get the newest batches from `pykraft.host.recent_batches`. Without a hint
-the system keeps every page of the log until memory is short, and each append needs memory that was not used before. On
-a virtual machine that is several times as slow as memory that was used a moment ago. So the pages of old batches are
-given back. A follower that is far behind, and a restart, read them from the disk.
-
-Invariant: only synced bytes are given back.
-
-Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; PostgreSQL's ``XLogFileClose``, which gives the
-pages of a WAL segment back; ``posix_fadvise(2)``.
+Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595; PostgreSQL's ``XLogFileClose`` and
+``posix_fadvise(2)`` (pages); ours (the check of names).
 """
 
 from __future__ import annotations
@@ -54,8 +42,7 @@ from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
-from pykraft.log.segment import Segment, SegmentContent
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import Segment, SegmentContent, SegmentView
 from pykraft.log.small_files.epoch_checkpoint import write_epochs
 from pykraft.log.small_files.partition import FILE_NAME as PARTITION_METADATA
 from pykraft.log.small_files.partition import own_partition
@@ -462,7 +449,6 @@ class Log:
         )
 
     def _roll(self, active: Segment) -> Segment:
-        """Seal the active segment and begin a new one at the log end."""
         self._write_staged(active)
         active.seal()
         # Each unsynced segment keeps its file open, so their number is bounded.

@@ -7,6 +7,7 @@ module touches no file. Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
@@ -37,6 +38,11 @@ def parse_segment_file(name: str) -> tuple[Offset, str] | None:
     return Offset(int(match[1])), match[2]
 
 
+def base_offsets_in(names: Iterable[str]) -> list[Offset]:
+    """The base offsets of the segments among these names, ascending."""
+    return sorted(found[0] for found in map(parse_segment_file, names) if found is not None and found[1] == LOG)
+
+
 def leftover_kind(name: str) -> str | None:
     """Why a segment's file was left behind: deleted, or Kafka's cleaned or swap; None for any other name."""
     match = _LEFTOVER.fullmatch(name)
@@ -47,3 +53,8 @@ def parse_checkpoint(name: str) -> OffsetAndEpoch | None:
     """End offset and epoch of a complete snapshot; None for any other name."""
     match = _CHECKPOINT.fullmatch(name)
     return OffsetAndEpoch(Offset(int(match[1])), Epoch(int(match[2]))) if match else None
+
+
+def snapshot_ids_in(names: Iterable[str]) -> list[OffsetAndEpoch]:
+    """The complete snapshots among these names."""
+    return [found for found in map(parse_checkpoint, names) if found is not None]

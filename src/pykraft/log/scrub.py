@@ -1,12 +1,11 @@
 """Reads a running node's log again, piece by piece, to find what the disk lost since it was written.
 
-This module keeps the position of the scrub. Invariant: a pass checks every batch that was in the log when the pass
-began, each once: header, CRC, and also offset and epoch, which no CRC covers but memory knows. It reports damage only
-if the log was not truncated during the read; after a truncation it starts the segment again.
+Invariant: a pass checks every batch that was in the log when the pass began, each once: header, CRC, and also offset
+and epoch, which no CRC covers but memory knows. It reports damage only if the log was not truncated during the read;
+after a truncation it starts the segment again. Pages that are still in the page cache are read from there, so for them
+a scrub says nothing about the disk. The caller decides pace, thread and what damage means.
 
-Pages that are still in the page cache are read from there, so for them a scrub says nothing about the disk.
-
-The caller decides pace, thread and what damage means. Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
+Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final, Protocol
 
 from pykraft.errors import CorruptionError
 from pykraft.log.scan import CHUNK_SIZE_BYTES, scan_file
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import SegmentView
 from pykraft.types import Damage, Offset
 
 _START: Final = Offset(-1)

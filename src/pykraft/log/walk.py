@@ -72,7 +72,7 @@ def walk_runs(
 
 def _bad_bytes(file: File, error: CorruptionError, end: int) -> BadBytes:
     position = error.position
-    header = _header_at(file, position)
+    header = header_at(file, position)
     if header is not None and _is_followed(file, position, header, end):
         # 1. The length of the bad batch is credible.
         next_position = position + header.size_bytes
@@ -88,7 +88,7 @@ def _is_followed(file: File, position: int, header: BatchHeader, end: int) -> bo
     next_position = position + header.size_bytes
     if next_position >= end:
         return next_position == end
-    following = _header_at(file, next_position)
+    following = header_at(file, next_position)
     return following is not None and following.base_offset == header.end_offset
 
 
@@ -108,14 +108,14 @@ def _search(file: File, position: int, end: int) -> int:
             data = b""
         for match in _LOOKS_LIKE_A_HEADER.finditer(data):
             at = match.start() - _MAGIC_AT
-            found = _header_at(file, position + at) if at >= 0 else None
+            found = header_at(file, position + at) if at >= 0 else None
             if found is not None and found.size_bytes <= end - position - at:
                 return position + at
         position += step
     return end
 
 
-def _header_at(file: File, position: int) -> BatchHeader | None:
+def header_at(file: File, position: int) -> BatchHeader | None:
     """The header here, None when it is cut or inconsistent; the batch may be longer than the file."""
     try:
         return read_header(file.pread(HEADER_SIZE_BYTES, position))

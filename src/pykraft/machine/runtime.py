@@ -23,7 +23,7 @@ from pykraft.machine.replica import SESSION_TIMEOUT_MS, NotApplied
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Endpoint
 
 logger = logging.getLogger("pykraft")

@@ -1,16 +1,38 @@
-"""The packages that `pip install pykraft` leaves out, and which extra brings each.
+"""What is installed: the packages that `pip install pykraft` leaves out, compiled modules, the cache.
 
-A feature imports such a package within `imported_for`. Invariant: if the package is not installed, the user gets one
-line with the command that installs it, and never a traceback; any other failed import stays the bug that it is.
+A feature imports an optional package within `imported_for`. Invariant: if it is not installed, the user gets one line
+with the command that installs it, and never a traceback; any other failed import stays the bug that it is.
+
+Source: mypyc's ``group_name``, which names the module with the shared code; XDG Base Directory Specification.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from pykraft.errors import UsageError
+
+
+def cache_folder() -> Path:
+    """The folder for files that pykraft can fetch again."""
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else Path.home() / ".cache") / "pykraft"
+
+
+def is_compiled() -> bool:
+    """Whether the hot modules of this package run as machine code (ADR 116)."""
+    return find_spec("pykraft__mypyc") is not None
+
+
+def kind_of_modules() -> str:
+    """The same for a person."""
+    return "compiled" if is_compiled() else "plain Python"
+
 
 OPTIONAL: Final[Mapping[str, tuple[str, str]]] = {
     "uvloop": ("uvloop", "fast"),

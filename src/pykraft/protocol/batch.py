@@ -206,10 +206,7 @@ def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Refuse a batch whose bytes do not match its CRC.
-
-    Errors: CORRUPT_MESSAGE, also when the batch is cut off.
-    """
+    """Refuse a batch whose bytes do not match its CRC. Errors: CORRUPT_MESSAGE, also when the batch is cut off."""
     missing = position + header.size_bytes - len(buffer)
     if missing > 0:
         raise ProtocolError(

@@ -9,9 +9,12 @@ A record (all integers zigzag varints unless said otherwise):
     length of the rest | attributes int8, not used | timestamp delta | offset delta | key length, -1 for null | key
     | value length, -1 for null | value | header count | per header: name length | name UTF-8 | value length | value
 
-Invariant: a length or count is compared with the remaining bytes before anything is made from it.
+Invariants: a length or count is compared with the remaining bytes before anything is made from it. What passes
+`are_plain_records`, one loop that makes no objects and is several times as fast, also passes `iterate_records`. What is
+unusual does not pass there, though it may be right, and the full reader decides: headers, gaps between offsets, the
+time of the append, numbers in more bytes than they need, very large times.
 
-Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
+Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord`` and its ``readPartiallyFrom``.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from pykraft.protocol.batch import (
 )
 from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression
 from pykraft.protocol.control import decode_control_value, encode_control
+from pykraft.protocol.primitives import encode_varint, read_varint, read_varlong
 from pykraft.protocol.values import (
     batch_size_bytes,
     decode_values,
@@ -42,7 +46,6 @@ from pykraft.protocol.values import (
     encode_in_place,
     records_size_bytes,
 )
-from pykraft.protocol.varint import encode_varint, read_varint, read_varlong
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, KRaftVoters, MembershipRecord, Offset
 
 __all__ = [
@@ -243,3 +246,65 @@ class _Frame:
 
 def _bad(index: int, problem: str) -> ProtocolError:
     return ProtocolError(f"record {index} of the batch {problem}", ErrorCode.INVALID_RECORD)
+
+
+_NULL: Final = 1
+"""The length -1 as a zigzag varint."""
+_TIME_SIZE_BYTES_MAX: Final = 8
+"""A longer time delta might leave int64; a shorter one cannot, added to a time below `_BASE_TIMESTAMP_MAX`."""
+_BASE_TIMESTAMP_MAX: Final = 2**62
+
+
+def are_plain_records(header: BatchHeader, body: bytes, *, is_kraft: bool) -> bool:
+    """Whether these decompressed records are surely well formed; False when the full reader has to decide.
+
+    ``is_kraft``: also whether they have values only, none of them empty, and the time of the batch.
+    """
+    if header.records_count != header.last_offset_delta + 1 or header.is_log_append_time:
+        return False
+    if not -_BASE_TIMESTAMP_MAX < header.base_timestamp < _BASE_TIMESTAMP_MAX:
+        return False
+    try:
+        position = _end_of_plain(body, header.records_count, is_kraft=is_kraft)
+    except (IndexError, ProtocolError):
+        # A length leads out of the batch, or a number is too long.
+        return False
+    return position == len(body)
+
+
+def _end_of_plain(body: bytes, count: int, *, is_kraft: bool) -> int:
+    """The position after so many plain records; -1 when one is not plain. Errors: IndexError, ProtocolError."""
+    position = 0
+    for index in range(count):
+        size_bytes, position = read_varint(body, position)
+        end = position + size_bytes
+        position += 1  # The attributes.
+        times = position
+        while body[position] > 0x7F:
+            position += 1
+        if position - times >= _TIME_SIZE_BYTES_MAX or (is_kraft and body[times] != 0):
+            return -1
+        delta, position = read_varint(body, position + 1)
+        key = body[position]
+        if key == _NULL:
+            position += 1
+        elif is_kraft:
+            return -1
+        else:
+            key, position = read_varint(body, position)
+            if key < 0:
+                return -1
+            position += key
+        value = body[position]
+        if value == _NULL:
+            value, position = 0, position + 1
+        else:
+            value, position = read_varint(body, position)
+        if value < 0 or (is_kraft and value == 0):
+            return -1
+        position += value
+        # No headers, and the record ends where its length says.
+        if body[position] != 0 or position + 1 != end or delta != index:
+            return -1
+        position = end
+    return position

@@ -37,7 +37,7 @@ from pykraft.protocol.batch import (
     open_batch,
     seal_in_place,
 )
-from pykraft.protocol.varint import encode_varint, read_varint, read_varlong, varint_size_bytes
+from pykraft.protocol.primitives import encode_varint, read_varint, read_varlong, varint_size_bytes
 from pykraft.types import Buffer, Epoch, Offset
 
 KEPT_PLACES_MAX: Final = 65_536

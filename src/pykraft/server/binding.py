@@ -1,24 +1,140 @@
-"""Opens listening sockets, and serves them.
+"""Sockets and addresses: listening sockets, how many descriptors clients may use, and names that are looked up.
 
-This module chooses addresses and a free port. Invariant: all sockets of one endpoint have the same port, also if the
-system chose it (port 0), and when they are returned no other process can take it.
+Invariants:
 
-Source: Kafka's ``SocketServer`` (``Acceptor.openServerSocket``); RFC 6724 decides the order of addresses.
+- All sockets of one endpoint have the same port, also if the system chose it (port 0), and when they are returned no
+  other process can take it.
+- However many clients connect, descriptors are left for the next segment, because a node that cannot open it ends. The
+  system assigns the lowest free number, so that of a new connection tells how many the whole process has in use.
+- A name server that does not answer delays the peers with that name and nothing else, the end of the process neither:
+  each name being looked up has one daemon thread, never two.
+
+Source: Kafka's ``SocketServer`` (``Acceptor.openServerSocket``) and ``max.connections``, which leaves descriptors to
+the operator; RFC 6724 (order of addresses); POSIX §2.14 (the lowest available descriptor), ``RLIMIT_NOFILE``. asyncio
+looks names up in one small pool for everything, which a few dead names fill.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import resource
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Final
+from contextlib import ExitStack, suppress
+from typing import Final, TypeAlias
 
-from pykraft.errors import AddressInUseError, ConfigError
-from pykraft.server.names import in_words
+from pykraft.errors import AddressInUseError, ConfigError, UsageError
+from pykraft.text.words import counted
 from pykraft.types import Endpoint
+
+LOOKUPS_MAX: Final = 64
+"""Most lookups at a time, each on its own thread: peers tell us hosts, and may tell us many."""
+ResolveName: TypeAlias = Callable[[Endpoint], list[str]]
+
+
+def look_up(endpoint: Endpoint) -> list[str]:
+    """The numeric addresses of a host, in the order to try them; may take long.
+
+    Errors: OSError, also for an invalid name or port.
+    """
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except (ValueError, OverflowError) as error:  # a UnicodeError is a ValueError
+        raise OSError(f"{endpoint.host!r} cannot be a host name: {error}") from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def in_words(error: OSError) -> str:
+    """The message of an operating system error, without the words that asyncio adds."""
+    known = error.errno if error.errno in errno.errorcode else None
+    return os.strerror(known) if known is not None else error.strerror or str(error)
+
+
+class Names:
+    """The lookups of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, lookup: ResolveName = look_up) -> None:
+        self._loop = loop
+        self._lookup = lookup
+        self._under_way: dict[Endpoint, asyncio.Future[list[str] | OSError]] = {}
+
+    async def addresses(self, endpoint: Endpoint) -> list[str]:
+        """The numeric addresses of a host; a numeric address is returned at once.
+
+        Errors: OSError when there are none.
+        """
+        try:
+            socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except (OSError, ValueError, OverflowError):
+            # Other dials may wait for the same lookup, so a cancelled one must not cancel it.
+            found = await asyncio.shield(self._begun(endpoint))
+        else:
+            return [endpoint.host]
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def _begun(self, endpoint: Endpoint) -> asyncio.Future[list[str] | OSError]:
+        """The running lookup of this host, or a new one. Errors: OSError when there are too many."""
+        future = self._under_way.get(endpoint)
+        if future is None:
+            if len(self._under_way) >= LOOKUPS_MAX:
+                raise OSError(f"{LOOKUPS_MAX} names are already being looked up")
+            future = self._under_way[endpoint] = self._loop.create_future()
+            # A thread for each name: a name server that does not answer delays only the peers with that name.
+            threading.Thread(target=self._run, args=(endpoint,), name="pykraft-name-lookup", daemon=True).start()
+        return future
+
+    def _run(self, endpoint: Endpoint) -> None:
+        found: list[str] | OSError
+        try:
+            found = self._lookup(endpoint)
+        except OSError as error:
+            found = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._done, endpoint, found)
+
+    def _done(self, endpoint: Endpoint, found: list[str] | OSError) -> None:
+        self._under_way.pop(endpoint).set_result(found)
+
+
+ACCEPTED_MAX: Final = 1_000
+"""Most client connections at a time."""
+OWN_DESCRIPTORS: Final = 200
+"""Descriptors kept for files, listening sockets and peers; clients share the others."""
+
+UNLIMITED: Final = 2**31 - 1
+
+
+def accepted_max() -> int:
+    """Most clients of a process that runs only a node; raises the soft limit of descriptors as far as needed.
+
+    Errors: UsageError when there are too few descriptors even for the node itself.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ACCEPTED_MAX + OWN_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
+    if most <= OWN_DESCRIPTORS:
+        raise UsageError(
+            f"the process may open only {counted(most, 'file')}; ulimit -n must be more than {OWN_DESCRIPTORS}"
+        )
+    return most - OWN_DESCRIPTORS
+
+
+def descriptor_max() -> int:
+    """Largest descriptor number that a client's connection may have; this leaves the application's limit unchanged."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return UNLIMITED
+    return soft - 1 - min(OWN_DESCRIPTORS, soft // 2)
+
 
 BACKLOG: Final = 100
 """Connections that wait in the kernel's queue, for each listening socket."""

@@ -1,12 +1,9 @@
 """Runs one node on a real machine: the host's `Ports` over asyncio, sockets and threads.
 
-This module is the loop's side of one host. Invariant: all of the host runs on the loop's thread, and any exception in
-it, in a task, in a callback or in a lane ends the node with that error: continuing after a bug or a failed write could
-lose acknowledged records. Frames, files and the rules of Raft are elsewhere.
+Invariant: all of the host runs on the loop's thread, and any exception in it, in a task, in a callback or in a lane
+ends the node with that error: continuing after a bug or a failed write could lose acknowledged records.
 
-Decides which report lines of a node are logged, and when: floods, repetitions, and states that end by themselves.
-
-Invariant: an alarm, and the first line of its kind, is always logged. Three rules leave lines out:
+An alarm, and the first line of its kind, is always logged. Three rules leave lines of a report out:
 
 1. Lines about connections never exceed a burst and a rate, since anyone who can connect may cause them; the next
    logged line says how many were left out.
@@ -15,8 +12,7 @@ Invariant: an alarm, and the first line of its kind, is always logged. Three rul
 3. A line that the directory is unproven is logged when that has lasted for a while: at a normal first start of a
    quorum it is over within moments. Then it is logged as it was reported, as an alarm if it is one.
 
-Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``; Linux's ``printk_ratelimit`` (a burst, then a rate, and
-how many were suppressed); ours (ADR 056).
+Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``; Linux's ``printk_ratelimit``; ours (ADR 056).
 """
 
 from __future__ import annotations

@@ -3,17 +3,14 @@
 A link owns a transport, the unfinished frame and the next one. Invariant: it passes on one request of a client at a
 time, as Kafka's server does, and none while the client does not read its answers. So at most one answer, one write
 buffer and one piece of the stream pile up for a client. It passes on answers from a peer at once, because this node
-requested them.
+requested them. The rest of a large frame is received where it stays: until a batch is on disk, its bytes are not copied
+again.
 
-The rest of a large frame is received where it stays: until a batch is on disk, its bytes are not copied again.
-
-How many bytes the kernel still has to send on a connection, where the kernel tells.
-
-A kernel takes megabytes of an answer at once and sends them for a long time on a slow link. Without this number a
-leader would count bytes in its own kernel as received by the peer.
+A kernel takes megabytes of an answer at once and sends them for a long time on a slow link. So a leader asks it what
+is still to be sent, and does not count bytes in its own kernel as received by the peer.
 
 Source: Kafka's ``KafkaChannel`` (muting), ``SocketServer.Processor`` and ``NetworkReceive``; asyncio's
-``BufferedProtocol``; Linux tcp(7), SIOCOUTQ.
+``BufferedProtocol`` and ``selector_events._SelectorSocketTransport``; Linux tcp(7), SIOCOUTQ.
 """
 
 from __future__ import annotations
@@ -28,8 +25,22 @@ from typing import Final, Protocol, cast
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import FrameReader
-from pykraft.server.write import write_parts
 from pykraft.types import Buffer
+
+
+def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
+    """Write these parts in one write, whatever kind of loop the transport belongs to.
+
+    The selector loop of Python 3.12 and 3.13.0 has its own ``writelines``, which never calls ``pause_writing``, so that
+    a peer that does not read would not be muted; and on a connection that is broken but not reported as lost yet, it
+    later registers a writer for a closed descriptor. Its ``write`` has neither bug. uvloop's ``writelines`` is sound
+    and saves a copy.
+    """
+    if isinstance(transport, asyncio.Transport):
+        transport.write(b"".join(parts))
+    else:  # uvloop's transport does not inherit from asyncio's
+        transport.writelines(parts)
+
 
 _SIOCOUTQ: Final = 0x5411
 """Linux only, where it has the same number as TIOCOUTQ."""
@@ -62,27 +73,21 @@ class LinkOwner(Protocol):
 
     def link_made(self, link: Link) -> None:
         """The connection is established."""
-        ...
 
     def link_ready(self, link: Link) -> None:
         """A client's request waits for its turn; call `Link.pass_on`."""
-        ...
 
     def link_received(self, link: Link, frame: Buffer) -> None:
         """One whole frame, without its length."""
-        ...
 
     def link_held(self, change_bytes: int) -> None:
         """The bytes that a link holds of unfinished and waiting frames changed by this much."""
-        ...
 
     def link_refused(self, link: Link, reason: str) -> None:
         """The peer sent something other than frames; the link is closed already."""
-        ...
 
     def link_lost(self, link: Link) -> None:
         """The connection ended; called exactly once for each link that was made, also after `Link.close`."""
-        ...
 
 
 class Link:

@@ -25,11 +25,9 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
-from pykraft.server.binding import serve
-from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
+from pykraft.server.binding import ACCEPTED_MAX, UNLIMITED, Names, descriptor_max, in_words, serve
 from pykraft.server.link import PIECE_SIZE_BYTES_MAX, Link
 from pykraft.server.link_protocol import LinkProtocol
-from pykraft.server.names import Names, in_words
 from pykraft.types import Buffer, Endpoint
 
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
@@ -98,27 +96,21 @@ class LinksUser(Protocol):
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
         """A client connected on this listener."""
-        ...
 
     def link_connected(self, connection: ConnectionId) -> None:
         """A dial succeeded."""
-        ...
 
     def link_closed(self, connection: ConnectionId, *, is_refused: bool = False, reason: str = "") -> None:
         """See `Host.on_closed`; the reason is empty when the other end closed the connection."""
-        ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
         """One whole frame, without its length."""
-        ...
 
     def report_connection(self, text: str) -> None:
         """One line for the operator about a connection; anyone who can connect may cause it."""
-        ...
 
     def fail(self, error: BaseException) -> None:
         """An error that is neither a peer's fault nor the network's."""
-        ...
 
 
 class Links:
@@ -332,7 +324,6 @@ class Links:
             self._unsent[link.connection] = size_bytes
 
     def _bound_unsent(self) -> None:
-        """Close the clients that do not read."""
         self._is_bounding = False
         # Measure again: the noted bytes may have been sent since.
         for connection in list(self._unsent):
@@ -413,7 +404,6 @@ class Links:
         raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 
     def _sweep(self) -> None:
-        """Close clients that have been silent for too long."""
         # Only clients: on a dialed connection this node itself decides when to send.
         oldest_s = self._loop.time() - self._limits.idle_ms_max / 1_000
         for link in [link for link in self._accepted.values() if link.heard_s < oldest_s]:

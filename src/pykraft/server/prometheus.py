@@ -1,10 +1,9 @@
 """Metrics over HTTP, for Prometheus, and those of a node in its text format.
 
-This module owns the listening sockets and one short connection for each scrape. Invariant: it answers a scrape in one
-piece on the loop's thread; for a node that is between two steps of the host, so the values belong together and need no
-lock. Connections at a time, bytes of a request, and the time from connecting until the answer is read are all bounded;
-each answer ends its connection. It only reads metrics. It has no password and no encryption, so anybody who can connect
-can read them.
+Invariant: a scrape is answered in one piece on the loop's thread; for a node that is between two steps of the host, so
+the values belong together and need no lock. Connections at a time, bytes of a request, and the time from connecting
+until the answer is read are all bounded; each answer ends its connection. There is no password and no encryption, so
+anybody who can connect can read the metrics.
 
     GET or HEAD /metrics    200
     another method there    405
@@ -13,10 +12,9 @@ can read them.
 Names are Kafka's with underscores, after ``pykraft_raft_``. An unknown value is -1 or NaN as in the API; a metric that
 is absent there is absent here.
 
-The metrics of the loop around a host are measured here: how idle it is, how late, how many connections are open. It is
-measured once in each period of the driver's watch, never for a frame or a call, so measuring costs the hot path
-nothing. Idle is the time in which the loop's thread used no processor, whatever it waited for. So a loop that is stuck
-in a blocking call, or waits for the interpreter, counts as idle here; its lag shows it.
+The loop's own metrics are measured once in each period of the driver's watch, so they cost the hot path nothing. Idle
+is the time in which the loop's thread used no processor, whatever it waited for. So a loop that is stuck in a blocking
+call, or waits for the interpreter, counts as idle; its lag shows it.
 
 Source: the Prometheus text format 0.0.4; RFC 9112; Kafka's ``KafkaRaftMetrics`` (``poll-idle-ratio-avg``).
 """
@@ -246,7 +244,6 @@ def _response(
     is_head: bool = False,
     extra: str = "",
 ) -> bytes:
-    """An HTTP response that ends the connection."""
     content = f"{status.value} {status.phrase}: the metrics are at /metrics\n".encode() if body is None else body
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"

@@ -32,20 +32,20 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Final, Protocol
+from typing import Final
 
 from pykraft.config import NodeConfig
 from pykraft.errors import PykraftError, SnapshotFailedError, UsageError
 from pykraft.host.delivery import CommittedBatch
+from pykraft.host.host import Host
 from pykraft.host.snapshots.creation import NewSnapshot
 from pykraft.host.snapshots.loading import Loader
 from pykraft.process.extras import imported_for
 from pykraft.process.signals import ending_signals, handlers_restored
-from pykraft.server.descriptors import accepted_max
+from pykraft.server.binding import accepted_max
 from pykraft.server.driver import Driver
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.snapshot.writer import Serializer
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
 
 _READY: Final = b"READY=1"
@@ -141,25 +141,10 @@ _MARK: Final = "pykraft-load"
 _PREFIX: Final = f'{{"{_MARK}"'.encode()
 
 
-class Snapshotter(Protocol):
-    """The part of `pykraft.host.host.Host` that these snapshots need."""
-
-    def create_snapshot(
-        self,
-        snapshot_id: OffsetAndEpoch,
-        serializer: Serializer[Any],
-        on_begun: Callable[[NewSnapshot | Exception | None], None],
-    ) -> None:
-        """See `pykraft.host.host.Host`."""
-        ...
-
-
 class LoadSnapshots:
     """A listener that takes a snapshot whenever one is due; register it with its `loader`."""
 
-    def __init__(
-        self, host: Snapshotter, *, report: Callable[[str], None], failed: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, host: Host, *, report: Callable[[str], None], failed: Callable[[Exception], None]) -> None:
         """``report`` gets lines for the log; ``failed`` gets bugs of ours."""
         self._host = host
         self._report = report
@@ -238,10 +223,7 @@ class ServerOptions:
 
 
 def serve(config: NodeConfig, options: ServerOptions) -> None:
-    """Run a node until it is told to stop or fails.
-
-    Errors: PykraftError, or the bug that ended it.
-    """
+    """Run a node until it is told to stop or fails. Errors: PykraftError, or the bug that ended it."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # uvloop leaves handlers of its own, which do nothing once the loop is closed.
     with (

@@ -2,22 +2,14 @@
 
 A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random bytes up to
 the record size; big-endian. So a reader of the log can find each acknowledged record. The random bytes are the same in
-all records of one proposal; Kafka's generator sends the same bytes in all records. If the record size is too small for
-a sequence, all records of a proposal are the hash of the first one's fields. Acknowledgements still have offsets and
-sequences, but a reader of the log cannot tell these records apart.
+all records of one proposal. If the record size is too small for a sequence, all records of a proposal are the hash of
+the first one's fields, and a reader of the log cannot tell them apart.
 
 A claim is one term of leadership, with its own sequences. Invariant: a sequence is proposed again only after it was
 rejected, and within one claim sequences reach the log in order. The load is bounded by what is in flight: a leader that
-cannot keep up writes less; it never queues more. The host tells the workload when its node leads, and when to stop
-writing.
+cannot keep up writes less; it never queues more. Throughput and latency are worded as in Kafka's test server.
 
-Throughput and latency of committed records, worded as in Kafka's test server.
-
-This module counts since the last printout. Latencies go into millisecond buckets up to `LATENCY_MS_MAX`; longer ones
-count as that. It has no clock: callers pass loop times.
-
-Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottler``; Kafka's
-``TestRaftServer.WriteStats``.
+Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator``, ``ThroughputThrottler`` and ``WriteStats``.
 """
 
 from __future__ import annotations
@@ -129,13 +121,11 @@ class Proposer(Protocol):
     @property
     def node_id(self) -> NodeId | None:
         """Id of this node."""
-        ...
 
     def propose(
         self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[ProposalOutcome], None]
     ) -> int:
         """See `pykraft.host.host.Host`."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,7 +198,6 @@ class Workload:
         self._is_resting = True
 
     def _turn(self, claim: _Claim) -> None:
-        """Propose what is due, print what is due, then schedule the next turn."""
         if claim.is_over:
             return
         self._propose_due(claim)

@@ -1,19 +1,29 @@
-"""The complete snapshots of one partition: ids, sizes and times, and the open files of those being fetched.
+"""The complete snapshots of one partition: their ids, the open files of those being fetched, and how long they stay.
 
-This module keeps the files of served snapshots open and notes when each was last requested. Invariant: every snapshot
-in the catalog is complete and durable; a retired one leaves the catalog first, then the directory. Everything runs in
-one lane, except that any thread may read `Catalog.ids`, which is replaced as a whole.
+Invariant: every snapshot in the catalog is complete and durable; a retired one leaves the catalog first, then the
+directory. Everything runs in one lane, except that any thread may read `Catalog.ids`, which is replaced as a whole. The
+caller moves the log start before it retires snapshots, so that no replica is sent to one that is about to be removed.
 
-The caller moves the log start before it retires snapshots, so that no replica is sent to a snapshot that is about to be
-removed.
+The newest snapshot stays, and so does one that a replica is fetching, with all newer ones. The log starts where the
+oldest snapshot that stays ends.
 
-Source: KIP-630; Kafka's ``KafkaRaftLog`` (its map of snapshots, ``readSnapshot``, ``forgetSnapshotsBefore``).
+1. Take the snapshots oldest first, except the newest. A snapshot goes if it is older than ``retention_age_ms_max``, or
+   if the log and all snapshots together are larger than ``retention_size_bytes_max``. A negative number is no limit.
+2. The segments of the log that end at or below the offset of the next snapshot go with it, and no longer count.
+3. The first snapshot that stays ends this: all later ones stay, too.
+
+The next one is due by what was committed since the last: without a new record there is none, whatever time has passed.
+
+Source: KIP-630, KIP-876; Kafka's ``KafkaRaftLog`` (``readSnapshot``, ``forgetSnapshotsBefore``, ``maybeClean``),
+``metadata.max.retention.bytes``, ``metadata.max.retention.ms`` and ``SnapshotGenerator``. Keeping a snapshot for its
+readers is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +33,74 @@ from pykraft.log.fs import Fs
 from pykraft.snapshot.files import clean_at_start, in_order, retire
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.reader import RawReader
-from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, expired
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+
+class Reason(Enum):
+    """Why a snapshot is due, worded for a log line."""
+
+    SIZE = "enough bytes were committed since the last one"
+    TIME = "the last one is old"
+
+
+def due(settings: LogSettings, *, record_bytes: int, elapsed_ms: int) -> Reason | None:
+    """Why a snapshot is due, or None.
+
+    ``record_bytes`` is the size of the batches since the last snapshot, ``elapsed_ms`` the time since then. Without a
+    snapshot both count from the start of the node. A ``snapshot_interval_ms`` of 0 means no time limit.
+    """
+    if record_bytes >= settings.snapshot_record_bytes_max:
+        return Reason.SIZE
+    if record_bytes > 0 and 0 < settings.snapshot_interval_ms <= elapsed_ms:
+        return Reason.TIME
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSnapshot:
+    """The facts about a snapshot that the rule needs; the timestamp (wall ms) is that of its last record."""
+
+    snapshot_id: OffsetAndEpoch
+    size_bytes: int
+    last_contained_log_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSegment:
+    """The facts about a segment that the rule needs; the end offset is exclusive."""
+
+    end_offset: Offset
+    size_bytes: int
+
+
+def expired(
+    settings: LogSettings,
+    snapshots: Sequence[KeptSnapshot],
+    segments: Sequence[KeptSegment],
+    *,
+    in_use: Collection[OffsetAndEpoch],
+    now_ms: int,
+) -> list[OffsetAndEpoch]:
+    """Ids of the snapshots to delete, oldest first.
+
+    ``snapshots`` and ``segments`` are oldest first. The last segment takes appends and always stays.
+    """
+    removed: list[OffsetAndEpoch] = []
+    for index, snapshot in enumerate(snapshots[:-1]):
+        # 2. Segments that went with the removed snapshots do not count.
+        start_offset = snapshot.snapshot_id.offset if removed else Offset(0)
+        size_bytes = sum(each.size_bytes for each in snapshots[index:])
+        size_bytes += sum(each.size_bytes for each in segments[:-1] if each.end_offset > start_offset)
+        size_bytes += sum(each.size_bytes for each in segments[-1:])
+        # 1. Size or age; a negative limit never applies.
+        is_large = 0 <= settings.retention_size_bytes_max < size_bytes
+        is_old = 0 <= settings.retention_age_ms_max < now_ms - snapshot.last_contained_log_timestamp
+        # 3. This one stays, and all newer ones.
+        if snapshot.snapshot_id in in_use or not (is_large or is_old):
+            break
+        removed.append(snapshot.snapshot_id)
+    return removed
+
 
 NO_TIMESTAMP: Final = -(2**63)
 """Timestamp (wall ms) of a snapshot whose header cannot be read: older than all others."""
@@ -103,7 +179,7 @@ class Catalog:
         mono_ms: int,
         wall_ms: int,
     ) -> list[OffsetAndEpoch]:
-        """The snapshots that are no longer needed; see `pykraft.snapshot.retention.expired`."""
+        """The snapshots that are no longer needed; see `pykraft.snapshot.catalog.expired`."""
         if len(self.ids) < 2:
             return []
         # A snapshot requested since the last check is being fetched, so it stays. However short that interval is, a
@@ -140,7 +216,6 @@ class Catalog:
         return self._facts[snapshot_id]
 
     def _read_fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
-        """Read size and time from the file."""
         try:
             size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
         except CorruptionError:

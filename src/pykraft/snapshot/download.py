@@ -1,12 +1,8 @@
 """A snapshot that a replica fetches from the leader: checked as the bytes arrive, and resumed where they stopped.
 
-This module owns the part file. Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is
-about to replace its log with it, so we do not trust the leader here (Kafka does).
-
-A download resumes a part with the same snapshot id and leader's epoch, after a lost connection, another state in
-between, or a restart; see `Download.catch_up`.
-
-The host sends the requests and decides when to give up.
+Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is about to replace its log with
+it, so we do not trust the leader here (Kafka does). A download resumes a part with the same snapshot id and leader's
+epoch, after a lost connection, another state in between, or a restart; see `Download.catch_up`.
 
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
 """
@@ -20,9 +16,9 @@ from typing import Final
 
 from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
 from pykraft.log.fs import Fs
-from pykraft.snapshot.batches import BatchStream
 from pykraft.snapshot.files import part_path, remove_fetched_parts
-from pykraft.snapshot.raw_writer import RawWriter, not_relied_on
+from pykraft.snapshot.head import BatchStream
+from pykraft.snapshot.writer import RawWriter, not_relied_on
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 CATCH_UP_SIZE_BYTES: Final = 4 * 1024 * 1024
@@ -33,10 +29,7 @@ class Download:
     """The download of one snapshot from the leader of one epoch. A directory has at most one download at a time."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch) -> None:
-        """Begin, or resume the part that exists; parts of other downloads are removed.
-
-        Errors: SnapshotFailedError.
-        """
+        """Begin, or resume the part that exists; parts of other downloads are removed. Errors: SnapshotFailedError."""
         # Each replica writes its own snapshots, so two leaders may have different bytes for one id. Within one epoch
         # all bytes come from one leader's file, so the part's name has the epoch.
         path = part_path(directory, snapshot_id, leader_epoch=leader_epoch)

@@ -1,22 +1,34 @@
-"""The facts at the beginning of a snapshot, and the part of the log that it replaces, which its id says.
+"""Splits the bytes of a snapshot into sound batches as they arrive, and reads the facts at its beginning.
 
-Invariant: however large the snapshot is, only its first batch and one chunk are read.
+A snapshot consists of:
 
-Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``; KIP-630 §Snapshot
-Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
+    control batch    SnapshotHeader, then kraft.version and voters of the log at the snapshot's end
+    data batches     any number, also none
+    control batch    SnapshotFooter; nothing comes after it
+
+Offsets count from 0 within the file, without a gap; the partition leader epoch is that of the snapshot's id. Invariant:
+what `BatchStream.feed` returns is sound: header, CRC, position and kind. Memory holds no more than one incomplete
+batch, whose size is limited. `read_head` reads only the first batch and one chunk, however large the snapshot is.
+
+Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotReader``, ``RecordsSnapshotWriter``,
+``RecordsIterator`` and ``KRaftControlRecordStateMachine``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from pykraft.log.fs import Fs
-from pykraft.snapshot.batches import read_batches
+from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.log.fs import File, Fs
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
+from pykraft.protocol.records import decode_control
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.types import (
+    Buffer,
     ControlRecord,
     Epoch,
     KRaftVersion,
@@ -24,9 +36,128 @@ from pykraft.types import (
     MembershipRecord,
     Offset,
     OffsetAndEpoch,
+    SnapshotFooter,
     SnapshotHeader,
     VoterSet,
 )
+
+CHUNK_SIZE_BYTES: Final = 1024 * 1024
+"""Bytes of one read from a file."""
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Largest batch that is read: twice the size of Kafka's largest."""
+REPAIR: Final = "replace it with the snapshot of this name from another replica, or add a later one of that replica"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBatch:
+    """One sound batch: its position and all its bytes. ``controls`` is empty for the application's batches."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+    controls: Sequence[ControlRecord]
+
+
+class BatchStream:
+    """The bytes fed so far, and what must come next. After an error only `forget_rest` makes it usable again."""
+
+    def __init__(self, path: Path, epoch: Epoch) -> None:
+        """``path`` appears in errors; ``epoch`` is that of the snapshot's id."""
+        self._path = path
+        self._epoch = epoch
+        self._rest = bytearray()
+        self._offset = Offset(0)
+        self.position = 0
+        """End of the last whole batch."""
+        self._has_footer = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True when the bytes fed so far end with the SnapshotFooter."""
+        return self._has_footer and not self._rest
+
+    def feed(self, data: Buffer) -> list[PlacedBatch]:
+        """The batches that these bytes complete.
+
+        Errors: CorruptionError at the first wrong batch; the caller does not get the batches before it.
+        """
+        self._rest += data
+        found: list[PlacedBatch] = []
+        taken_bytes = 0
+        while len(self._rest) - taken_bytes >= HEADER_SIZE_BYTES:
+            header = self._header(taken_bytes)
+            if header.size_bytes > len(self._rest) - taken_bytes:
+                break
+            with memoryview(self._rest) as view:
+                batch = bytes(view[taken_bytes : taken_bytes + header.size_bytes])
+            found.append(self._take(header, batch))
+            taken_bytes += header.size_bytes
+        del self._rest[:taken_bytes]
+        return found
+
+    def forget_rest(self) -> None:
+        """Drop the bytes after the last whole batch; the next bytes to feed are those at `position`."""
+        self._rest.clear()
+
+    def finish(self) -> None:
+        """Tell that the bytes end here. Errors: CorruptionError when a batch is cut off, or the footer is missing."""
+        if self._rest:
+            raise self._corruption("a whole batch", f"the first {len(self._rest)} bytes of one")
+        if not self._has_footer:
+            raise self._corruption("a batch with the SnapshotFooter", "the end of the file")
+
+    def _header(self, at: int) -> BatchHeader:
+        try:
+            header = read_header(self._rest, at)
+        except ProtocolError as error:
+            found = str(error).removeprefix(f"the batch at byte {at} ")
+            raise self._corruption("a batch header", f"one that {found}") from error
+        if self._has_footer:
+            raise self._corruption("nothing after the SnapshotFooter", f"a batch of {header.size_bytes} bytes")
+        # A damaged or hostile length would otherwise make us buffer gigabytes.
+        if header.size_bytes > BATCH_SIZE_BYTES_MAX:
+            raise self._corruption(f"a batch of at most {BATCH_SIZE_BYTES_MAX} bytes", f"{header.size_bytes} bytes")
+        if header.base_offset != self._offset:
+            raise self._corruption(f"offset {self._offset}", f"offset {header.base_offset}")
+        # No CRC covers the epoch, so only the snapshot's id shows that it changed.
+        if header.epoch != self._epoch:
+            raise self._corruption(f"epoch {self._epoch} as in the snapshot's id", f"epoch {header.epoch}")
+        return header
+
+    def _take(self, header: BatchHeader, data: bytes) -> PlacedBatch:
+        crc = crc_of(data, 0, header)
+        if crc != header.crc:
+            raise self._corruption(f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}")
+        controls = self._controls(data) if header.is_control else ()
+        is_first = self.position == 0
+        if is_first and not (controls and isinstance(controls[0], SnapshotHeader)):
+            raise self._corruption("a batch with the SnapshotHeader", "another one")
+        self._has_footer = any(isinstance(record, SnapshotFooter) for record in controls)
+        placed = PlacedBatch(self.position, header, data, controls)
+        self.position += header.size_bytes
+        self._offset = header.end_offset
+        return placed
+
+    def _controls(self, data: bytes) -> list[ControlRecord]:
+        try:
+            return decode_control(data)
+        except ProtocolError as error:
+            raise self._corruption("a batch of control records", str(error)) from error
+
+    def _corruption(self, expected: str, found: str) -> CorruptionError:
+        return CorruptionError(self._path, position=self.position, expected=expected, found=found, repair=REPAIR)
+
+
+def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:
+    """All batches of a complete snapshot, one after the other; at least one.
+
+    Errors: CorruptionError at the first chunk with a wrong batch, and when the footer is missing; StorageError.
+    """
+    stream = BatchStream(path, epoch)
+    end = file.size()
+    for position in range(0, end, CHUNK_SIZE_BYTES):
+        yield from stream.feed(file.pread(min(CHUNK_SIZE_BYTES, end - position), position))
+    stream.finish()
 
 
 class ContainsLog:

@@ -18,9 +18,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, ProtocolError
 from pykraft.log.fs import File, Fs
 from pykraft.protocol.records import decode_values
-from pykraft.snapshot.batches import REPAIR, PlacedBatch, read_batches
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.head import ContainsLog, SnapshotHead
+from pykraft.snapshot.head import REPAIR, ContainsLog, PlacedBatch, SnapshotHead, read_batches
 from pykraft.types import (
     ControlRecord,
     Epoch,

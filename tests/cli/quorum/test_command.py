@@ -24,7 +24,7 @@ from pykraft.cli.storage import storage
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError, UsageError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, Uuid, uuid_text

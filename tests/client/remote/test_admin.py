@@ -17,7 +17,7 @@ from pykraft.errors import (
     RefusedError,
     UsageError,
 )
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint, NodeId, ReplicaKey, Uuid

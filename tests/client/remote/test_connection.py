@@ -17,13 +17,13 @@ from pykraft.client.remote.connection import AnswerStream, Caller, Connection, c
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.errors import ErrorCode, ProtocolError, UnreachableError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Buffer, Endpoint
 from tests.client.scripted import HANG_UP, SILENCE, Answer, ScriptedNode, run, until
 

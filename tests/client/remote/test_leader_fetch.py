@@ -12,7 +12,7 @@ from pykraft.client.remote.observer import TOPICS
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID
 from pykraft.core.messages import FetchRequest
 from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Endpoint, Epoch, Offset
 from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log

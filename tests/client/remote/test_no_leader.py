@@ -11,7 +11,7 @@ from pykraft.client.remote.no_leader import AskedNodes, nodes_in, own_words, pro
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.client.remote.observer import TOPICS
 from pykraft.errors import ErrorCode, QuorumUnavailableError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies

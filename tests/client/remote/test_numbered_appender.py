@@ -23,7 +23,7 @@ from pykraft.errors import (
     UnreachableError,
     UsageError,
 )
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies

@@ -12,7 +12,7 @@ import pytest
 from pykraft.client.remote import registration
 from pykraft.client.remote.registration import unregister_controller
 from pykraft.errors import ErrorCode, QuorumUnavailableError, RefusedError, UsageError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pykraft.client.remote.voter_epochs import epochs_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode, UnreachableError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext

@@ -11,7 +11,7 @@ from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
 from pykraft.client.remote.quorum import VoterProblem
 from pykraft.client.remote.voter_problem import problem_with
 from pykraft.errors import ErrorCode, UnreachableError
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies

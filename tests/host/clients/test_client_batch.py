@@ -12,8 +12,8 @@ import pytest
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
+from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.protocol.varint import encode_varint
 from pykraft.types import Buffer, Epoch, LeaderChange, NodeId, Offset
 from tests.host.clients.world import with_header
 from tests.memory import taking_less_than

@@ -10,8 +10,8 @@ import pytest
 from pykraft.client.serde import bytes_serde
 from pykraft.config import LogSettings
 from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
-from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
+from pykraft.snapshot.writer import write_bootstrap
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.disks import ScriptedDisk
 from tests.snapshot.snapshots import DIRECTORY, ID, id_of, write

@@ -10,8 +10,8 @@ import pytest
 from pykraft.errors import CorruptionError
 from pykraft.host.snapshots.startup_check import set_damaged_aside
 from pykraft.log.log import Log
-from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
+from pykraft.snapshot.writer import write_bootstrap
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.disks import ScriptedDisk
 from tests.host.cluster import Cluster

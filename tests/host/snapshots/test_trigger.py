@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.config import LogSettings
 from pykraft.host.snapshots.trigger import SnapshotTrigger
-from pykraft.snapshot.retention import Reason
+from pykraft.snapshot.catalog import Reason
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.snapshot.snapshots import id_of
 

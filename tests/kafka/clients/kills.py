@@ -23,7 +23,7 @@ from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.logs import read_stream, require_identical
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.text.words import counted
 from tests.kafka.clients.catalog import Contender, Order, Program
 from tests.kafka.clients.verdict import Place, Verdict, judge, records_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any, Final
 
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.protocol.api import decode_request_body, decode_request_header, encode_response
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey

@@ -19,8 +19,7 @@ from pykraft.config import TEST_TOPIC_ID
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES
-from pykraft.local.ports import free_ports
-from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.local.voters import PARTITION, free_ports, voter_properties, write_properties
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan
 from pykraft.protocol.schema import Body

@@ -25,12 +25,10 @@ from kio.schema.errors import ErrorCode
 from lab.kafka.java import Kafka, Main
 from pykraft.cli.main import pykraft
 from pykraft.errors import OutcomeUnknownError, RefusedError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.logs import read_stream
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import write_properties
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import HOST, free_ports, write_properties
 from pykraft.types import Uuid, uuid_text
 from tests.kafka.broker_calls import broker_calls, listens, requests_of
 

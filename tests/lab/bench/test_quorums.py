@@ -21,10 +21,9 @@ from lab.bench.measure import RunLimits, Task, measure
 from lab.bench.quorums import FAR_OFFSET, Java, Ours, Probe, Running, latencies_ms
 from lab.kafka.java import Kafka
 from pykraft.errors import ErrorCode, LocalQuorumError
-from pykraft.local.child import Child, Children
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.local.journal import Acknowledged, parse_event
-from pykraft.local.ports import free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.voters import free_ports
 from pykraft.protocol.schema import Body
 from tests.lab.bench.voters import partition, voter
 

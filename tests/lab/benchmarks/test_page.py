@@ -11,7 +11,7 @@ from lab.benchmarks.suite.cases import all_cases
 from lab.benchmarks.suite.page import PLOTS, render
 from lab.benchmarks.suite.plots import words_of
 from lab.benchmarks.suite.summary import summaries
-from pykraft.page.template import PLACE
+from pykraft.page import PLACE
 from tests.browser import OpenPage
 from tests.lab.benchmarks.samples import LACKING, sample_results
 from tests.look import faults_of, in_all_windows

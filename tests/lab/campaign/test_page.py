@@ -26,7 +26,7 @@ from lab.campaign.page import (
     version_row,
 )
 from pykraft.errors import UsageError
-from pykraft.page.template import PLACE
+from pykraft.page import PLACE
 from pykraft.sim.run.campaign import Identity
 from pykraft.sim.run.totals import CampaignSummary
 from pykraft.sim.scenario.file import load

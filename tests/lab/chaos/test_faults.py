@@ -28,7 +28,7 @@ from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import PykraftNode
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.log.small_files.meta import FILE_NAME
 from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.small_files.quorum_state import encode_quorum_state

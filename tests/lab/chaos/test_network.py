@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from lab.chaos.network import OUTSIDER, ProxyNetwork, Wire
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 
 TIMEOUT_S = 20.0
 

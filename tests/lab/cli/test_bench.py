@@ -20,8 +20,7 @@ from lab.cli.bench import run_in
 from lab.cli.main import main
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child, Children
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, Children, wait_until
 from tests.lab.bench.fakes import FakeContender
 from tests.lab.bench.test_join import GOOD as JOINED
 from tests.lab.bench.test_race import measure_fake

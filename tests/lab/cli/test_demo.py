@@ -15,9 +15,9 @@ import pytest
 
 from lab.cli.main import main
 from lab.demo.result import DemoOptions
+from lab.progress import ReportProgress
 from pykraft.cli.interrupt import CommandInterrupted
 from pykraft.errors import LocalQuorumError, UsageError
-from pykraft.local.progress import ReportProgress
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:

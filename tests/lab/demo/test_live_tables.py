@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from lab.demo import live_tables
 from lab.demo.live_tables import NO_SPACE, LiveTables, MicroBatch, ended, failed, micro_batch
 from pykraft.errors import LocalQuorumError, StorageError
-from pykraft.local.child import Children
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Children, wait_until
 from pykraft.spark.tables.names import RECORDS
 from tests.spark.quorum_of_one import OneNode
 

@@ -19,8 +19,8 @@ from lab.demo.plots import draw_leadership, slices
 from lab.demo.report import Picture, checks, command, numbers, render, setting, verdict, write_report
 from lab.demo.result import DemoOptions, Story
 from pykraft.errors import StorageError
+from pykraft.page import PLACE
 from pykraft.page.plot_theme import drawing, to_svg
-from pykraft.page.template import PLACE
 from pykraft.text.words import in_ms
 from tests.browser import OpenPage
 from tests.lab.demo.stories import BEGIN_MS, KILL, RESTARTED_MS, story

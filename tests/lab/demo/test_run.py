@@ -24,7 +24,7 @@ from lab.demo.run import PORT_IS_TAKEN, START_TRIES_MAX, DemoLoad, run_demo, sta
 from pykraft.errors import LocalQuorumError, StorageError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.journal import Acknowledged
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from tests.lab.demo.audits import clean_audit
 from tests.lab.demo.fakes import ALONE, FakeTables, Lines
 

@@ -1,8 +1,6 @@
-"""Every kind of planted damage in a log is found and named; a batch that is being written is not damage.
+"""Every kind of planted damage in a log is named, in whichever parts it is checked; a batch being written is no damage.
 
-A part of a segment is compared with the entries of the indexes about it, and with no others.
-
-Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``; Kafka's ``LogSegment``.
+Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 """
 
 from __future__ import annotations
@@ -13,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.errors import CorruptionError
 from pykraft.log.offline.verify import verify
-from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_findings import FINDINGS_MAX, Findings
 from pykraft.log.offline.verify_index import OffsetIndexCheck, TimeIndexCheck
-from pykraft.log.offline.verify_log import SegmentCheck
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.offline.verify_log import CheckedPart, LogCheck, LogPart, LogSummary, SegmentCheck
 from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import scan
@@ -219,3 +217,113 @@ def test_an_entry_within_the_last_batch_is_found_by_its_part(tmp_path: Path) -> 
     index.write_bytes(content)
     assert (".index", 0) in check(path, 0, 4)
     assert (".index", 0) not in check(path, 4, 8)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    return make_node(tmp_path)
+
+
+def parts_of(node: Path, batches_a_part: int = 5) -> list[LogPart]:
+    found: list[LogPart] = []
+    for path in segments(node):
+        batches = list(scan(path.read_bytes()))
+        starts = batches[::batches_a_part]
+        ends = [position for position, _ in starts[1:]] + [path.stat().st_size]
+        found += [
+            LogPart(base_offset=Offset(int(path.stem)), start=position, end=end, offset=header.base_offset)
+            for (position, header), end in zip(starts, ends, strict=True)
+        ]
+    return found
+
+
+def checked(node: Path, part: LogPart) -> CheckedPart:
+    later = [path for path in segments(node) if int(path.stem) > part.base_offset]
+    return LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None).run_part(part, later)
+
+
+def joined(node: Path, parts: list[CheckedPart]) -> tuple[LogSummary, list[tuple[str, int]]]:
+    findings = Findings()
+    names = OsFs().listdir(node)
+    summary = LogCheck(OsFs(), node, findings, on_progress=lambda _: None).join(names, parts)
+    return summary, [(one.path.name, one.position) for one in findings.damage]
+
+
+def test_sound_parts_are_the_whole_log(node: Path) -> None:
+    whole = LogCheck(OsFs(), node, Findings(), on_progress=lambda _: None)
+    names = OsFs().listdir(node)
+    wanted = whole.run(names, [Offset(int(path.stem)) for path in segments(node)])
+    parts = parts_of(node)
+    assert len(parts) > len(segments(node))
+    assert joined(node, [checked(node, part) for part in parts]) == (wanted, [])
+    assert {checked(node, part).max_timestamp for part in parts} > {1_000_004, 1_000_059}
+
+
+def test_a_part_that_does_not_continue_the_one_before_is_damage(node: Path) -> None:
+    parts = parts_of(node)
+    results = [checked(node, part) for part in parts if part != parts[2]]
+    _, damage = joined(node, results)
+    assert (segments(node)[0].name, parts[3].start) in damage
+
+
+def test_an_epoch_that_goes_back_between_two_parts_is_damage(node: Path) -> None:
+    parts = parts_of(node)
+    (node / "leader-epoch-checkpoint").unlink()
+    first = next(at for at, part in enumerate(parts) if part.offset > 30 and part.start > 0)
+    path = node / f"{parts[first].base_offset:020d}.log"
+    content = bytearray(path.read_bytes())
+    for position, header in scan(bytes(content)):
+        if header.base_offset >= parts[first].offset:
+            content[position + 12 : position + 16] = (1).to_bytes(4, "big")
+    path.write_bytes(content)
+    _, damage = joined(node, [checked(node, part) for part in parts])
+    assert (path.name, parts[first].start) in damage
+
+
+def test_what_parts_say_twice_is_told_once(node: Path) -> None:
+    flip(segments(node)[0].with_suffix(".index"), 3)
+    _, damage = joined(node, [checked(node, part) for part in parts_of(node)])
+    assert len(damage) == len(set(damage)) > 0
+
+
+def test_a_low_entry_of_the_time_index_is_noticed_where_parts_meet(node: Path) -> None:
+    path = segments(node)[0]
+    parts = [part for part in parts_of(node) if part.base_offset == 0]
+    results = [checked(node, part) for part in parts]
+    assert results[1].first_time_entry is not None
+    low = CheckedPart(
+        part=results[1].part,
+        summary=results[1].summary,
+        findings=results[1].findings,
+        is_offset_known=True,
+        is_over=False,
+        epoch=results[1].epoch,
+        max_timestamp=results[1].max_timestamp,
+        first_time_entry=(12, 7),
+    )
+    rest = [checked(node, part) for part in parts_of(node)[len(parts) :]]
+    _, damage = joined(node, [results[0], low, *results[2:], *rest])
+    assert damage == [(path.with_suffix(".timeindex").name, 12)]
+
+
+PATH = Path("file")
+
+
+def test_what_is_kept_is_bounded_and_what_is_counted_is_not() -> None:
+    findings = Findings()
+    for at in range(FINDINGS_MAX + 5):
+        findings.add_damage(PATH, at, expected="a", found="b", advice="c")
+        findings.add_note(PATH, "d")
+    assert (findings.damage_count, findings.notes_count) == (FINDINGS_MAX + 5, FINDINGS_MAX + 5)
+    assert (len(findings.damage), len(findings.notes)) == (FINDINGS_MAX, FINDINGS_MAX)
+    both = Findings()
+    both.extend(findings)
+    both.extend(findings)
+    assert (both.damage_count, len(both.damage), len(both.notes)) == (2 * FINDINGS_MAX + 10, FINDINGS_MAX, FINDINGS_MAX)
+
+
+def test_an_error_without_a_repair_gets_one() -> None:
+    findings = Findings()
+    findings.add_error(CorruptionError(PATH, position=3, expected="a", found="b"))
+    findings.add_error(CorruptionError(PATH, position=3, expected="a", found="b", repair="c"))
+    assert [one.advice for one in findings.damage] == ["restore the file from a copy", "c"]

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pykraft.log.os_file import OsFile
-from pykraft.log.os_fs import OsFs
+from pykraft.log.os_fs import OsFile, OsFs
 from pykraft.types import Buffer
 
 

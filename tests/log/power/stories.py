@@ -1,35 +1,202 @@
-"""Short stories of what a node writes in its life, through the production classes."""
+"""Short stories of what a node writes in its life, through the production classes, on a replica that says what holds.
+
+`Told` is what the replica says: before a call that changes something, both states are allowed; after the call returned,
+only the new one. The jobs go through `OrderedLane`, as those of a running node do. With `DyingFs` the process is killed
+just before it syncs a directory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeAlias
+from random import Random
+from typing import Any, Final, TypeAlias, cast
 
 from pykraft.client.serde import bytes_serde
-from pykraft.config import NodeConfig
-from pykraft.core.effects import EnterQuarantine, InstallSnapshot, LeaveQuarantine, MoveLogStart, NoteProof, TruncateTo
+from pykraft.config import LogSettings, NodeConfig
+from pykraft.core.effects import (
+    EnterQuarantine,
+    InstallSnapshot,
+    LeaveQuarantine,
+    MoveLogStart,
+    NoteProof,
+    TruncateTo,
+    WriteElectionState,
+)
 from pykraft.core.proof import PROVEN
 from pykraft.core.quarantine import Quarantine
-from pykraft.host.open import Opened
-from pykraft.log.format import format_directories
+from pykraft.host.open import Opened, open_node
+from pykraft.log.directory import format_directories
 from pykraft.log.fs import Fs
-from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.log.lane import AppendBytes, Job
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid, VoterSet
-from tests.log.logs import batch, run_of
-from tests.log.power.dying_fs import Killed, dying
-from tests.log.power.replica import Check, Holding, Replica, replica_config
+from pykraft.snapshot.writer import SnapshotWriter, write_bootstrap
+from pykraft.types import Election, Endpoint, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid, VoterSet
+from tests.host.fakes import config
+from tests.log.logs import Batch, batch, content, run_of
 from tests.snapshot.snapshots import ID, VOTERS, small_batches
+
+
+class Killed(BaseException):
+    """Nothing that the node could catch."""
+
+
+class DyingFs:
+    """Passes everything on to ``fs``, up to its n-th sync of a directory: there it raises `Killed` instead."""
+
+    def __init__(self, fs: Fs, *, syncs: int) -> None:
+        self._fs = fs
+        self._syncs_left = syncs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def sync_dir(self, path: Path) -> None:
+        """See `Fs.sync_dir`."""
+        self._syncs_left -= 1
+        if self._syncs_left <= 0:
+            raise Killed
+        self._fs.sync_dir(path)
+
+
+def dying(fs: Fs, *, syncs: int) -> Fs:
+    """Kill the process at this sync of a directory, counted from 1."""
+    return cast(Fs, DyingFs(fs, syncs=syncs))
+
+
+Check: TypeAlias = Callable[[Opened], bool]
+SMALL = LogSettings(
+    segment_size_bytes=1_500, index_interval_bytes=300, index_size_bytes_max=240, scrub_bytes_per_s_max=0
+)
+"""Segments of a few batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """From this number of system calls on ``check`` holds of the recovered node, until ``topic`` is told anew."""
+
+    calls_count: int
+    topic: str
+    what: str
+    check: Check
+
+
+def replica_config(top: Path) -> NodeConfig:
+    """A voter of three, whose log directory has yet to be made."""
+    return replace(config(1), log_dir=top / "data", log=SMALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A log that begins at ``start`` and holds the first batches of ``batches``, at least those before ``until``."""
+
+    start: int
+    batches: tuple[Batch, ...]
+    until: int
+
+    def holds(self, node: Opened) -> bool:
+        """True when the recovered log is such a log."""
+        found = content(node.log)
+        wanted = [(header, data) for header, data in self.batches if header.base_offset >= self.start]
+        least = sum(header.base_offset < self.until for header, _ in wanted)
+        is_prefix = found == [data for _, data in wanted[: len(found)]]
+        return node.log.start_offset == self.start and is_prefix and len(found) >= least
+
+
+class Replica:
+    """A node that is written to, and its promises so far."""
+
+    def __init__(self, fs: Fs, node_config: NodeConfig, tell: Callable[[str, str, Check], None]) -> None:
+        self.fs = fs
+        self.config = node_config
+        self.tell = tell
+        self.batches: list[Batch] = []
+        self.start = 0
+        self._io = count(1)
+        self._election: Election | None = None
+        self.node = open_node(fs, node_config, Random(1))
+
+    @property
+    def partition(self) -> Path:
+        """The directory of the log."""
+        return self.config.partition_directory
+
+    @property
+    def end(self) -> int:
+        """The log's end, as it was told."""
+        return self.batches[-1][0].end_offset if self.batches else self.start
+
+    def perform(self, *jobs: Callable[[Io], Job]) -> None:
+        """Give these jobs, which take their number, to the ordered lane."""
+        self.node.lane.perform([job(Io(next(self._io))) for job in jobs])
+
+    def tell_log(self, what: str, *holdings: Holding) -> None:
+        """The log is one of these."""
+        self.tell("log", what, lambda node: any(each.holds(node) for each in holdings))
+
+    def holding(self) -> Holding:
+        """The log as it was told, all of it durable."""
+        return Holding(self.start, tuple(self.batches), self.end)
+
+    def append(self, *batches: Batch) -> None:
+        """One group of appends."""
+        before = self.end
+        self.batches += batches
+        self.tell_log(f"batches up to {before} and perhaps more", replace(self.holding(), until=before))
+        self.perform(lambda io: AppendBytes(io=io, batches=batches))
+        self.tell_log(f"batches up to {self.end}", self.holding())
+
+    def elect(self, epoch: int, *, voted: int | None = None, leader: int | None = None) -> None:
+        """Write an election."""
+        before = self._election
+        election = self._election = Election(
+            epoch=Epoch(epoch),
+            leader_id=None if leader is None else NodeId(leader),
+            voted=None if voted is None else ReplicaKey(NodeId(voted)),
+        )
+        self.tell("election", f"{before} or {election}", lambda node: node.election in {before, election, Election()})
+        voters = self.config.voters.ids
+        self.perform(lambda io: WriteElectionState(io=io, election=election, voters=voters, kraft_version=0))
+        self.tell("election", f"{election}", lambda node: node.election == election)
+
+    def kill(self) -> None:
+        """The process ends, and its locks with it; nothing is synced."""
+        self.node.elections.close()
+        self.node.directory.release()
+
+    def start_again(self) -> None:
+        """Open the node anew. What it then shows, it has made durable."""
+        self.node = open_node(self.fs, self.config, Random(1))
+        self._io = count(1)
+        self.tell_log(f"batches up to {self.end}, which the next start showed", self.holding())
+
+    def stop(self) -> None:
+        """Close in order."""
+        self.node.close()
+
+
+@dataclass(slots=True)
+class Promises:
+    """All that was told, in order."""
+
+    calls: Sequence[object]
+    told: list[Told] = field(default_factory=list)
+
+    def tell(self, topic: str, what: str, check: Check) -> None:
+        """From the calls made so far on, this holds."""
+        self.told.append(Told(calls_count=len(self.calls), topic=topic, what=what, check=check))
+
+    def at(self, calls_count: int) -> dict[str, Told]:
+        """What holds when the power goes after so many calls: of each topic what was told last."""
+        return {each.topic: each for each in self.told if each.calls_count <= calls_count}
+
 
 Tell: TypeAlias = Callable[[str, str, Check], None]
 Story: TypeAlias = Callable[[Fs, NodeConfig, Tell], None]
-
 SLICE_SIZE_BYTES: Final = 6_000
 """What one FetchSnapshot brings of a snapshot of 18 kB."""
 

@@ -1,11 +1,11 @@
-"""Records the system calls that change a directory tree, with the file or directory that each really reaches.
+"""Records the system calls that change a directory tree, and carries them out once more on the simulator's disk.
 
-The functions of `os` that `pykraft.log.os_file` and its neighbours use are replaced while a recording runs. Each still
+The functions of `os` that `pykraft.log.os_fs` and its neighbours use are replaced while a recording runs. Each still
 does its work, and is then noted with the number of the file behind its descriptor, not with the path that the caller
 had in mind. So a sync of the wrong descriptor is seen for what it is. A test compares what the calls add up to with the
 real directory: a call that nobody recorded shows as a difference.
 
-Source: ALICE (Pillai et al., OSDI 2014), which records with strace.
+Source: ALICE (Pillai et al., OSDI 2014), which records with strace and replays on a model of a file system.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, TypeAlias
 
 import pytest
+
+from pykraft.sim.machine.disk import ROOT, Tree, VirtualDisk, VirtualFile
+from pykraft.sim.machine.fate import Fate
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +203,41 @@ def _noted(name: str, file: int, arguments: Sequence[Any], done: Any) -> Call:
 def real_tree(top: Path) -> dict[Path, bytes | None]:
     """What is below a directory of the real file system, by path below it: bytes of files, None for directories."""
     return {each.relative_to(top): None if each.is_dir() else each.read_bytes() for each in sorted(top.rglob("*"))}
+
+
+class Replay:
+    """The disk below one directory, which is durable itself and is the root here."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._disk = VirtualDisk(Random(1))
+        self._files: dict[int, VirtualFile] = {}
+
+    def apply(self, call: Call) -> None:
+        """Carry out one more call."""
+        disk, at = self._disk, self._at
+        match call:
+            case MakeDirectory(path):
+                disk.mkdir(at(path))
+            case Create(path, file):
+                self._files[file] = disk.open(at(path), create=True)
+            case Write(file, position, data):
+                self._files[file].pwrite([data], position)
+            case Resize(file, size_bytes):
+                self._files[file].truncate(size_bytes)
+            case SyncFile(file):
+                self._files[file].sync()
+            case SyncDirectory(path):
+                disk.sync_dir(at(path))
+            case Rename(old, new):
+                disk.rename(at(old), at(new))
+            case Remove(path):
+                disk.remove(at(path))
+
+    def left(self, fate: Fate) -> Tree:
+        """What is there after a power loss now, by path below the directory; the disk itself stays as it is."""
+        tree = self._disk.left(fate)
+        return {path.relative_to(ROOT): content for path, content in tree.items() if path != ROOT}
+
+    def _at(self, path: Path) -> Path:
+        return ROOT / path.relative_to(self._top)

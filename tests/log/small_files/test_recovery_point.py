@@ -1,6 +1,6 @@
-"""The recovery point: when it is written, when it is durable, and what a damaged one means.
+"""The recovery point: when it is written and durable, what a damaged one means, and the commits that it knows.
 
-Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
+Source: ours (ADR 128), after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoi
 from pykraft.log.small_files.slots import SlotFile
 from pykraft.types import Offset
 from tests.disks import ScriptedDisk
-from tests.log.logs import DIRECTORY
+from tests.log.logs import DIRECTORY, batch, fill, open_log, run_of
 
 
 def disk() -> ScriptedDisk:
@@ -129,3 +129,46 @@ def test_a_payload_that_is_no_offset_is_refused_with_the_repair(payload: bytes) 
     SlotFile.create(fs, DIRECTORY / FILE_NAME, payload)
     with pytest.raises(CorruptionError, match=r"recovery-point: .*expected an offset.*remove recovery-point"):
         RecoveryPoint.open(fs, DIRECTORY)
+
+
+def committed_on_disk(fs: ScriptedDisk) -> int:
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    return point.committed_end_offset
+
+
+def test_what_is_committed_is_written_with_the_next_flush_or_when_idle_and_known_after_a_restart() -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 3))
+    log.commit_to(Offset(2))
+    log.commit_to(Offset(1))
+    assert (log.committed_end_offset, committed_on_disk(fs)) == (2, 0)
+    fill(log, run_of(3, 1))
+    assert committed_on_disk(fs) == 2
+    log.commit_to(Offset(3))
+    log.settle()
+    fs.power_loss(Random(1))
+    assert open_log(fs)[0].committed_end_offset == 3
+
+
+def test_what_is_not_flushed_is_not_written_down_as_committed() -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 2))
+    log.append([batch(2)])
+    log.commit_to(Offset(3))
+    log.settle()
+    assert committed_on_disk(fs) == 2
+    log.flush()
+    assert committed_on_disk(fs) == 3
+
+
+def test_a_log_that_is_cut_is_committed_no_further_than_it_reaches() -> None:
+    fs = ScriptedDisk()
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 5))
+    log.commit_to(Offset(4))
+    log.settle()
+    log.truncate_to(Offset(2))
+    assert (log.committed_end_offset, committed_on_disk(fs)) == (2, 2)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import cache_folder
 
 SOURCES: Final = Path(__file__).parent / "porcupine"
 GO_PLACES: Final = ("/usr/local/go/bin", "/usr/lib/go/bin")

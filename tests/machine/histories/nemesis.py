@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 
 from pykraft.client.remote.admin import Admin, AdminLimits
 from pykraft.errors import PykraftError
-from pykraft.local.ports import HOST
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import wait_until
+from pykraft.local.voters import HOST
 from pykraft.types import Endpoint
 from tests.machine.histories.quorum import HistoryQuorum
 

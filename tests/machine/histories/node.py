@@ -32,12 +32,12 @@ from pykraft.client.configure import LISTENER
 from pykraft.client.remote.connection import Caller, connect
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import PykraftError
-from pykraft.local.ports import HOST
+from pykraft.local.voters import HOST
 from pykraft.machine import Replicated
 from pykraft.machine.runtime import ForwardLink, MachineRuntime
 from pykraft.recipes import KeyValues, KeyValueStore
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Endpoint, Listeners
 from tests.machine.histories.client import OF_READERS, SHARES, TIMEOUT_MS, StoreClient, Teller
 from tests.machine.histories.planted import PLANTS

@@ -4,7 +4,9 @@ Ours to kio: what we write, kio reads as the same values and writes as the same 
 of the same values, we read as those values. kio has everything but ApiVersions 5 and UnregisterController, and wants
 error codes that Kafka has and no tagged fields of the future.
 
-Source: Kafka's message definitions.
+Fields that several messages share.
+
+Source: Kafka's message definitions; KIP-853.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records
 
 from pykraft.protocol.messages import API_VERSIONS, APIS, PRIVATE_KEY_MIN, ApiKey
-from pykraft.protocol.schema import Array, Body, Kind, Message, Struct
+from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
+from pykraft.protocol.schema import INT32, UINT16, Array, Body, Kind, Message, Struct
 from tests.protocol.bodies import bodies, message_id, read, write
 
 KIO_NAMES = {
@@ -220,3 +223,21 @@ def test_keys_and_names_are_kafkas(key: ApiKey, versions: object) -> None:
     camel = key.name.title().replace("_", "")
     assert (APIS[key].request.name, APIS[key].response.name) == (f"{camel}Request", f"{camel}Response")
     assert versions == APIS[key].request.versions
+
+
+def test_every_endpoint_of_the_quorum_has_a_16_bit_port_but_fetchs_and_produces() -> None:
+    ports = {}
+    for api in APIS.values():
+        for one in api.response.body.fields:
+            if one.name == "node_endpoints":
+                assert isinstance(one.kind, Array)
+                assert isinstance(one.kind.of, Struct)
+                ports[api.response.name] = next(part.kind for part in one.kind.of.fields if part.name == "port")
+    wide = {name for name, kind in ports.items() if kind is INT32}
+    assert wide == {"FetchResponse", "ProduceResponse"}
+    assert {kind for name, kind in ports.items() if name not in wide} == {UINT16}
+
+
+def test_the_shared_endpoint_is_tagged_and_a_listener_has_a_name() -> None:
+    assert (NODE_ENDPOINTS.tag, NODE_ENDPOINTS.versions) == (0, "1+")
+    assert [one.name for one in LISTENER] == ["name", "host", "port"]

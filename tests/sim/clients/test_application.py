@@ -19,8 +19,8 @@ from pykraft.sim.facts.application_state import ApplicationState
 from pykraft.sim.facts.history import READ, WRITE, value_of
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import SnapshotSettings
+from pykraft.snapshot.catalog import Reason
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.snapshot.retention import Reason
 from pykraft.types import Epoch
 from tests.sim.clients.test_snapshot_generator import lived
 from tests.sim.invariants.fakes import batch, operation

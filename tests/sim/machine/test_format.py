@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.sim.machine.format import replace_disk
-from pykraft.snapshot.bootstrap import membership_in_snapshot
+from pykraft.snapshot.writer import membership_in_snapshot
 from pykraft.types import KRaftVoters, Offset, VoterSet
 from tests.sim.worlds import dynamic_world, started
 

@@ -9,9 +9,9 @@ from pykraft.core.messages import FetchResponse, VoteRequest
 from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
 from pykraft.host import open as host_open
-from pykraft.log import judge, segment_view
+from pykraft.log import judge, segment
 from pykraft.log.scan import scan_headers
-from pykraft.log.segment_view import SegmentView
+from pykraft.log.segment import SegmentView
 from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.types import Buffer, Offset
@@ -73,7 +73,7 @@ def damage_is_served(patch: Patch) -> None:
     def blind(buffer: Buffer) -> Any:
         return scan(buffer, verify_crc=False)
 
-    patch.setattr(segment_view, "scan", blind)
+    patch.setattr(segment, "scan", blind)
 
 
 def changed_offsets_are_believed(patch: Patch) -> None:

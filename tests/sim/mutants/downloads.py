@@ -11,12 +11,10 @@ from pykraft.core.events import DownloadAdvanced, SnapshotFrozen
 from pykraft.core.on import download, snapshot
 from pykraft.core.replica import Replica
 from pykraft.host.delivery import Delivery, Registration
-from pykraft.snapshot.batches import BatchStream
-from pykraft.snapshot.catalog import Catalog, Slice
+from pykraft.snapshot.catalog import Catalog, KeptSnapshot, Slice
 from pykraft.snapshot.download import Download
-from pykraft.snapshot.head import read_head
-from pykraft.snapshot.raw_writer import RawWriter
-from pykraft.snapshot.retention import KeptSnapshot
+from pykraft.snapshot.head import BatchStream, read_head
+from pykraft.snapshot.writer import RawWriter
 from pykraft.types import Instant, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch

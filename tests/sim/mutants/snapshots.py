@@ -22,10 +22,9 @@ from pykraft.log import recovery
 from pykraft.log.log import Log
 from pykraft.log.segment import Segment
 from pykraft.protocol.batch import BatchHeader
-from pykraft.snapshot import raw_writer
+from pykraft.snapshot import writer
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.snapshot.raw_writer import RawWriter
-from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.snapshot.writer import RawWriter, SnapshotWriter
 from pykraft.types import Instant, Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -72,7 +71,7 @@ def disk_without_room_for_a_snapshot_ends_the_node(patch: Patch) -> None:
     def not_relied_on() -> Iterator[None]:
         yield
 
-    patch.setattr(raw_writer, "not_relied_on", not_relied_on)
+    patch.setattr(writer, "not_relied_on", not_relied_on)
 
 
 def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:

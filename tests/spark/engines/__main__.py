@@ -21,9 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from pykraft.local.child import Children
-from pykraft.local.ports import HOST, free_ports
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Children, wait_until
+from pykraft.local.voters import HOST, free_ports
 from tests.spark import beside
 from tests.spark.archive import quick_java
 from tests.spark.engines.trials import TRIALS, Scene

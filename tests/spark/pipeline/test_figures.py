@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
+from pykraft.page import PLACE
 from pykraft.page.plot_theme import PlotScheme, scheme_colors
-from pykraft.page.template import PLACE
 from pykraft.spark.pipeline.figures import (
     LEADERS_SHOWN_MAX,
     NAME_LENGTH_MAX,

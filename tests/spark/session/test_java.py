@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import cache_folder
 from pykraft.spark.session.java import java_home, machine_home, wrapped_home
 
 

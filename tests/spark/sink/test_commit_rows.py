@@ -23,7 +23,7 @@ from pykraft.errors import (
     StorageError,
     UsageError,
 )
-from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import HOST, free_ports
 from pykraft.spark.sink import commit_rows
 from pykraft.spark.sink.commit_rows import Appended, Manifest, QueryFolder, next_generation
 from pykraft.spark.sink.staged import StagedFile

@@ -344,7 +344,7 @@ def _keep_until_ended(lease: ClientLease, process: subprocess.Popen[bytes]) -> N
 @contextmanager
 def _running(command: Sequence[str], place: dict[str, Any], end_s: float) -> Iterator[subprocess.Popen[bytes]]:
     """Run the command within this block; after it the command has ended. Errors: UsageError, LeaseLostError."""
-    from pykraft.local.keeper import Keeper
+    from pykraft.local.child import Keeper
     from pykraft.process.signals import signals_later
 
     environment = {"PYKRAFT_LOCK_TOKEN": str(place["token"]), "PYKRAFT_LOCK_KEY": place["key"]}

@@ -64,7 +64,7 @@ from pykraft.errors import (
 )
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey
 
 TIMEOUT_MS: Final = 15_000

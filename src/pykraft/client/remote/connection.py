@@ -33,8 +33,8 @@ from pykraft.rpc import codec
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.connection import DialedConnection
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names, in_words
-from pykraft.server.write import write_parts
+from pykraft.server.binding import Names, in_words
+from pykraft.server.link import write_parts
 from pykraft.text.words import in_seconds
 from pykraft.types import Buffer, Endpoint
 

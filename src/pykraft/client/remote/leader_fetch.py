@@ -31,7 +31,7 @@ from pykraft.core.messages import (
 from pykraft.errors import ErrorCode, ForeignClusterError, UnreachableError, error_name
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, Uuid
 
 TRIES_WITHOUT_PAUSE: Final = 2

@@ -33,7 +33,7 @@ from pykraft.errors import (
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Buffer, Endpoint, Epoch, Offset
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode, QuorumUnavailableError, RefusedError, UnreachableError, UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import Endpoint, NodeId
 
 RETRY_PAUSE_S: Final = 0.2

@@ -16,7 +16,7 @@ from pykraft.client.remote.voter_problem import VOTER_TIMEOUT_MS
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.errors import UnreachableError
 from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
+from pykraft.server.binding import Names
 from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, NodeId, Offset
 
 # Without an id it acknowledges nothing; at epoch 0 only a new voter has nothing to object.

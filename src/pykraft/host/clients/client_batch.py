@@ -16,8 +16,7 @@ from typing import Final
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, read_header
 from pykraft.protocol.compression import Compression
-from pykraft.protocol.plain_records import are_plain_records
-from pykraft.protocol.records import Record, iterate_body, open_batch
+from pykraft.protocol.records import Record, are_plain_records, iterate_body, open_batch
 from pykraft.types import Buffer
 
 RECORDS_MAX: Final = 500_000

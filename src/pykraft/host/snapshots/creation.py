@@ -4,7 +4,7 @@ Invariant: a snapshot covers the committed log up to the end of a batch, its id 
 id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
 and only the records of one call are in memory.
 
-`pykraft.snapshot.retention` decides when a snapshot is due.
+`pykraft.snapshot.catalog` decides when a snapshot is due.
 
 Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
 """

@@ -26,8 +26,8 @@ from typing import Final
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
-from pykraft.snapshot.batches import read_batches
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
+from pykraft.snapshot.head import read_batches
 from pykraft.types import Offset, OffsetAndEpoch
 
 DAMAGED: Final = ".damaged"

@@ -33,9 +33,8 @@ from pykraft.host.snapshots.failures import SnapshotFailures, SnapshotTroubles
 from pykraft.host.snapshots.files import SnapshotFiles, unless_wrong
 from pykraft.host.snapshots.loading import SnapshotOpening
 from pykraft.log.scrub import ScrubbableLog
-from pykraft.snapshot.catalog import Slice
+from pykraft.snapshot.catalog import KeptSegment, Slice
 from pykraft.snapshot.download import Download
-from pykraft.snapshot.retention import KeptSegment
 from pykraft.types import Buffer, Epoch, Instant, OffsetAndEpoch
 
 DownloadEvent: TypeAlias = DownloadAdvanced | DownloadFailed | SnapshotFrozen

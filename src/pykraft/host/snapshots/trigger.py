@@ -6,7 +6,7 @@ once, at its end.
 
 Asking resets the count, whatever the listener does: one that could not save is asked again later.
 
-`pykraft.snapshot.retention` has the limits.
+`pykraft.snapshot.catalog` has the limits.
 
 Source: KIP-630 §When to Snapshot; Kafka's ``SnapshotGenerator``, which asks only while nothing waits in its queue.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykraft.config import LogSettings
-from pykraft.snapshot.retention import Reason, due
+from pykraft.snapshot.catalog import Reason, due
 from pykraft.types import Offset, OffsetAndEpoch
 
 

@@ -9,16 +9,11 @@ a read may see half of a write, of any file. So damage is what two looks, one af
 leaves half done is over by then. The node may also truncate its log. That happens only in a new epoch, so if the epochs
 or segments changed during the check, it runs again.
 
-The command line prints the findings. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a
-time, and no tool for a directory.
-
-What to do about damage depends on what the quorum still has: an only voter has nobody to fetch from.
-
-It reads, from the files of a damaged directory, whether its node is the only voter: from ``quorum-state`` where that
-names the voters (data version 0), else from the newest voter set that is still readable in the log or in a snapshot.
+What to do about damage depends on whether the node is the only voter, which has nobody to fetch from: ``quorum-state``
+says so where it names the voters (data version 0), else the newest readable voter set in the log or in a snapshot.
 Invariant: no advice for an only voter empties its directory, since that deletes every record of the quorum.
 
-Source: KIP-595 (the voters in ``quorum-state``), KIP-853 (those in the log).
+Source: ours; KIP-595 (the voters in ``quorum-state``), KIP-853 (those in the log).
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import PykraftError, StorageError, UsageError
@@ -43,9 +38,8 @@ from pykraft.log.offline.verify_files import (
     check_snapshot,
 )
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_log import LogCheck
-from pykraft.log.offline.verify_parts import LogSummary
-from pykraft.log.paths import LOG, parse_checkpoint, parse_segment_file
+from pykraft.log.offline.verify_log import LogCheck, LogSummary
+from pykraft.log.paths import LOG, base_offsets_in, parse_checkpoint, parse_segment_file, segment_file, snapshot_ids_in
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import (
     epoch_checkpoint,
@@ -117,15 +111,14 @@ def _voters(fs: Fs, directory: Path) -> Sequence[NodeId]:
 def _voter_sets(fs: Fs, directory: Path) -> Iterator[Sequence[NodeId]]:
     """The readable voter sets: the newest of each segment, from the newest segment on, then those of the snapshots."""
     names = sorted(fs.listdir(directory), reverse=True)
-    segments = [name for name in names if (found := parse_segment_file(name)) is not None and found[1] == LOG]
-    for name in [*segments, *(name for name in names if parse_checkpoint(name))]:
+    segments = [segment_file(base_offset, LOG) for base_offset in reversed(base_offsets_in(names))]
+    for name in [*segments, *filter(parse_checkpoint, names)]:
         sets = list(_sets_in(fs, directory / name))
         if sets:
             yield sets[-1]
 
 
 def _sets_in(fs: Fs, path: Path) -> Iterator[Sequence[NodeId]]:
-    """The voter sets in the sound control batches of a file, in order."""
     with closing(fs.open(path)) as file:
         for place in walk_runs(path, file, file.size()):
             # A run has no control batches.
@@ -162,11 +155,10 @@ _PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition directory: a summary of its log, and its recovery point."""
+    """One partition directory, and a summary of its log."""
 
     path: Path
     log: LogSummary
-    recovery_point: Offset | None
 
 
 @dataclass(slots=True)
@@ -177,34 +169,22 @@ class VerifyReport:
     findings: Findings = field(default_factory=Findings)
 
 
-class Reading(Protocol):
-    """Reads what is large in a directory: the log and the snapshots. Findings go to ``findings``."""
+class Reading:
+    """Reads what is large in a directory, one file after the other: the log and the snapshots."""
+
+    def __init__(self, fs: Fs, on_progress: Callable[[int], None]) -> None:
+        self.fs = fs
+        self._on_progress = on_progress
 
     def log(
         self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
     ) -> LogSummary:
         """Check the segments with these base offsets in a partition directory with these names."""
+        return LogCheck(self.fs, directory, findings, on_progress=self._on_progress).run(names, base_offsets)
 
     def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
         """Check a snapshot, also against the log that it replaces."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingHere(Reading):
-    """Reads one file after the other; ``on_progress`` gets the number of bytes just read."""
-
-    fs: Fs
-    on_progress: Callable[[int], None]
-
-    def log(
-        self, directory: Path, names: Sequence[str], base_offsets: Sequence[Offset], findings: Findings
-    ) -> LogSummary:
-        """See `Reading`."""
-        return LogCheck(self.fs, directory, findings, on_progress=self.on_progress).run(names, base_offsets)
-
-    def snapshot(self, path: Path, log: LogSummary, findings: Findings) -> None:
-        """See `Reading`."""
-        check_snapshot(self.fs, path, log, findings, self.on_progress)
+        check_snapshot(self.fs, path, log, findings, self._on_progress)
 
 
 def total_size_bytes(fs: Fs, directory: Path) -> int:
@@ -219,20 +199,20 @@ def total_size_bytes(fs: Fs, directory: Path) -> int:
     return total
 
 
-def verify(
-    fs: Fs, directory: Path, *, on_progress: Callable[[int], None], reading: Reading | None = None
-) -> VerifyReport:
+def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> VerifyReport:
     """Check a log directory or one partition directory; ``on_progress`` gets the number of bytes just read.
-
-    ``reading`` is somebody who has read the log and the snapshots already.
 
     Errors: UsageError when the directory is neither; StorageError when it cannot be read.
     """
-    report = VerifyReport()
-    reading = reading or ReadingHere(fs, on_progress)
+    return verify_with(Reading(fs, on_progress), directory)
+
+
+def verify_with(reading: Reading, directory: Path) -> VerifyReport:
+    """As `verify`, where the log and the snapshots may have been read already."""
+    report, fs = VerifyReport(), reading.fs
     names = fs.listdir(directory)
     if _is_partition(names):
-        report.partitions.append(_verify_partition(fs, directory, report.findings, reading))
+        report.partitions.append(_verify_partition(directory, report.findings, reading))
         return report
     raft, others = _partitions(fs, directory)
     _refuse_other(directory, names, raft)
@@ -254,7 +234,7 @@ def verify(
     for path in others:
         findings.add_note(path, "is not a partition of Raft and was not checked")
     for path in raft:
-        report.partitions.append(_verify_partition(fs, path, findings, reading))
+        report.partitions.append(_verify_partition(path, findings, reading))
     return report
 
 
@@ -303,14 +283,15 @@ def _is_partition(names: Sequence[str]) -> bool:
     return not _PARTITION_FILES.isdisjoint(names) or any(parse_segment_file(name) for name in names)
 
 
-def _verify_partition(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
+def _verify_partition(directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
     """Check until there is no damage, or until two looks find the same and no truncation could explain it."""
+    fs = reading.fs
     earlier: Findings | None = None
     for _ in range(LOOKS_MAX - 1):
         before = _epochs_and_segments(fs, directory)
         found = Findings()
         try:
-            report = _look(fs, directory, found, reading)
+            report = _look(directory, found, reading)
         except StorageError:
             if _epochs_and_segments(fs, directory) == before:
                 # Nothing changed, so a truncation by a running node is not the reason.
@@ -322,7 +303,7 @@ def _verify_partition(fs: Fs, directory: Path, findings: Findings, reading: Read
             return report
     # It changed during the checks so far: report the damage of a last one, with a warning.
     found = Findings()
-    report = _look(fs, directory, found, reading)
+    report = _look(directory, found, reading)
     found = found if earlier is None else found.also_in(earlier)
     if found.damage_count:
         found.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
@@ -340,10 +321,11 @@ def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...
     return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))
 
 
-def _look(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
+def _look(directory: Path, findings: Findings, reading: Reading) -> PartitionReport:
+    fs = reading.fs
     names = fs.listdir(directory)
-    base_offsets = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
-    snapshot_offsets = [found.offset for found in map(parse_checkpoint, names) if found]
+    base_offsets = base_offsets_in(names)
+    snapshot_offsets = [found.offset for found in snapshot_ids_in(names)]
     log = reading.log(directory, names, base_offsets, findings)
     if log.is_sound:
         check_epochs(fs, directory, log, snapshot_offsets, findings)
@@ -351,20 +333,14 @@ def _look(fs: Fs, directory: Path, findings: Findings, reading: Reading) -> Part
     else:
         check_election(fs, directory, LogSummary(), findings)
     for name in names:
-        _check_other(fs, directory / name, log, set(base_offsets), findings, reading)
+        _check_other(directory / name, log, set(base_offsets), findings, reading)
     advise(fs, directory, findings)
-    return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
+    return PartitionReport(path=directory, log=log)
 
 
-def _check_other(
-    fs: Fs,
-    path: Path,
-    log: LogSummary,
-    base_offsets: set[Offset],
-    findings: Findings,
-    reading: Reading,
-) -> None:
+def _check_other(path: Path, log: LogSummary, base_offsets: set[Offset], findings: Findings, reading: Reading) -> None:
     """Check a file that `LogCheck` and the checks of small files did not."""
+    fs = reading.fs
     segment = parse_segment_file(path.name)
     if parse_checkpoint(path.name):
         try:

@@ -21,7 +21,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.judge import SWAP_REPAIR
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.verify_findings import Findings
-from pykraft.log.offline.verify_parts import LogSummary
+from pykraft.log.offline.verify_log import LogSummary
 from pykraft.log.paths import leftover_kind, parse_checkpoint
 from pykraft.log.small_files import epoch_checkpoint, quorum_state
 from pykraft.log.small_files.slots import parse_slots
@@ -189,7 +189,6 @@ def check_snapshot_epoch(path: Path, log: LogSummary, findings: Findings) -> Non
 
 
 def _controls(batch: bytes, header: BatchHeader) -> set[type]:
-    """The types of the control records in a batch."""
     if not header.is_control:
         return set()
     try:

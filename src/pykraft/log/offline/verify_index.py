@@ -16,16 +16,14 @@ Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from pykraft.log.fs import File
-from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, index_entries
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.types import Offset
 
-CHUNK_ENTRIES: Final = 8_192
 ZEROS_SIZE_BYTES: Final = 1024 * 1024
 ADVICE: Final = "stop the node and remove this index: it is derived from the log again at the next start"
 NO_TIMESTAMP: Final = -1
@@ -49,7 +47,7 @@ class _IndexCheck:
         self._findings = findings
         self._what = what
         self._base = base
-        self._entries = entries(file, layout)
+        self._entries = index_entries(file, layout)
         self._is_broken = False
         self.ahead: tuple[int, int] | None = None
         self.next = _NEVER
@@ -148,15 +146,3 @@ class TimeIndexCheck(_IndexCheck):
             elif not timestamp == own_timestamp == max_timestamp:
                 self.damage(expected, f"timestamp {own_timestamp}, and {max_timestamp} until there")
             self.advance()
-
-
-def entries(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Position and content of each whole entry, up to the zeros at the end of a preallocated file."""
-    end = file.size()
-    whole = end - end % layout.size
-    for start in range(0, whole, CHUNK_ENTRIES * layout.size):
-        data = file.pread(min(CHUNK_ENTRIES * layout.size, whole - start), start)
-        for at, (first, second) in enumerate(layout.iter_unpack(data[: len(data) - len(data) % layout.size])):
-            if first == second == 0:
-                return
-            yield start + at * layout.size, (first, second)

@@ -1,21 +1,16 @@
 """Checks that the segments of a partition directory are the log that was once written, without changing anything.
 
-This module writes nothing. `pykraft.log.judge` gives the verdicts, as for recovery. Unlike recovery, this check
-continues after damage within a segment. A torn tail is only a note: a running node is writing these bytes, or the next
-start cuts them off. An unproven end is reported as damage, because a start would remove what may have been
-acknowledged. Batches that a running node appends meanwhile are neither: each file is checked up to its size when it was
-opened.
+`pykraft.log.judge` gives the verdicts, as for recovery. Unlike recovery, this check continues after damage within a
+segment. A torn tail is only a note: a running node is writing these bytes, or the next start cuts them off. An unproven
+end is reported as damage, because a start would remove what may have been acknowledged. Batches that a running node
+appends meanwhile are neither: each file is checked up to its size when it was opened.
 
-Memory: one chunk, or one larger batch, whatever the size of the log. `pykraft.log.offline.verify_files` checks the
-other files.
+A log is checked in parts that know nothing of each other: `check_part` checks one, a whole segment or less, and
+`LogCheck.join` puts the results together. Invariants: every entry of an index is compared with the batches, however
+many parts the segment is checked in; a result is as small as the number of its epochs and findings, which are limited.
+Memory: one chunk, or one larger batch, whatever the size of the log.
 
-One segment, or a part of one, during a check: what has been seen, compared with the indexes.
-
-Invariant: every entry of an index about the batches between ``start`` and ``end`` is compared with them, however many
-parts the segment is checked in.
-
-Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``; Kafka's ``LogSegment``, ``OffsetIndex``,
-``TimeIndex``.
+Source: ours, after Kafka's ``LogLoader``, ``LogSegment.recover``, ``OffsetIndex`` and ``TimeIndex``.
 """
 
 from __future__ import annotations
@@ -23,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -42,7 +38,6 @@ from pykraft.log.judge import (
 from pykraft.log.offline.verify_findings import Findings
 from pykraft.log.offline.verify_index import ADVICE as INDEX_ADVICE
 from pykraft.log.offline.verify_index import NO_TIMESTAMP, OffsetIndexCheck, TimeIndexCheck
-from pykraft.log.offline.verify_parts import OFFSET_ZERO, CheckedPart, LogPart, LogSummary
 from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
 from pykraft.log.scan import REPAIR
 from pykraft.log.small_files import recovery_point
@@ -50,7 +45,64 @@ from pykraft.log.tail import Expected, verdict_on
 from pykraft.log.walk import BadBytes, walk_runs
 from pykraft.protocol.batch import BatchHeader
 from pykraft.protocol.batch_run import BatchRun
-from pykraft.types import EpochStart, Offset
+from pykraft.types import Epoch, EpochStart, Offset
+
+OFFSET_ZERO: Final = Offset(0)
+
+
+@dataclass(slots=True)
+class LogSummary:
+    """Facts about the log, as far as it was read; ``end_offset`` is exclusive."""
+
+    start_offset: Offset = OFFSET_ZERO
+    end_offset: Offset = OFFSET_ZERO
+    segments_count: int = 0
+    batches_count: int = 0
+    size_bytes: int = 0
+    epochs: list[EpochStart] = field(default_factory=list)
+    verdict: Verdict = Verdict.SOUND
+    """What ends the sound prefix of the log."""
+    sound_end_offset: Offset = OFFSET_ZERO
+    """Where the sound prefix ends; the check continues after damage."""
+    recovery_point: Offset | None = None
+    """None when there is no such file, or when it is damaged."""
+
+    @property
+    def is_sound(self) -> bool:
+        """True when all batches that count are as they were written."""
+        return self.verdict in (Verdict.SOUND, Verdict.TORN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """Some bytes of one segment, from the start of a batch to that of another one, or to the end of the file.
+
+    ``start`` and ``end`` (exclusive) are positions; ``offset`` is the base offset of the first batch.
+    """
+
+    base_offset: Offset
+    start: int
+    end: int
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPart:
+    """What `LogCheck.run_part` found in a part, for the one who joins the parts of a log."""
+
+    part: LogPart
+    summary: LogSummary
+    findings: Findings
+    is_offset_known: bool
+    """False when the part ends with bytes whose offsets nobody knows; else the next batch has ``end_offset``."""
+    is_over: bool
+    """The log ends in this part, whatever comes after it."""
+    epoch: Epoch | None
+    """Smallest epoch that the next batch may have; None when the part has no sound batch."""
+    max_timestamp: int
+    first_time_entry: tuple[int, int] | None
+    """Position and timestamp of the first entry of the time index about this part; None if there is none."""
+
 
 NO_OFFSET: Final = -1
 
@@ -121,7 +173,10 @@ UNPROVEN_ADVICE: Final = (
 
 
 class LogCheck:
-    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together."""
+    """One check of a log; `run` performs it, `run_part` that of a part, and `join` puts the parts together.
+
+    `run` is no join of whole segments: what stands at a bad place also depends on the epoch and the end before it.
+    """
 
     def __init__(
         self,
@@ -222,7 +277,6 @@ class LogCheck:
         self._low_entry, self._max_timestamp = None, NO_TIMESTAMP
 
     def _begin_part(self, path: Path, part: LogPart) -> None:
-        """Check that the part continues where the one before it ended."""
         if self._is_offset_known and self._chain.offset != part.offset:
             expected, found = f"offset {self._chain.offset}", f"offset {part.offset}"
             self._tell(CorruptionError(path, position=part.start, expected=expected, found=found), part.end)
@@ -286,7 +340,6 @@ class LogCheck:
         self._chain = Chain(self._evidence, offset)
 
     def _begin_segment(self, path: Path, base_offset: Offset) -> None:
-        """Check that the segment follows the one before it."""
         try:
             self._chain.begin_segment(path, base_offset)
         except CorruptionError as gap:

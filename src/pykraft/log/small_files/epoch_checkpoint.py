@@ -2,13 +2,11 @@
 
 Line 1 is the version ``0``, line 2 the number of entries, then ``<epoch> <start offset>`` in ascending order.
 
-This module owns the format and the writing of the file. Invariant: the file is a cache. Every start derives the entries
-from the batches again, so a file that is damaged, or lags after a crash, is replaced and nothing is lost.
+Invariant: the file is a cache. Every start derives the entries from the batches again, so a file that is damaged, or
+lags after a crash, is replaced and nothing is lost. It grows with every election until the log is cleaned, so it may be
+larger than other small files (`Fs.read`); its own limit only keeps an unrelated huge file out of memory.
 
-The file grows with every election until the log is cleaned, and nobody can clean a log that does not start. So it may
-be larger than other small files (`Fs.read`); its own limit only keeps an unrelated huge file out of memory.
-
-`pykraft.core.epochs` compares epochs. Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
+Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ is absent, none of our nodes has run here since the directory was formatted, or 
 then `meta.properties`, or a ``quorum-state``, speaks for the directory. If the file says that the proof is complete,
 there was a partition directory as well; if that is gone, somebody emptied the directory.
 
-This module owns that one file. Invariant: it changes by a rename that is durable when the call returns. It exists
-before an unformatted directory gets its ``meta.properties``, so a crash cannot leave a directory that looks formatted
-but never was.
+Invariant: the file changes by a rename that is durable when the call returns. It exists before an unformatted directory
+gets its ``meta.properties``, so a crash cannot leave a directory that looks formatted but never was.
 
 Source: rules of ours (ADR 022); KAFKA-14077.
 """

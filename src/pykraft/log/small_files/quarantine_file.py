@@ -2,13 +2,13 @@
 
 Ours alone (Java ignores it). One slot of `pykraft.log.small_files.slots`, whose payload is JSON of `Quarantine`: the
 epoch, the offset up to which the log was acknowledged if that is known, and the damaged ranges for whoever repairs the
-disk.
+disk. `pykraft.core.on.corruption` decides when a quarantine ends.
 
-This module owns that one file. Invariant: it appears by a rename and disappears by a removal, durable when the call
-returns. It is written before any part of the log is removed, and removed after the last lost record is durable again.
-An unreadable file still means quarantine; only the details are lost.
+Invariant: the file appears by a rename and disappears by a removal, durable when the call returns. It is written before
+any part of the log is removed, and removed after the last lost record is durable again. An unreadable file still means
+quarantine; only the details are lost.
 
-`pykraft.core.on.corruption` decides when a quarantine ends. Source: rules of ours.
+Source: rules of ours.
 """
 
 from __future__ import annotations
@@ -108,7 +108,6 @@ def _offset(value: object) -> Offset | None:
 
 
 def _number(value: object, most: int) -> int:
-    """An integer as we write it."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         # JSON also has 1e999, which is infinite: ``int`` would refuse it with OverflowError. A bool is an int in
         # Python.

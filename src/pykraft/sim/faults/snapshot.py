@@ -4,7 +4,7 @@ Such moments are short, and a random crash rarely hits one. So this fault waits 
 on a file of the kind, or the turn of the ordered lane that removes the log before a snapshot. A few operations later
 the process is killed or loses power.
 
-Source: ALICE (OSDI 2014); the steps of `pykraft.snapshot.raw_writer`, `pykraft.log.log.Log.begin_anew_at` and
+Source: ALICE (OSDI 2014); the steps of `pykraft.snapshot.writer`, `pykraft.log.log.Log.begin_anew_at` and
 ``delete_before``.
 """
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pykraft.log.directory import LogDirectory
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.snapshot.writer import write_bootstrap
 from pykraft.types import ReplicaKey, Uuid, VoterSet
 
 

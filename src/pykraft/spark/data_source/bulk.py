@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.protocol.varint import encode_varint, read_varint, varint_size_bytes
+from pykraft.protocol.primitives import encode_varint, read_varint, varint_size_bytes
 from pykraft.spark.arrow_columns import array_column, bytes_column
 from pykraft.spark.data_source.headers import Headers
 from pykraft.types import Buffer

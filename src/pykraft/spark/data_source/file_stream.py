@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
-from pykraft.log.format import meta_in
+from pykraft.log.directory import meta_in
 from pykraft.spark.data_source.batches import SplitPartition, read_split
 from pykraft.spark.data_source.file_plan import (
     check_names,

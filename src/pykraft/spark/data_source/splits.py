@@ -30,8 +30,7 @@ from pykraft.log.fs import File, Fs
 from pykraft.log.judge import Chain, EpochError, Verdict
 from pykraft.log.paths import LOG
 from pykraft.log.tail import Expected, verdict_from
-from pykraft.object_storage.files import Files
-from pykraft.object_storage.remote_file import expect_reads
+from pykraft.object_storage.files import Files, expect_reads
 from pykraft.object_storage.uris import located
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
 from pykraft.protocol.batch_run import BatchRun

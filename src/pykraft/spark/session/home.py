@@ -20,7 +20,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from pykraft.process.cache_folder import cache_folder
+from pykraft.process.extras import cache_folder
 
 ARCHIVES = Path("python", "lib")
 

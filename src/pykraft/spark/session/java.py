@@ -15,8 +15,7 @@ import sys
 from pathlib import Path
 
 from pykraft.errors import UsageError
-from pykraft.process.cache_folder import cache_folder
-from pykraft.process.extras import install
+from pykraft.process.extras import cache_folder, install
 
 JAVA_VERSION_MIN = 17
 ADVICE = (

@@ -22,8 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pykraft.local.child import Child, Children
-from pykraft.local.waiting import wait_until
+from pykraft.local.child import Child, Children, wait_until
 from pykraft.process.signals import handlers_restored
 from pykraft.spark.session.local import open_session, prepare_environment
 

@@ -30,9 +30,8 @@ from typing import TYPE_CHECKING
 
 import pykraft
 from pykraft.errors import PykraftError, StorageError, UsageError
-from pykraft.local.child import Children
-from pykraft.local.keeper import temporary_folder
-from pykraft.process.cache_folder import cache_folder
+from pykraft.local.child import Children, temporary_folder
+from pykraft.process.extras import cache_folder
 from pykraft.spark.session.jvm import Jvm
 from pykraft.spark.session.local import DAEMON, TASK_TRIES, session_settings
 

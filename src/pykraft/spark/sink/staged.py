@@ -22,8 +22,8 @@ from uuid import uuid4
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, check_crc, read_header, seal_batch, unpack_header
+from pykraft.protocol.primitives import encode_varint
 from pykraft.protocol.records import encode_batch
-from pykraft.protocol.varint import encode_varint
 from pykraft.text.words import counted
 from pykraft.types import EPOCH_ZERO, Offset
 

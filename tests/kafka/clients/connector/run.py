@@ -23,8 +23,8 @@ from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.logs import read_stream, require_identical
-from pykraft.local.ports import HOST
-from pykraft.process.cache_folder import cache_folder
+from pykraft.local.voters import HOST
+from pykraft.process.extras import cache_folder
 from tests.kafka.clients.catalog import Program
 from tests.kafka.clients.kills import SECONDS_A_KILL, Outcome, Output, Watch, kill_leader, tail
 from tests.kafka.clients.program import COMPRESSIONS

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.page import render_page
-from pykraft.page.template import HERE
+from pykraft.page import HERE, render_page
 
 
 @pytest.fixture

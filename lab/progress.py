@@ -10,4 +10,3 @@ class ReportProgress(Protocol):
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
         """Print a line; with ``is_passing``, the next line replaces it where possible."""
-        ...
