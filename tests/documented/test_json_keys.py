@@ -31,7 +31,7 @@ from pykraft.cli.storage import storage
 from pykraft.cli.tail import _JsonForm
 from pykraft.cli.verify import verify
 from pykraft.cli.version import version
-from pykraft.client.remote.verdict import verdict_on
+from pykraft.client.remote.quorum import verdict_on
 from pykraft.protocol.records import Record
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.types import Offset

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
+from pykraft.client.remote.connection import Dialer
 from pykraft.errors import UnreachableError
 from pykraft.machine.replica import SESSION_TIMEOUT_MS
-from pykraft.machine.runtime import PROGRAM, ForwardDialer
-from pykraft.rpc.context import RpcContext
-from pykraft.types import Endpoint, Uuid
+from pykraft.machine.runtime import PROGRAM
+from pykraft.types import Endpoint
 
 
 def test_a_program_has_a_server_of_its_own_and_the_session_timeout_of_the_format() -> None:
@@ -23,12 +23,11 @@ def test_a_dialer_says_that_nobody_listens() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         endpoint = Endpoint("127.0.0.1", bound.getsockname()[1])
-        context = RpcContext(cluster_id="c", topic_name="t", topic_id=Uuid(b"1" * 16), default_listener="CONTROLLER")
 
         async def main() -> None:
-            dialer = ForwardDialer()
+            dialer = Dialer("test")
             for _ in range(2):  # the second one shares the lookups of the first
                 with pytest.raises(UnreachableError, match=str(endpoint)):
-                    await dialer.connect(endpoint, context, 2_000)
+                    await dialer.connect(endpoint, 2_000)
 
         asyncio.run(main())

@@ -19,9 +19,8 @@ import click
 
 from pykraft.cli.config_file import read_properties
 from pykraft.cli.parsing.value import DECIMAL
-from pykraft.client.remote.bootstrap import parse_bootstrap
-from pykraft.client.remote.leader_fetch import Patience
-from pykraft.client.remote.leader_search import OnWaiting
+from pykraft.client.arguments import parse_bootstrap
+from pykraft.client.remote.leader_search import OnWaiting, Patience
 from pykraft.config.properties_format import Properties, with_origins
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint

@@ -29,7 +29,7 @@ from pykraft.cli.config_file import read_properties
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.client.remote.voter_epochs import epochs_of
+from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID
 from pykraft.config.properties import node_config

@@ -15,12 +15,12 @@ from pykraft.client.configure import configure, voter_set
 from pykraft.client.until_signal import until_signal
 
 if TYPE_CHECKING:  # slow to import
+    from pykraft.client.arguments import parse_bootstrap
     from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
     from pykraft.client.listener import Listener, StableRecords
     from pykraft.client.node import Node
     from pykraft.client.reader import Batch, Reader
     from pykraft.client.remote.admin import Admin
-    from pykraft.client.remote.bootstrap import parse_bootstrap
     from pykraft.client.remote.observer import Observer, Start
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
@@ -33,7 +33,7 @@ _NAMES = {
     "pykraft.client.node": ("Node",),
     "pykraft.client.reader": ("Batch", "Reader"),
     "pykraft.client.remote.admin": ("Admin",),
-    "pykraft.client.remote.bootstrap": ("parse_bootstrap",),
+    "pykraft.client.arguments": ("parse_bootstrap",),
     "pykraft.client.remote.observer": ("Observer", "Start"),
     "pykraft.client.remote.quorum": ("Quorum",),
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),

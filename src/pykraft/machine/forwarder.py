@@ -40,7 +40,6 @@ from pykraft.machine.records import check_forwarded, forwarded_digest, pack_reco
 from pykraft.machine.runtime import ConnectForward, ForwardLink
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.rpc.context import RpcContext
 from pykraft.server.clock import now
 from pykraft.types import Endpoint, Epoch, Offset
 
@@ -59,9 +58,9 @@ UNSUPPORTED_MAX: Final = 3
 class ForwardConnection:
     """A connection to the leader, for one request at a time."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
+    def __init__(self, node: Node[bytes], cluster_id: str, connect: ConnectForward) -> None:
         self._node = node
-        self._context = context
+        self._cluster_id = cluster_id
         self._connect = connect
         self._connection: ForwardLink | None = None
         self._unsupported = 0
@@ -97,7 +96,7 @@ class ForwardConnection:
 
     async def _answered(self, endpoint: Endpoint, records: Sequence[bytes]) -> Body:
         connection = await self._connected(endpoint)
-        body = {"cluster_id": self._context.cluster_id, "records": pack_records(records)}
+        body = {"cluster_id": self._cluster_id, "records": pack_records(records)}
         self._connection = None
         try:
             answer = await connection.ask_body(ApiKey.FORWARD, body, timeout_ms=TIMEOUT_MS)
@@ -138,7 +137,7 @@ class ForwardConnection:
             await connection.close()
             connection = None
         if connection is None:
-            connection = await self._connect(leader, self._context, TIMEOUT_MS)
+            connection = await self._connect(leader, TIMEOUT_MS)
         if connection.offers_key(ApiKey.FORWARD):
             self._unsupported = 0
             return connection
@@ -153,16 +152,16 @@ class ForwardConnection:
 class Forwarder:
     """Passes what callers of this node execute on to the leader."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
+    def __init__(self, node: Node[bytes], cluster_id: str, connect: ConnectForward) -> None:
         self._node = node
-        self._appends = [ForwardConnection(node, context, connect) for _ in range(APPENDS_MAX)]
+        self._appends = [ForwardConnection(node, cluster_id, connect) for _ in range(APPENDS_MAX)]
         self._idle = [*reversed(self._appends)]
         """Those without a request; the last one was used last, and is used next."""
-        self._reads = ForwardConnection(node, context, connect)
-        self._digests = ForwardConnection(node, context, connect)
+        self._reads = ForwardConnection(node, cluster_id, connect)
+        self._digests = ForwardConnection(node, cluster_id, connect)
         self._asked: set[int] = set()
         """Voters that are asked whether a digest is theirs."""
-        self._context, self._connect = context, connect
+        self._cluster_id, self._connect = cluster_id, connect
         self._waiting: list[tuple[Sequence[bytes], asyncio.Future[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -201,7 +200,7 @@ class Forwarder:
         """
         if voter_id in self._asked:
             raise BufferFullError(f"node {voter_id} is being asked about another digest")
-        connection = ForwardConnection(self._node, self._context, self._connect)
+        connection = ForwardConnection(self._node, self._cluster_id, self._connect)
         self._asked.add(voter_id)
         try:
             await connection.confirm(voter_id, digest)

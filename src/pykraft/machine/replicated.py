@@ -32,6 +32,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
+from pykraft.client.remote.connection import Dialer
 from pykraft.config import NodeConfig
 from pykraft.errors import (
     CommandRejectedError,
@@ -51,11 +52,10 @@ from pykraft.machine.records import (
     encode_log_record,
 )
 from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
-from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
+from pykraft.machine.runtime import PROGRAM, MachineRuntime
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
-from pykraft.rpc.context import RpcContext
 from pykraft.types import VoterSet
 
 PAUSE_S: Final = 0.02
@@ -211,13 +211,8 @@ class Replicated(Generic[M_co]):
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
-        context = RpcContext(
-            cluster_id=config.cluster_id,
-            topic_name=config.topic_name,
-            topic_id=config.topic_id,
-            default_listener=config.default_listener.upper(),
-        )
-        self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
+        connect = runtime.connect or Dialer("pykraft-forward").connect
+        self._forwarder = Forwarder(self.node, config.cluster_id, connect)
         self._server = ForwardServer(self.node, self._applier, config.cluster_id, self._forwarder.confirm)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)

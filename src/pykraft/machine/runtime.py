@@ -9,7 +9,6 @@ Source: ours.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -17,13 +16,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.client.node import Node
-from pykraft.client.remote.connection import Caller, connect
 from pykraft.config import NodeConfig
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, NotApplied
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.rpc.context import RpcContext
-from pykraft.server.names import Names
 from pykraft.types import Endpoint
 
 logger = logging.getLogger("pykraft")
@@ -55,27 +51,13 @@ class ForwardLink(Protocol):
         ...
 
 
-ConnectForward: TypeAlias = Callable[[Endpoint, RpcContext, int], Awaitable[ForwardLink]]
+ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[ForwardLink]]
 """Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
 
 
 def program_node(config: NodeConfig, own_thread: bool) -> Node[bytes]:  # noqa: FBT001 - called by position only
     """The node of a program. Errors: UsageError for an invalid configuration."""
     return Node(config, own_thread=own_thread)
-
-
-class ForwardDialer:
-    """Makes TCP connections; all of them share the lookups of names."""
-
-    def __init__(self) -> None:
-        self._names: Names | None = None
-
-    async def connect(self, endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> ForwardLink:
-        """See `ConnectForward`."""
-        if self._names is None:
-            self._names = Names(asyncio.get_running_loop())
-        caller = Caller(client_id="pykraft-forward", context=context, names=self._names)
-        return await connect(endpoint, caller, timeout_ms=timeout_ms)
 
 
 def report_not_applied(what: NotApplied) -> None:

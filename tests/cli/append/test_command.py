@@ -24,7 +24,7 @@ from pykraft.cli.append.command import (
     text_value,
 )
 from pykraft.cli.client_options import ClientOptions
-from pykraft.client.remote.appender import Appender
+from pykraft.client.remote.numbered_appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
 from pykraft.types import Endpoint, Offset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, Appender
+from pykraft.client.remote.numbered_appender import BATCH_SIZE_BYTES_MAX, Appender
 from pykraft.errors import ErrorCode, OutcomeUnknownError, UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values, read_header

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
+from pykraft.client.arguments import ENDPOINTS_MAX
 from pykraft.client.remote.leader_search import LeaderSearch, do_not_tell
 from pykraft.types import Endpoint, Epoch, NodeId
 
@@ -67,7 +67,7 @@ def test_the_nodes_that_are_remembered_are_bounded() -> None:
     search = LeaderSearch([A])
     for port in range(1, ENDPOINTS_MAX + 10):
         search.redirected(A, Epoch(1), Endpoint("x", port), "not me")
-    assert len(search._nodes) == ENDPOINTS_MAX
+    assert len(search.nodes) == ENDPOINTS_MAX
 
 
 def test_voters_that_are_named_are_asked_too() -> None:

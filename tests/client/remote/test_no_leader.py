@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.client.remote.admin import Admin, AdminLimits
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
-from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
+from pykraft.client.arguments import ENDPOINTS_MAX
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.no_leader import AskedNodes, nodes_in, own_words, problem_in, whom_it_names
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.client.remote.observer import TOPICS
@@ -149,10 +150,10 @@ def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
         told: list[str] = []
         async with node:
             patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
-            limits = AdminLimits(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+            limits = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
             reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
             appender = NumberedAppender(bootstrap, patience=patience)
-            async with Admin(bootstrap, limits=limits) as admin, appender:
+            async with Admin(bootstrap, patience=limits) as admin, appender:
                 for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append(b"a")):
                     with pytest.raises(QuorumUnavailableError) as caught:
                         await ask()

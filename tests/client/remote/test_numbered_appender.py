@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import Patience
-from pykraft.client.remote.numbered_appender import LeaderClient, NumberedAppender
+from pykraft.client.remote.leader_search import Patience
+from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.errors import (
     ErrorCode,
     ForeignClusterError,
     OutcomeUnknownError,
     QuorumUnavailableError,
     RefusedError,
-    UnreachableError,
     UsageError,
 )
 from pykraft.local.ports import HOST, free_ports
@@ -232,21 +231,15 @@ def test_nobody_there_is_told_at_once() -> None:
 QUESTION: Any = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
 
 
-class Asking(LeaderClient):
+class Asking(NumberedAppender):
     """Asks whichever node it reaches for the cluster."""
 
     async def ask(self) -> int:
-        return await self._until_done(self._try)
+        return await self._until_done(self._try_cluster)
 
-    async def _try(self) -> int | None:
-        connection = await self._reached()
-        if connection is None:
-            return None
-        try:
-            answer = await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION)
-        except UnreachableError:
-            return None
-        return int(answer["error_code"])
+    async def _try_cluster(self) -> int:
+        connection = await self._connected(self._search.whom)
+        return int((await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION))["error_code"])
 
 
 def test_one_connection_serves_all_requests_until_an_answer_is_lost() -> None:
@@ -278,7 +271,7 @@ def test_a_node_that_was_never_there_is_told_at_once_and_one_that_left_after_the
 
 @pytest.mark.parametrize(("host", "port", "is_known"), [("localhost", 9, True), ("", 0, False), (HOST, 70_000, False)])
 def test_a_leader_is_dialed_only_where_that_is_possible(host: str, port: int, is_known: bool) -> None:
-    client = LeaderClient([Endpoint(HOST, 1)], client_id="a-client")
+    client = NumberedAppender([Endpoint(HOST, 1)], client_id="a-client")
     answer = {"node_endpoints": [{"node_id": 4, "host": host, "port": port}]}
     client._redirected(Endpoint(HOST, 1), answer, {"current_leader": {"leader_id": 4, "leader_epoch": 2}})
     assert (client._search.leader == Endpoint(host, port)) is is_known

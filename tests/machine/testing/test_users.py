@@ -26,7 +26,7 @@ from pykraft.sim.facts.history import WRITE, value_of
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.settings import LISTENER, rpc_context
+from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import Endpoint
 from tests.machine.counters import Add, Counters
 from tests.machine.testing.bugs import draw
@@ -164,7 +164,7 @@ def run(world: World, act: Callable[[Process, Endpoint], Awaitable[Any]]) -> Any
 
 
 async def opened(process: Process, endpoint: Endpoint) -> SimulatedLink:
-    link = await open_link(process, endpoint, rpc_context(process._node.config), 500)
+    link = await open_link(process, endpoint, 500)
     assert isinstance(link, SimulatedLink)
     return link
 

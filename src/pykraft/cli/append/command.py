@@ -3,7 +3,7 @@
 It prints where each batch was committed. Lines that arrive while a batch is under way form the next one. Invariant: the
 command never says that a record is, or is not, in the log unless it knows, and appends each record once.
 
-`pykraft.client.remote.appender` talks to the quorum.
+`pykraft.client.remote.numbered_appender` talks to the quorum.
 
 Lines are read by a daemon thread that blocks in ``read``, so that the end of the process need not wait for a line that
 nobody types. Memory is bounded: the thread reads the next piece only when the loop has room for it.
@@ -39,7 +39,7 @@ from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.value import OneOf
 from pykraft.cli.waiting_line import WaitingLine
-from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
+from pykraft.client.remote.numbered_appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.text.words import counted
 from pykraft.types import Offset

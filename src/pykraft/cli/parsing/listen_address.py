@@ -6,7 +6,7 @@ anything.
 
 from __future__ import annotations
 
-from pykraft.client.remote.bootstrap import parse_bootstrap
+from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.types import PORT_MAX, Endpoint
 

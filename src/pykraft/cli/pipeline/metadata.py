@@ -18,7 +18,7 @@ from pykraft.cli.parsing.value import ExistingPath, any_of
 from pykraft.cli.printable import printable
 from pykraft.cli.tables import print_table
 from pykraft.cli.tail import in_utc
-from pykraft.client.remote.bootstrap import parse_bootstrap
+from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.text.words import counted, did_you_mean
 

@@ -31,9 +31,7 @@ from pykraft.cli.printable import printable
 from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.overview import row_json, status_json, status_lines, table, table_lines
 from pykraft.client.remote.admin import Admin
-from pykraft.client.remote.quorum import Quorum
-from pykraft.client.remote.registration import unregister_controller
-from pykraft.client.remote.verdict import shared_endpoints
+from pykraft.client.remote.quorum import Quorum, shared_endpoints
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.config.properties import node_config
 from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError, UsageError
@@ -41,7 +39,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
 from pykraft.text.words import in_ms
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 T = TypeVar("T")
 
@@ -124,7 +122,7 @@ def remove_controller(
     if unregister and not is_back:
         # The line above is out: if this fails, one knows that the voter is gone all the same.
         if not dry_run:
-            _do(options, lambda admin: _unregister(admin, key.id, options))
+            _do(options, lambda admin: admin.unregister_controller(key.id))
         document["unregistered"] = True
         if not as_json:
             click.echo(f"{'DRY RUN of unregistering' if dry_run else 'Unregistered'} controller {key.id}")
@@ -151,16 +149,6 @@ async def _joins_again(admin: Admin, key: ReplicaKey) -> bool:
         if any(voter.key == key for voter in voters):
             return True
     return False
-
-
-async def _unregister(admin: Admin, controller_id: NodeId, options: ClientOptions) -> None:
-    async def find_leader() -> Endpoint | None:
-        # A broker passes the request on to its controllers, whose addresses are not for clients.
-        return (await admin.describe_quorum()).leader_endpoint if options.is_controllers else options.bootstrap[0]
-
-    await unregister_controller(
-        controller_id, find_leader, client_id=options.client_id, timeout_ms=options.request_timeout_ms
-    )
 
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:

@@ -13,7 +13,7 @@ import click
 
 from pykraft.cli.client_options import ClientOptions, client_options, command_config_option, timeout_option
 from pykraft.cli.waiting_line import WaitingLine
-from pykraft.client.remote.admin import Admin, AdminLimits, NodeKind
+from pykraft.client.remote.admin import Admin, NodeKind
 from pykraft.client.remote.leader_search import OnWaiting
 from pykraft.errors import UsageError
 
@@ -51,9 +51,6 @@ def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
 async def admin_of(options: ClientOptions, on_waiting: OnWaiting | None = None) -> AsyncIterator[Admin]:
     """The client for these options; while it waits for a leader, it says on a terminal why, or calls ``on_waiting``."""
     kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
-    limits = AdminLimits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
-    tell = WaitingLine().tell if on_waiting is None else on_waiting
-    async with Admin(
-        options.bootstrap, kind=kind, client_id=options.client_id, limits=limits, on_waiting=tell
-    ) as admin:
+    patience = options.patience(WaitingLine().tell if on_waiting is None else on_waiting)
+    async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, patience=patience) as admin:
         yield admin

@@ -29,8 +29,17 @@ from pykraft.cli.printable import printable
 from pykraft.cli.quorum.options import admin_of
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
-from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
-from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
+from pykraft.client.remote.quorum import (
+    Health,
+    Quorum,
+    QuorumVerdict,
+    ReplicaState,
+    Role,
+    age,
+    age_ms,
+    problem_of,
+    verdict_on,
+)
 from pykraft.errors import QuorumUnavailableError
 from pykraft.text.table import block_lines, folded
 from pykraft.types import ZERO_UUID, uuid_text

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
+from pykraft.client.arguments import ENDPOINTS_MAX
 from pykraft.client.remote.connection import Connection
 from pykraft.core.quorum import majority_of
 from pykraft.errors import ErrorCode, QuorumUnavailableError

@@ -55,7 +55,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self, TypeAlias
 
-from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import PATIENCE, Patience
 from pykraft.client.serde import bytes_serde
 from pykraft.client.state_reader import StateReader, read_in_a_thread
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME

@@ -47,7 +47,6 @@ from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
-from pykraft.rpc.context import RpcContext
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.invariants.watch import Watch
@@ -128,9 +127,8 @@ class SimulatedLink:
             self._news.set_result(frame)
 
 
-async def open_link(process: Process, endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> Any:  # noqa: ANN401
+async def open_link(process: Process, endpoint: Endpoint, timeout_ms: int) -> Any:  # noqa: ANN401
     """An open link, see `pykraft.machine.runtime.ConnectForward`."""
-    del context
     link = SimulatedLink(process, endpoint)
     await link.negotiate(timeout_ms)
     return link
