@@ -512,7 +512,7 @@ def test_each_voter_tells_its_epoch_or_why_not() -> None:
 
 
 def unregistering(*codes: int) -> ScriptedNode:
-    """A leading controller of Kafka 4.4 that answers one request after the other with these codes, then with success."""
+    """A leading controller of Kafka 4.4 that answers with these codes, then with success."""
     left = list(codes)
     api_keys = api_key_bodies({ApiKey(key): api.request.versions for key, api in APIS.items()})
     node = ScriptedNode(
@@ -546,8 +546,14 @@ def test_a_controller_that_is_not_forgotten_has_the_leaders_reason(code: int, na
         async with unregistering(code) as node, Admin([node.endpoint], patience=PATIENT) as admin:
             with pytest.raises(RefusedError, match=f"unregistering controller 3 was refused: {name}: why"):
                 await admin.unregister_controller(NodeId(3))
-        async with Three() as three, Admin([three.nodes[2].endpoint], patience=PATIENT) as admin:
+
+    run(main)
+
+
+def test_only_controllers_of_kafka_unregister() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[2].endpoint], patience=PATIENT) as admin:
             with pytest.raises(UsageError, match=r"does not offer UnregisterController: only Kafka's controllers do"):
                 await admin.unregister_controller(NodeId(3))
 
-    run(main)
+    with_three(main)
