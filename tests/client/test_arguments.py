@@ -1,7 +1,4 @@
-"""A wrong argument of any call is the caller's error, and the node continues.
-
-Bootstrap lists: the text becomes endpoints, or an error of one line.
-"""
+"""A wrong argument of any call is the caller's error, and the node continues; so is a wrong bootstrap list."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pykraft.client.thread import NodeLoops, SameLoop
 from pykraft.core.status import Status
 from pykraft.errors import DeserializeError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.snapshots.loading import Loader, OnSkipped
+from pykraft.host.snapshots.creation import Loader, OnSkipped
 from pykraft.types import Epoch, NodeId, Offset
 from tests.client.nodes import Recorder, run
 from tests.client.states import opened_snapshot, records

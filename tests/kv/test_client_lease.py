@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from pykraft.errors import LeaseLostError, QuorumUnavailableError
-from pykraft.kv import client_lease
-from pykraft.kv.client import KeyValueClient
-from pykraft.kv.client_lease import ClientLease
+from pykraft.kv import client
+from pykraft.kv.client import ClientLease, KeyValueClient
 from tests.kv.scripted_node import Answer, error, scripted
 
 
@@ -26,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(client_lease, "time", made)
+    monkeypatch.setattr(client, "time", made)
     return made
 
 

@@ -1,10 +1,13 @@
-"""Errors as JSON: each says what has happened to the change; items and results."""
+"""Errors as JSON say what has happened to the change; values come back as they were put."""
 
 from __future__ import annotations
 
+import base64
 from http import HTTPStatus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pykraft.errors import (
     BufferFullError,
@@ -17,7 +20,19 @@ from pykraft.errors import (
     RefusedError,
     UsageError,
 )
-from pykraft.kv.json_answers import RequestRefusedError, change_json, failure_of, item_json, result_json
+from pykraft.kv.json_answers import (
+    BINARY_MARK,
+    RequestRefusedError,
+    change_json,
+    failure_of,
+    item_json,
+    result_json,
+    stored_base64,
+    stored_text,
+    stored_value,
+    value_bytes,
+    value_json,
+)
 from pykraft.machine import Applied
 from pykraft.recipes import Item, KeyChange, KeyValues, Put, Transaction, TransactionResult
 from pykraft.recipes.key_value_commands import KeepLease
@@ -70,3 +85,29 @@ def test_items_changes_and_results() -> None:
     assert change_json(KeyChange(3, "a", None)) == {"revision": 3, "key": "a", "item": None}
     result = TransactionResult(True, 2, ((item,), ()), 5)
     assert result_json(result) == {"succeeded": True, "revision": 2, "found": [[told], []], "deleted": 5}
+
+
+@given(st.binary() | st.text().map(str.encode) | st.text().map(lambda text: (BINARY_MARK + text).encode()))
+def test_bytes_come_back_and_have_one_form(data: bytes) -> None:
+    stored = stored_value(data)
+    stored.encode()  # it is text that the store takes
+    assert value_bytes(stored) == data
+    assert stored_base64(base64.b64encode(data).decode()) == stored
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        assert value_json(stored) == {"base64": base64.b64encode(data).decode()}
+    else:
+        assert stored_text(text) == stored
+        assert value_json(stored) == {"value": text}
+
+
+def test_plain_text_is_kept_as_it_is_and_so_is_what_a_program_put() -> None:
+    assert stored_value("rød".encode()) == "rød"
+    assert value_json(BINARY_MARK + "no base64") == {"value": BINARY_MARK + "no base64"}
+
+
+@pytest.mark.parametrize("text", ["a", "a===", "ü", "YQ", "Y Q=="])
+def test_what_is_not_base64_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"base64 = .*: must be base64 with its padding"):
+        stored_base64(text)

@@ -17,8 +17,7 @@ from pykraft.audit.journals import read_acknowledged
 from pykraft.audit.page import audit_page, lines
 from pykraft.audit.plan import PART_SIZE_BYTES
 from pykraft.cli.errors import EXIT_DIRECTORY
-from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, json_lines_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
 from pykraft.object_storage.files import Files

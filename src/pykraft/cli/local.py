@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType, json_option
 from pykraft.cli.printable import print_lines
 from pykraft.errors import UsageError
 from pykraft.text.table import table_lines as aligned_lines

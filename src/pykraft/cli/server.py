@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykraft import __version__
-from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import parse_directory_id, with_cluster_id
+from pykraft.cli.config_file import (
+    checked_config,
+    find_config,
+    override,
+    parse_directory_id,
+    read_properties,
+    tell_of_neighbors,
+    with_cluster_id,
+)
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType, OneOf
 from pykraft.config import NodeConfig
 from pykraft.config.properties_format import with_origins

@@ -25,10 +25,9 @@ from typing import Any, Final
 
 import click
 
-from pykraft.cli.config_file import read_properties
-from pykraft.cli.identity import parse_cluster_id, parse_directory_id
-from pykraft.cli.json_option import json_option
+from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, read_properties
 from pykraft.cli.parsing.group import Group
+from pykraft.cli.parsing.value import json_option
 from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID

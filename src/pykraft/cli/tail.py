@@ -32,13 +32,10 @@ from pykraft.cli.client_options import (
     controllers_option,
     timeout_option,
 )
-from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
-from pykraft.cli.parsing.value import NumberType, start_option
-from pykraft.cli.printable import printable
-from pykraft.cli.waiting_line import WaitingLine
+from pykraft.cli.parsing.value import NumberType, json_lines_option, start_option
+from pykraft.cli.printable import WaitingLine, decoder_option, metadata_json, metadata_text, printable
+from pykraft.client.reader import StateReader
 from pykraft.client.remote.observer import Observer, Start
-from pykraft.client.state_reader import StateReader
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch

@@ -16,8 +16,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.errors import EXIT_DIRECTORY
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import ExistingPath, OneOf
+from pykraft.cli.parsing.value import ExistingPath, OneOf, json_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at

@@ -19,25 +19,23 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
     from pykraft.client.listener import Listener, StableRecords
     from pykraft.client.node import Node
-    from pykraft.client.reader import Batch, Reader
+    from pykraft.client.reader import Batch, Reader, StateReader
     from pykraft.client.remote.admin import Admin
     from pykraft.client.remote.observer import Observer, Start
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
-    from pykraft.client.state_reader import StateReader
     from pykraft.host.producers import Committed
 
 _NAMES = {
     "pykraft.client.leadership": ("ClaimAdapter", "ClaimListener", "LeaderAndEpoch"),
     "pykraft.client.listener": ("Listener", "StableRecords"),
     "pykraft.client.node": ("Node",),
-    "pykraft.client.reader": ("Batch", "Reader"),
+    "pykraft.client.reader": ("Batch", "Reader", "StateReader"),
     "pykraft.client.remote.admin": ("Admin",),
     "pykraft.client.arguments": ("parse_bootstrap",),
     "pykraft.client.remote.observer": ("Observer", "Start"),
     "pykraft.client.remote.quorum": ("Quorum",),
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
-    "pykraft.client.state_reader": ("StateReader",),
     "pykraft.host.producers": ("Committed",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

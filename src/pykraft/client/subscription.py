@@ -42,10 +42,9 @@ from pykraft.client.listener import (
     StableRecords,
     has_method,
 )
-from pykraft.client.reader import LOG_START, Batch, Reader
+from pykraft.client.reader import LOG_START, Batch, Reader, SnapshotPiece, StateReader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
-from pykraft.client.state_reader import SnapshotPiece, StateReader
 from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.errors import (
     NotRunningError,
@@ -57,7 +56,7 @@ from pykraft.errors import (
 )
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.creation import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
@@ -271,15 +270,15 @@ class Subscription(Generic[T]):
         self._owner.loops.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._load_snapshot, reader)
 
     def on_load_bootstrap(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._load_bootstrap, reader)
 
     def on_save_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._save_snapshot, snapshot_id)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:

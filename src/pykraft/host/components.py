@@ -15,8 +15,7 @@ from typing import Protocol
 from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
-from pykraft.host.clients.assemble import client_requests
-from pykraft.host.clients.client_requests import ClientRequests
+from pykraft.host.clients.client_requests import ClientRequests, client_requests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog

@@ -18,7 +18,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pykraft.kv.exchange import ABORT, AsgiReceive, AsgiScope, AsgiSend
+from pykraft.kv.api import ABORT, AsgiReceive, AsgiScope, AsgiSend
 
 CONNECTIONS_MAX: Final = 500
 HEAD_SIZE_BYTES_MAX: Final = 1 << 14

@@ -37,8 +37,7 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.host.leaderless import own_problem
-from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import Attempt, ClientSession
+from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import REFUSED, CommandAnswer

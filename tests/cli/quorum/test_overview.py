@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from pykraft.cli.client_options import joined
 from pykraft.cli.quorum import overview
-from pykraft.cli.quorum.options import joined
 from pykraft.cli.quorum.overview import (
     overview_json,
     print_overview,

@@ -1,8 +1,9 @@
-"""``pykraft sim run``: ranges, workers, rows, the output of a failure, and one line for wrong input."""
+"""``pykraft sim run`` and ``replay``: ranges, workers, rows, totals, traces, and one line for wrong input."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from click.testing import CliRunner, Result
 
 from pykraft.cli.errors import exit_code
 from pykraft.cli.sim.command import sim
+from pykraft.cli.sim.run import SEEDS_TOLD_MAX, WIDTH, summary_lines
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
+from pykraft.sim.run.campaign import Identity, Row
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.totals import CampaignSummary, Totals
 from tests.cli.sim_worlds import FAILING, live
 
 
@@ -126,3 +130,127 @@ def test_it_takes_a_worker_to_work(workers: str) -> None:
     result = run("--workers", workers)
     assert isinstance(result.exception, UsageError)
     assert exit_code(result.exception) == 2
+
+
+def of(totals: Totals, *failures: Row) -> CampaignSummary:
+    identity = Identity(scenario="s", version="1", source="c")
+    return CampaignSummary(identity=identity, totals=totals, failed=len(failures), kept=[*failures])
+
+
+def test_without_faults_there_are_two_lines() -> None:
+    assert list(summary_lines(of(Totals()))) == [
+        "0 records committed, 0 acknowledged; 0 faults of 0 kinds (--coverage lists them)",
+        "PASSED: 0 seeds; 0 s of virtual time",
+    ]
+
+
+def test_names_are_counted_and_listed_only_when_asked_for() -> None:
+    totals = Totals(seeds=1, faults=Counter(kill=1), worlds_with=Counter(kill=1))
+    short = "0 records committed, 0 acknowledged; 1 fault of 1 kind, watched by 2 oracles"
+    assert next(summary_lines(of(totals), oracles=["One", "Two"])) == f"{short} (--coverage lists them)"
+    lines = list(summary_lines(of(totals), oracles=["One", "Two"], with_coverage=True))
+    assert lines[:3] == ["2 oracles watched each world:", "  One, Two", ""]
+    assert lines[-2:] == [short, "PASSED: 1 seed; 0 s of virtual time"]
+
+
+def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
+    totals = Totals(
+        faults=Counter(kill=1_200, split=7),
+        worlds_with=Counter(kill=3, split=7),
+        states={"kill": Counter(follower=200, leader=1_000)},
+    )
+    assert list(summary_lines(of(totals), with_coverage=True))[:4] == [
+        "fault  times  worlds  happened to",
+        "kill   1,200       3  leader 1,000, follower 200",
+        "split      7       7",
+        "",
+    ]
+
+
+def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
+    totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
+    assert list(summary_lines(of(totals), took_s=2.0))[-1] == (
+        "PASSED: 1 seed; 600 s of virtual time in 2 s (300.0 times as fast)"
+    )
+
+
+def test_a_failure_is_the_verdict_and_names_the_first_seeds() -> None:
+    one = of(Totals(seeds=3), {"seed": 7})
+    assert list(summary_lines(one))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
+    many = of(Totals(seeds=30), *({"seed": seed} for seed in range(SEEDS_TOLD_MAX + 1)))
+    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(many))[-1]
+
+
+def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:
+    names = [f"Oracle{number}IsRight" for number in range(20)]
+    lines = list(summary_lines(of(Totals()), oracles=names, with_coverage=True))
+    assert lines[0] == "20 oracles watched each world:"
+    named = lines[1 : lines.index("")]
+    assert "".join(named).replace(" ", "").split(",") == names
+    assert all(line.startswith("  ") and len(line) <= WIDTH for line in named)
+
+
+@pytest.fixture(autouse=True)
+def _worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(seed: int, scenario: Any, page: Path, words: Any, *, tell: Any = None) -> Outcome | Failure:
+        page.write_text("a page")
+        return live(seed, tell=tell)
+
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
+    monkeypatch.setattr("pykraft.cli.sim.run.draw", draw)
+
+
+def replay(*arguments: str) -> Result:
+    return CliRunner().invoke(sim, ["replay", *arguments])
+
+
+def test_a_seed_that_passes_is_told_whole() -> None:
+    result = replay("--seed", "4")
+    assert result.exit_code == 0
+    assert result.stdout == "a line of seed 4\nseed 4 passed: 10 records committed in 1.5 s\n"
+
+
+def test_a_seed_that_fails_is_told_with_its_story() -> None:
+    result = replay("--seed", "13", "--faults", "disk")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "a line of seed 13",
+        "the traceback",
+        "seed 13 failed: ViolationError: OneVote: it broke",
+        "replay it: bin/pykraft sim replay --seed 13 --faults disk",
+    ]
+
+
+def test_json_is_one_row_as_of_a_run(tmp_path: Path) -> None:
+    passed = replay("--seed", "4", "--json", "--html", str(tmp_path / "page.html"))
+    assert passed.exit_code == 0
+    assert passed.stderr == f"page: {tmp_path / 'page.html'}\n"
+    assert json.loads(passed.stdout)["failed"] is False
+    failed = replay("--seed", "13", "--json")
+    assert failed.exit_code == 1
+    row = json.loads(failed.stdout)
+    assert (row["seed"], row["failed"], row["replay"]) == (13, True, "bin/pykraft sim replay --seed 13")
+
+
+def test_a_page_is_written_with_the_trace_or_without(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = replay("--seed", "4", "--html", str(page), "--quiet")
+    assert page.read_text() == "a page"
+    assert result.stdout.splitlines()[0] == f"page: {page}"
+
+
+def test_shrinking_takes_the_place_of_the_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shrunk: list[tuple[int, Path]] = []
+    monkeypatch.setattr(
+        "pykraft.cli.sim.run.shrink_and_draw",
+        lambda failure, scenario, page, *, say: shrunk.append((failure.seed, page)),
+    )
+    result = replay("--seed", "13", "--shrink", "--html", str(tmp_path / "page.html"))
+    assert "a line of" not in result.stdout
+    assert replay("--seed", "13", "--shrink").exit_code == 1
+    assert shrunk == [(13, tmp_path / "page.html"), (13, Path("seed-13.html"))]
+
+
+def test_it_takes_a_seed() -> None:
+    assert replay().exit_code == 2
+    assert replay("--seed", "1:2").exception is not None

@@ -1,7 +1,4 @@
-"""The sums in a description of the quorum, computed as Kafka's tool does.
-
-The verdict on a quorum: which voters follow, who is behind, and what that means for the majority.
-"""
+"""The sums in a description of the quorum, computed as Kafka's tool does, and the verdict on it."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ import pytest
 
 from pykraft.core.log_view import LogView
 from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
-from pykraft.host.clients import assemble
-from pykraft.host.clients.assemble import client_requests, recover
+from pykraft.host.clients.client_requests import client_requests, recover
 from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
 from pykraft.host.recent_batches import HeaderAndBytes
 from pykraft.types import Buffer, Epoch, EpochStart, Offset, OffsetAndEpoch
@@ -67,7 +66,7 @@ def test_a_node_without_clients_builds_nothing() -> None:
 
 
 def test_a_start_reads_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble, "PIECE_SIZE_BYTES_MAX", 1)
+    monkeypatch.setattr(client_requests, "PIECE_SIZE_BYTES_MAX", 1)
     states = ProducerStates()
     first = batch_of([b"a", b"b"], producer_id=ID, sequence=0, at=0)
     recover(states, view(3), Log(first, batch_of([b"c"], producer_id=ID, sequence=2, at=2)))

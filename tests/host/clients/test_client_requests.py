@@ -1,18 +1,21 @@
-"""Requests of clients: which are theirs, and which listener serves them.
+"""Requests of clients: which are theirs, and the answers that need neither the core nor the log.
 
-Source: Kafka's ``KafkaApis``; KIP-98; ours (ADR 065).
+Source: Kafka's ``KafkaApis``; KIP-98; ours (ADR 065); KIP-700.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.host.clients.producer_states import COUNTER_BITS
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import Epoch, Offset
-from tests.host.clients.world import Leader, batch_of, fetch, produce
-from tests.host.fakes import CLUSTER_ID
+from pykraft.types import Epoch, Offset, Uuid
+from tests.host.clients.world import FOLLOWS, Leader, batch_of, fetch, produce
+from tests.host.fakes import CLUSTER_ID, LISTENER, TOPIC_ID, TOPIC_NAME, endpoint
 
 ID = (4 << COUNTER_BITS) + 1
 
@@ -51,3 +54,125 @@ def test_producers_follow_the_log() -> None:
     assert answer(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     leader.clients.begun_anew(Epoch(4))
     assert answer(0) == ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+NO_ID = Uuid(bytes(16))
+NODES = [(each, endpoint(each).host, endpoint(each).port) for each in (1, 2, 3)]
+
+
+def metadata(leader: Leader, topics: Any, version: int = 12) -> Any:
+    leader.ask(ApiKey.METADATA, version, {"topics": topics})
+    return leader.answer()
+
+
+def named(*names: str) -> Any:
+    return [{"topic_id": NO_ID, "name": name} for name in names]
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, []), (1, None), (12, None)])
+def test_all_topics_are_the_one(version: int, topics: Any) -> None:
+    told = metadata(Leader(FOLLOWS), topics, version)
+    assert [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]] == NODES
+    [topic] = told["topics"]
+    assert (topic["name"], topic["error_code"]) == (TOPIC_NAME, 0)
+    [partition] = topic["partitions"]
+    assert (partition["leader_id"], partition["replica_nodes"], partition["isr_nodes"]) == (2, [1, 2, 3], [1, 2, 3])
+    if version == 12:
+        assert (told["cluster_id"], told["controller_id"], partition["leader_epoch"]) == (CLUSTER_ID, 2, 4)
+        assert topic["topic_id"] == TOPIC_ID
+
+
+def test_topics_by_name_and_by_id() -> None:
+    told = metadata(Leader(), [*named(METADATA_TOPIC_NAME, "other"), {"topic_id": TOPIC_ID, "name": None}])
+    rows = [(each["name"], each["topic_id"], each["error_code"]) for each in told["topics"]]
+    assert rows == [
+        (METADATA_TOPIC_NAME, METADATA_TOPIC_ID, 0),
+        ("other", NO_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC_NAME, TOPIC_ID, 0),
+    ]
+    other = Uuid(b"x" * 16)
+    [row] = metadata(Leader(), [{"topic_id": other, "name": None}])["topics"]
+    assert (row["name"], row["topic_id"], row["error_code"]) == (None, other, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def test_a_topic_without_a_name_is_refused_where_the_answer_has_to_name_it() -> None:
+    [row] = metadata(Leader(), [{"topic_id": TOPIC_ID, "name": None}], 11)["topics"]
+    assert (row["name"], row["topic_id"], row["error_code"]) == ("", TOPIC_ID, ErrorCode.INVALID_REQUEST)
+
+
+def partitions_of(leader: Leader, *names: str, limit: int = 2_000, cursor: Any = None) -> Any:
+    body = {"topics": [{"name": name} for name in names], "response_partition_limit": limit, "cursor": cursor}
+    leader.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, body)
+    return leader.answer()
+
+
+def test_the_partitions_of_topics_by_name_or_of_all() -> None:
+    told = partitions_of(Leader(FOLLOWS))
+    [topic] = told["topics"]
+    [partition] = topic["partitions"]
+    assert (topic["name"], topic["topic_id"], partition["leader_id"]) == (TOPIC_NAME, TOPIC_ID, 2)
+    assert (partition["replica_nodes"], told["next_cursor"]) == ([1, 2, 3], None)
+    assert (partition["eligible_leader_replicas"], partition["last_known_elr"]) == ([], []), "null stops Kafka's admin"
+    rows = partitions_of(Leader(), "other", TOPIC_NAME, TOPIC_NAME)["topics"]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(row["name"], row["error_code"], len(row["partitions"])) for row in rows] == [
+        (TOPIC_NAME, 0, 1),
+        ("other", unknown, 0),
+    ]
+
+
+def test_partitions_come_up_to_a_limit_and_go_on_at_the_cursor() -> None:
+    names = (METADATA_TOPIC_NAME, TOPIC_NAME)
+    told = partitions_of(Leader(), *names, limit=1)
+    assert [row["name"] for row in told["topics"]] == [METADATA_TOPIC_NAME]
+    assert told["next_cursor"] == {"topic_name": TOPIC_NAME, "partition_index": 0}
+    told = partitions_of(Leader(), *names, limit=1, cursor=told["next_cursor"])
+    assert ([row["name"] for row in told["topics"]], told["next_cursor"]) == ([TOPIC_NAME], None)
+    [row] = partitions_of(Leader(), cursor={"topic_name": "x", "partition_index": -1})["topics"]
+    assert row["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_no_leader() -> None:
+    told = metadata(Leader(FOLLOWS._replace(leader_id=None)), named(TOPIC_NAME))
+    [partition] = told["topics"][0]["partitions"]
+    assert (partition["leader_id"], partition["error_code"]) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def test_every_node_is_a_broker_to_a_client() -> None:
+    told = Leader(FOLLOWS).clients.describe_brokers(LISTENER)
+    assert (told["cluster_id"], told["controller_id"], told["endpoint_type"]) == (CLUSTER_ID, 2, 1)
+    assert [(each["broker_id"], each["host"], each["port"]) for each in told["brokers"]] == NODES
+
+
+def configs(kind: int, name: str, keys: list[str] | None = None) -> Any:
+    leader = Leader()
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    leader.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})
+    [told] = leader.answer()["results"]
+    return told
+
+
+def test_settings() -> None:
+    assert [each["name"] for each in configs(2, TOPIC_NAME)["configs"]] == [
+        "cleanup.policy",
+        "max.message.bytes",
+        "message.timestamp.type",
+    ]
+    [one] = configs(2, TOPIC_NAME, ["cleanup.policy", "unknown"])["configs"]
+    assert (one["name"], one["value"]) == ("cleanup.policy", "delete")
+    assert configs(2, "other")["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (configs(4, "1")["error_code"], configs(4, "1")["configs"]) == (0, [])
+    assert configs(9, "x")["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("version", "asked"), [(3, {"key": "g"}), (4, {"coordinator_keys": ["g"]})])
+def test_nobody_keeps_groups(version: int, asked: Any) -> None:
+    leader = Leader()
+    leader.ask(ApiKey.FIND_COORDINATOR, version, asked)
+    told = leader.answer()
+    told = told if version == 3 else told["coordinators"][0]
+    assert told["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert "no consumer groups" in told["error_message"]
+    leader.ask(ApiKey.LIST_GROUPS, 4, {})
+    told = leader.answer()
+    assert (told["groups"], told["error_code"]) == ([], 0)

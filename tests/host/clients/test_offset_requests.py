@@ -13,7 +13,7 @@ from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ErrorCode
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Epoch, Offset
-from tests.host.clients.test_client_batch import CONTROL
+from tests.host.clients.test_records_profile import CONTROL
 from tests.host.clients.world import FOLLOWS, LEADS, Leader, batch_of, with_header
 from tests.host.fakes import TOPIC_NAME
 

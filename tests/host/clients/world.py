@@ -19,8 +19,7 @@ from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.errors import ProtocolError
-from pykraft.host.clients.assemble import client_requests
-from pykraft.host.clients.client_requests import ClientRequests
+from pykraft.host.clients.client_requests import ClientRequests, client_requests
 from pykraft.host.fetch_read import FetchReads
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import ConnectionId

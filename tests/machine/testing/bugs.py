@@ -26,8 +26,7 @@ from pykraft.errors import (
 )
 from pykraft.host.host import Host
 from pykraft.machine import Applied, StateMachine, replicated
-from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import Attempt, ClientSession
+from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import ForwardConnection
 from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import (

@@ -1,9 +1,4 @@
-"""A world whose nodes run a program's state machine: what its callers see, and what ends it.
-
-A node on the host of a simulated process: the machine's time, and what ends the node.
-
-Connections between simulated processes: answers, nobody there, silence, and an end in the middle.
-"""
+"""A world whose nodes run a program's state machine: what its callers see, its connections, and what ends a node."""
 
 from __future__ import annotations
 
@@ -16,10 +11,9 @@ import pytest
 
 from pykraft.errors import CommandRejectedError, NotRunningError, UnreachableError, UsageError
 from pykraft.machine import Applied
-from pykraft.machine.testing.judge import CallVerdict
+from pykraft.machine.testing.recorded import CallVerdict
 from pykraft.machine.testing.simulate import ORACLES
-from pykraft.machine.testing.users import MachineUsers, SimulatedEngine, SimulatedLink, open_link
-from pykraft.machine.testing.virtual_loop import VirtualLoop
+from pykraft.machine.testing.users import MachineUsers, SimulatedEngine, SimulatedLink, VirtualLoop, open_link
 from pykraft.machine.testing.workload import CALLERS, DrawnCommands
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.facts.history import WRITE, value_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.machine.testing.virtual_loop import TURNS_MAX, VirtualLoop
+from pykraft.machine.testing.users import TURNS_MAX, VirtualLoop
 from pykraft.sim.machine.clock import Clock, NodeClock
 
 

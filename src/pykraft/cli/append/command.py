@@ -38,7 +38,7 @@ from pykraft.cli.client_options import (
 from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.value import OneOf
-from pykraft.cli.waiting_line import WaitingLine
+from pykraft.cli.printable import WaitingLine
 from pykraft.client.remote.numbered_appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.text.words import counted

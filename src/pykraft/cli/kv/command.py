@@ -25,12 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import with_cluster_id
-from pykraft.cli.json_option import json_lines_option, json_option
+from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors, with_cluster_id
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.listen_address import listen_address
-from pykraft.cli.parsing.value import NumberType, OneOf
+from pykraft.cli.parsing.value import NumberType, OneOf, json_lines_option, json_option, listen_address
 from pykraft.cli.printable import printable
 from pykraft.cli.server import LEVELS
 from pykraft.config import INT64_MAX, NodeConfig
@@ -283,7 +280,7 @@ def _examples(first: Endpoint, option: str) -> list[str]:
 
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.kv.client_lease import ClientLease
+    from pykraft.kv.client import ClientLease
 
 TTL_S: Final = 10.0
 END_SHARE: Final = 0.1
@@ -315,7 +312,7 @@ def lock(
     COMMAND gets PYKRAFT_LOCK_TOKEN, a number that is higher for each later holder, and PYKRAFT_LOCK_KEY. If the lock is
     lost, COMMAND is ended by SIGTERM, then SIGKILL.
     """
-    from pykraft.kv.client_lease import ClientLease
+    from pykraft.kv.client import ClientLease
 
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]}: there is no such command")

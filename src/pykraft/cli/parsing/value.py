@@ -1,9 +1,8 @@
-"""Values of options and arguments: numbers within bounds, names out of a list, files and folders.
+"""Values of options and arguments: numbers within bounds, names out of a list, files, folders, and addresses.
 
-A misspelled name gets a suggestion, and the shell completes names.
-
-Invariant: a wrong value is refused with the option, the value and what to give instead, before the command does
-anything.
+``--json`` is a flag and never takes a file: a command with one result prints one document, and one that prints while it
+works prints an object per line. Invariant: a wrong value is refused with the option, the value and what to give
+instead, before the command does anything; a misspelled name gets a suggestion, and the shell completes names.
 """
 
 from __future__ import annotations
@@ -12,13 +11,42 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from pykraft.client.arguments import parse_bootstrap
+from pykraft.errors import UsageError
 from pykraft.object_storage.uris import UriPath, is_uri, located
 from pykraft.text.words import did_you_mean
+from pykraft.types import PORT_MAX, Endpoint
+
+
+def listen_address(option: str, text: str, *, host: str | None = None) -> Endpoint:
+    """Parse ``host:port``, IPv6 in brackets; a port alone is one of ``host``, if that is given. Errors: UsageError."""
+    wanted = "one host:port" if host is None else "a port, or one host:port"
+    name, colon, port = text.rpartition(":")
+    if not colon and host is not None:
+        name = host
+    try:
+        # A bootstrap list has no port 0.
+        found = parse_bootstrap(option, f"{name}:1" if port == "0" else f"{name}:{port}")
+    except UsageError:
+        found = ()
+    if len(found) != 1:
+        raise UsageError(f"{option} {text!r}: give {wanted} (IPv6 in brackets), with a port from 0 to {PORT_MAX}")
+    return Endpoint(found[0].host, 0) if port == "0" else found[0]
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def json_lines_option(of: str) -> Callable[[_Command], _Command]:
+    """The option of a command that prints an object per line, one for each of these."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON lines instead of text: one object {of}.")
 
 
 class WrongValueError(click.BadParameter):

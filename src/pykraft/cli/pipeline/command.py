@@ -18,10 +18,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
-from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.listen_address import listen_address
-from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType, OneOf, start_option
+from pykraft.cli.parsing.value import (
+    NewFile,
+    NewFolder,
+    NumberType,
+    OneOf,
+    json_lines_option,
+    json_option,
+    listen_address,
+    start_option,
+)
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.spark.tables.names import UPKEEP_INTERVAL

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import ExistingPath, any_of
-from pykraft.cli.printable import printable
-from pykraft.cli.tables import print_table
+from pykraft.cli.parsing.value import ExistingPath, any_of, json_option
+from pykraft.cli.printable import print_table, printable
 from pykraft.cli.tail import in_utc
 from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError

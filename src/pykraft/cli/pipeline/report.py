@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, json_option
 from pykraft.cli.pipeline.command import COMMAND, tables_option
-from pykraft.cli.tables import print_table
+from pykraft.cli.printable import print_table
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES

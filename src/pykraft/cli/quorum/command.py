@@ -21,14 +21,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from pykraft.cli.client_options import ClientOptions
-from pykraft.cli.config_file import read_properties
-from pykraft.cli.identity import parse_directory_id
-from pykraft.cli.json_option import json_option
+from pykraft.cli.client_options import ClientOptions, admin_of, joined, with_options
+from pykraft.cli.config_file import parse_directory_id, read_properties
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, NumberType
+from pykraft.cli.parsing.value import DECIMAL, NumberType, json_option
 from pykraft.cli.printable import printable
-from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.overview import row_json, status_json, status_lines, table, table_lines
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.quorum import Quorum, shared_endpoints

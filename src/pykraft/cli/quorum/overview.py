@@ -24,9 +24,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pykraft.cli.client_options import ClientOptions
+from pykraft.cli.client_options import ClientOptions, admin_of
 from pykraft.cli.printable import printable
-from pykraft.cli.quorum.options import admin_of
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
 from pykraft.client.remote.quorum import (

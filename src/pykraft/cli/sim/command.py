@@ -8,8 +8,7 @@ from __future__ import annotations
 import click
 
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.sim.replay import replay
-from pykraft.cli.sim.run import run
+from pykraft.cli.sim.run import replay, run
 
 
 @click.group(cls=Group)

@@ -1,6 +1,6 @@
-"""`pykraft sim run`: run a range of seeds on all cores; for a failure, print the command that replays it.
+"""`pykraft sim run` and `replay`: a range of seeds on all cores with its totals, or one world again with its trace.
 
-Defines the options, the bar and the exit status. `pykraft.sim` runs the worlds.
+Defines the options, the bar, the totals and the exit status. `pykraft.sim` runs the worlds.
 """
 
 from __future__ import annotations
@@ -8,33 +8,138 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import repeat
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, TypeVar
 
 import click
 
-from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import NewFolder
+from pykraft.cli.parsing.value import NewFile, NewFolder, json_lines_option, json_option
 from pykraft.cli.printable import print_lines
-from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim.options import (
     ORACLES,
     Choice,
+    draw,
+    parse_seed,
     require_folder,
     scenario_options,
     seed_options,
+    shrink_and_draw,
+    tell_failure,
     told_row,
     workers_option,
 )
-from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate, simulate_all
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.text.table import table_lines, terminal_width
+from pykraft.text.words import counted
+
+
+@click.command(short_help="Run one seed again and show its trace or page.")
+@click.option("--seed", "seed_text", metavar="S", required=True, help="The seed to replay.")
+@scenario_options
+@click.option(
+    "--html",
+    "page",
+    type=NewFile(),
+    help="Write an HTML page for stepping through the run.",
+)
+@click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails the same way.")
+@click.option("--quiet", is_flag=True, help="Do not print the trace.")
+@json_option
+def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool, quiet: bool, as_json: bool) -> None:
+    """Run one seed and print everything that happens; exits with 1 if it fails.
+
+    --html writes a self-contained page: a lane for each node, messages as arrows, states, faults, and what failed.
+    --shrink also writes the scenario of the smaller run, next to the page or as seed-S.toml.
+    """
+    seed = parse_seed(seed_text)
+    tell = None if quiet or is_shrunk or as_json else click.echo
+    say = partial(click.echo, err=as_json)
+    if page is not None and not is_shrunk:
+        result = draw(seed, choice.scenario, page, choice.words, tell=tell)
+        say(f"page: {page}")
+    else:
+        result = simulate(seed, scenario=choice.scenario, tell=tell)
+    if as_json:
+        click.echo(json.dumps(told_row(row_of(result, Identity.of(choice.scenario)), choice)))
+    elif not isinstance(result, Failure):
+        records = counted(result.committed, "record")
+        click.echo(f"seed {seed} passed: {records} committed in {result.virtual_ms / 1_000:.1f} s")
+    else:
+        if tell is not None:
+            click.echo(result.story)
+        tell_failure(result, choice.words, is_short=True)
+    if not isinstance(result, Failure):
+        return
+    if is_shrunk:
+        shrink_and_draw(result, choice.scenario, page or Path(f"seed-{seed}.html"), say=say)
+    raise SystemExit(1)
+
+
+WIDTH = 100
+"""Longest line of names before it is wrapped."""
+SEEDS_TOLD_MAX = 10
+
+coverage_option = click.option(
+    "--coverage",
+    "with_coverage",
+    is_flag=True,
+    help="Also list the oracles, and how often each fault happened.",
+)
+
+
+def summary_lines(
+    summary: CampaignSummary, *, took_s: float | None = None, oracles: Sequence[str] = (), with_coverage: bool = False
+) -> Iterator[str]:
+    """Counts, and the verdict as the last line; ``took_s`` is real time."""
+    totals = summary.totals
+    if with_coverage:
+        yield from _coverage_lines(totals, oracles)
+    times = f"{counted(sum(totals.faults.values()), 'fault')} of {counted(len(totals.faults), 'kind')}"
+    watched = f", watched by {counted(len(oracles), 'oracle')}" if oracles else ""
+    hint = "" if with_coverage else " (--coverage lists them)"
+    committed = counted(totals.sums["committed"], "record")
+    yield f"{committed} committed, {totals.sums['acknowledged']:,} acknowledged; {times}{watched}{hint}"
+    virtual_s = totals.sums["virtual_ms"] / 1_000
+    pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
+    yield f"{_verdict(summary)}; {virtual_s:,.0f} s of virtual time{pace}"
+
+
+def _verdict(summary: CampaignSummary) -> str:
+    count = counted(summary.totals.seeds, "seed")
+    if not summary.failed:
+        return f"PASSED: {count}"
+    seeds = [str(row["seed"]) for row in summary.failures]
+    more = ", …" if summary.failed > SEEDS_TOLD_MAX else ""
+    named = f"{', '.join(seeds[:SEEDS_TOLD_MAX])}{more}"
+    return f"FAILED: {summary.failed:,} of {count} ({named})"
+
+
+def _coverage_lines(totals: Totals, oracles: Sequence[str]) -> Iterator[str]:
+    if oracles:
+        yield f"{counted(len(oracles), 'oracle')} watched each world:"
+        yield from wrap(", ".join(oracles), WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield ""
+    if totals.faults:
+        rows = map(_row, sorted(totals.faults), repeat(totals))
+        yield from table_lines(("fault", "times", "worlds", "happened to"), rows, width=terminal_width())
+        yield ""
+
+
+def _row(kind: str, totals: Totals) -> tuple[str, ...]:
+    roles = totals.states.get(kind, Counter())
+    told = ", ".join(f"{role} {count:,}" for role, count in roles.most_common())
+    return kind, f"{totals.faults[kind]:,}", f"{totals.worlds_with[kind]:,}", told
+
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""

@@ -34,8 +34,10 @@ from typing import Final, TypeVar
 
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.remote.connection import Connection, Dialer
-from pykraft.client.remote.leader_search import PATIENCE, LeaderClient, Patience
-from pykraft.client.remote.no_leader import (
+from pykraft.client.remote.leader_search import (
+    PATIENCE,
+    LeaderClient,
+    Patience,
     cluster_at,
     is_pykraft,
     nodes_in,

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from pykraft.client.remote.leader_search import LeaderClient, Patience
-from pykraft.client.remote.no_leader import whom_it_names
+from pykraft.client.remote.leader_search import LeaderClient, Patience, whom_it_names
 from pykraft.core.messages import (
     FetchRequest,
     FetchResponse,

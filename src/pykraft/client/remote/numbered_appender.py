@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pykraft.client.remote.connection import Connection
-from pykraft.client.remote.leader_search import PATIENCE, LeaderClient, Patience
-from pykraft.client.remote.no_leader import whom_it_names
+from pykraft.client.remote.leader_search import PATIENCE, LeaderClient, Patience, whom_it_names
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import (
     ErrorCode,

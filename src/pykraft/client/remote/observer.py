@@ -55,10 +55,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self, TypeAlias
 
+from pykraft.client.reader import StateReader, read_in_a_thread
 from pykraft.client.remote.leader_fetch import LeaderFetch
 from pykraft.client.remote.leader_search import PATIENCE, Patience
 from pykraft.client.serde import bytes_serde
-from pykraft.client.state_reader import StateReader, read_in_a_thread
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError, error_name

@@ -30,8 +30,8 @@ from typing import Any, Final, TypeAlias
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
-from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
+from pykraft.host.clients.records_profile import StrictProfile, check_client_batch
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox

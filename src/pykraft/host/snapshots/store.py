@@ -29,9 +29,8 @@ from pykraft.core.events import DownloadAdvanced, DownloadFailed, SnapshotFrozen
 from pykraft.errors import ErrorCode, ProtocolError, SnapshotFailedError, StorageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.snapshots.failures import SnapshotFailures, SnapshotTroubles
-from pykraft.host.snapshots.files import SnapshotFiles, unless_wrong
-from pykraft.host.snapshots.loading import SnapshotOpening
+from pykraft.host.snapshots.creation import SnapshotOpening
+from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, SnapshotTroubles, unless_wrong
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import Slice
 from pykraft.snapshot.download import Download

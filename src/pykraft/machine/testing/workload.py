@@ -2,7 +2,7 @@
 
 Invariant: everything that a workload draws comes from the random generator of its process.
 
-Source: ours (ADR 058).
+Source: ours (ADR 058); Jepsen's processes, of which each is one logical thread of the history.
 """
 
 from __future__ import annotations
@@ -16,14 +16,41 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from pykraft.errors import PykraftError
 from pykraft.machine.replicated import Replicated
-from pykraft.machine.testing.callers import DrawCommand, MachineCaller
 from pykraft.machine.testing.recorded import CallHistory, RecordedNode
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.machine.node import SimulatedNode
 
+DrawCommand: TypeAlias = Callable[[Random], Any]
+"""Draws the next command."""
+READ_PROBABILITY: Final = 0.3
+PAUSE_MS_MAX: Final = 80
+TIMEOUT_MS_MAX: Final = 900
+
+
+class MachineCaller:
+    """One caller on one process."""
+
+    def __init__(self, draw: DrawCommand, node: RecordedNode, rng: Random) -> None:
+        self._draw = draw
+        self._node = node
+        self._rng = rng
+
+    async def run(self) -> None:
+        """Call again and again; the history says what became of each call."""
+        while True:
+            await asyncio.sleep(self._rng.randrange(PAUSE_MS_MAX) / 1_000)
+            timeout_ms = self._rng.randint(TIMEOUT_MS_MAX // 30, TIMEOUT_MS_MAX)
+            with suppress(PykraftError):
+                if self._rng.random() < READ_PROBABILITY:
+                    async with self._node.read(timeout_ms=timeout_ms):
+                        pass
+                else:
+                    await self._node.execute(self._draw(self._rng), timeout_ms=timeout_ms)
+
+
 CALLERS: Final = 2
 """Callers on each process that draw commands."""
-PAUSE_MS_MAX: Final = 80
+
 """Between two runs of a program."""
 
 MachineProgram: TypeAlias = Callable[[Replicated[Any], Random], Awaitable[None]]
