@@ -105,12 +105,7 @@ def test_voters_may_be_named_by_their_addresses(tmp_path: Path) -> None:
 
 def test_nodes_come_in_order_and_once() -> None:
     found = parse_bootstrap("--list", " b:2 ,a.example:1,[::1]:9092,,b:2,127.0.0.1:65535")
-    assert found == (
-        Endpoint("b", 2),
-        Endpoint("a.example", 1),
-        Endpoint("::1", 9092),
-        Endpoint("127.0.0.1", 65535),
-    )
+    assert found == (Endpoint("b", 2), Endpoint("a.example", 1), Endpoint("::1", 9092), Endpoint("127.0.0.1", 65535))
 
 
 @pytest.mark.parametrize(

@@ -171,11 +171,7 @@ def test_a_listener_that_swallows_its_cancellation_once_is_called_no_more(
 @BOTH
 @pytest.mark.parametrize("ends_by", ["shutdown", "close"])
 def test_a_listener_that_will_not_end_is_left_behind_and_named(
-    tmp_path: Path,
-    own_thread: bool,
-    ends_by: str,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, own_thread: bool, ends_by: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "CANCEL_TIMEOUT_S", 0.01)
 

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.errors import (
-    CommandRejectedError,
-    CompactedError,
-    OutcomeUnknownError,
-    QuorumUnavailableError,
-    UsageError,
-)
+from pykraft.errors import CommandRejectedError, CompactedError, OutcomeUnknownError, QuorumUnavailableError, UsageError
 from pykraft.kv import client as client_module
 from pykraft.kv.client import KeyValueClient
 from tests.kv.scripted_node import Answer, error, scripted

@@ -45,11 +45,7 @@ def test_a_transaction_has_conditions_and_operations() -> None:
     )
     assert read_transaction(wanted) == Transaction(
         (Put("a", "c"), Get("x", "y", 5)),
-        (
-            Condition("a", "value", "==", "b"),
-            Condition("a", "version", ">", 3),
-            Condition("a", "value", "==", None),
-        ),
+        (Condition("a", "value", "==", "b"), Condition("a", "version", ">", 3), Condition("a", "value", "==", None)),
         (Delete("a", ""), Get("a", None, 100)),
     )
     binary = read_transaction(fields(**{"if": [{"key": "a", "base64": "/w=="}]}))

@@ -84,10 +84,7 @@ def audit(
         raise UsageError(f"--journal {journals[0]}: nothing in it was acknowledged")
     # Report a wrong directory before Spark starts. Executors may have another working directory.
     one = DirectoryAudit(
-        Files(),
-        [path.absolute() for path in directories],
-        acknowledged=acknowledged,
-        part_size_bytes=part_size * MIB,
+        Files(), [path.absolute() for path in directories], acknowledged=acknowledged, part_size_bytes=part_size * MIB
     )
     with session_at(settings) as spark, Console(stderr=True).status(f"reading {one.size_bytes} bytes"):
         (found,) = run_audits([one], lambda tasks: run_on(spark, tasks))

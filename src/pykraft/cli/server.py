@@ -94,11 +94,7 @@ class JsonFormatter(logging.Formatter):
     "--log-level", type=OneOf(LEVELS), default="info", show_default=True, help="Log messages of this level and above."
 )
 @click.option(
-    "--log-format",
-    type=OneOf(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the log.",
+    "--log-format", type=OneOf(["text", "json"]), default="text", show_default=True, help="Format of the log."
 )
 @click.option(
     "--log-file",

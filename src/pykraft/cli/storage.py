@@ -119,10 +119,7 @@ def initial_voters(
     if controllers is None:
         own = _this_node(config, directory_id or random_uuid())
         return Initial(
-            kraft_version=1,
-            kind="dynamic metadata voter",
-            voters=VoterSet.of([own]),
-            directory_id=own.key.directory_id,
+            kraft_version=1, kind="dynamic metadata voter", voters=VoterSet.of([own]), directory_id=own.key.directory_id
         )
     voters = parse_controllers(controllers, config.default_listener)
     listed = voters.get(config.node_id)

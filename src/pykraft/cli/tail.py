@@ -118,10 +118,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     The command reads as an observer without an id, so the quorum does not count it. It follows leader changes.
     """
     options = client_options(
-        controllers=bootstrap_controller,
-        command_config=command_config,
-        timeout_s=timeout,
-        client_id="pykraft-tail",
+        controllers=bootstrap_controller, command_config=command_config, timeout_s=timeout, client_id="pykraft-tail"
     )
     wanted = TailOptions(
         start=parse_start(start),

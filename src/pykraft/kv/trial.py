@@ -49,8 +49,7 @@ def try_quorum(
             home = folder / f"n{node_id}"
             home.mkdir()
             config = write_properties(
-                home / "server.properties",
-                voter_properties(home / "data", node_id=node_id, ports=ports, extra=QUICK),
+                home / "server.properties", voter_properties(home / "data", node_id=node_id, ports=ports, extra=QUICK)
             )
             child = children.start(
                 f"node {node_id}",

@@ -46,11 +46,7 @@ from pykraft.machine.applier import Applier
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder, ForwardServer
 from pykraft.machine.membership import Membership
 from pykraft.machine.reads import MachineReads
-from pykraft.machine.records import (
-    CheckRecord,
-    TickRecord,
-    encode_log_record,
-)
+from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
 from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
 from pykraft.machine.runtime import PROGRAM, MachineRuntime
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck

@@ -53,11 +53,7 @@ class Submission(Generic[C, R]):
     """The commands of one node."""
 
     def __init__(
-        self,
-        node: Node[bytes],
-        applier: Applier[C, R],
-        forwarder: Forwarder,
-        random_bytes: Callable[[int], bytes],
+        self, node: Node[bytes], applier: Applier[C, R], forwarder: Forwarder, random_bytes: Callable[[int], bytes]
     ) -> None:
         self.group_size_bytes_max = BATCH_SIZE_BYTES_MAX
         """A group is one batch of the log and fits into a request to the leader; a larger command is alone."""

@@ -519,10 +519,7 @@ def unregistering(*codes: int) -> ScriptedNode:
         {
             ApiKey.API_VERSIONS: lambda _: {"api_keys": api_keys},
             ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(1, {1: node.endpoint}),
-            ApiKey.UNREGISTER_CONTROLLER: lambda _: {
-                "error_code": left.pop(0) if left else 0,
-                "error_message": "why",
-            },
+            ApiKey.UNREGISTER_CONTROLLER: lambda _: {"error_code": left.pop(0) if left else 0, "error_message": "why"},
         }
     )
     return node

@@ -104,8 +104,7 @@ def test_a_batch_without_an_answer_is_sent_again(lost: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED],
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 )
 def test_a_batch_that_was_certainly_not_appended_is_sent_again(code: ErrorCode) -> None:
     one = node(in_turn(produced(code), produced()))

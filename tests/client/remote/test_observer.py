@@ -27,11 +27,7 @@ QUICK = FetchLimits(wait_ms_max=20)
 
 
 def observing(
-    log: ScriptedLog,
-    start: Start | int = Start.EARLIEST,
-    *,
-    patience: Patience = PATIENT,
-    limits: FetchLimits = QUICK,
+    log: ScriptedLog, start: Start | int = Start.EARLIEST, *, patience: Patience = PATIENT, limits: FetchLimits = QUICK
 ) -> Observer:
     where = start if isinstance(start, Start) else Offset(start)
     return Observer(log.bootstrap, start=where, patience=patience, limits=limits)

@@ -92,10 +92,7 @@ def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap() -> None:
     leader.reject(BufferFullError("full"))
     assert leader.inbox.take() is None
     answers, leader.answers = leader.answers, []
-    assert [codes(each) for each in answers] == [
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ]
+    assert [codes(each) for each in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
 def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place() -> None:

@@ -188,10 +188,7 @@ def append(
     appends each line once. If it cannot know in time whether records are in the log, it says so and exits with 1.
     """
     options = client_options(
-        controllers=bootstrap_controller,
-        command_config=command_config,
-        timeout_s=timeout,
-        client_id="pykraft-append",
+        controllers=bootstrap_controller, command_config=command_config, timeout_s=timeout, client_id="pykraft-append"
     )
     value_of = json_value if line_form == "json" else text_value
     wanted = AppendOptions(value_of=value_of, as_json=as_json)

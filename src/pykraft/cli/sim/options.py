@@ -137,12 +137,7 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def workers_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add ``--workers``; the command gets ``workers``. Errors: UsageError."""
     return click.option(
-        "--workers",
-        type=WHOLE,
-        callback=_at_least_one,
-        default=os.cpu_count() or 1,
-        show_default=True,
-        help=help_text,
+        "--workers", type=WHOLE, callback=_at_least_one, default=os.cpu_count() or 1, show_default=True, help=help_text
     )
 
 

@@ -46,12 +46,7 @@ from pykraft.text.words import counted
 @click.command(short_help="Run one seed again and show its trace or page.")
 @click.option("--seed", "seed_text", metavar="S", required=True, help="The seed to replay.")
 @scenario_options
-@click.option(
-    "--html",
-    "page",
-    type=NewFile(),
-    help="Write an HTML page for stepping through the run.",
-)
+@click.option("--html", "page", type=NewFile(), help="Write an HTML page for stepping through the run.")
 @click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails the same way.")
 @click.option("--quiet", is_flag=True, help="Do not print the trace.")
 @json_option
@@ -90,10 +85,7 @@ WIDTH = 100
 SEEDS_TOLD_MAX = 10
 
 coverage_option = click.option(
-    "--coverage",
-    "with_coverage",
-    is_flag=True,
-    help="Also list the oracles, and how often each fault happened.",
+    "--coverage", "with_coverage", is_flag=True, help="Also list the oracles, and how often each fault happened."
 )
 
 
@@ -159,10 +151,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error."),
         json_lines_option("per seed"),
         click.option(
-            "--html",
-            "folder",
-            type=NewFolder(),
-            help="Shrink the first failures and write their pages to this folder.",
+            "--html", "folder", type=NewFolder(), help="Shrink the first failures and write their pages to this folder."
         ),
         coverage_option,
     )
@@ -174,14 +163,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(short_help="Run a range of seeds.")
 @run_options
 def run(
-    *,
-    seeds: range,
-    choice: Choice,
-    workers: int,
-    trace: bool,
-    as_json: bool,
-    folder: Path | None,
-    with_coverage: bool,
+    *, seeds: range, choice: Choice, workers: int, trace: bool, as_json: bool, folder: Path | None, with_coverage: bool
 ) -> None:
     """Run a range of seeds. Exits with 1 if one fails, and prints the command that replays it."""
     began_s = time.monotonic()

@@ -67,12 +67,7 @@ class ConsumerFetches:
         self._waiting: dict[_Fetch, int | None] = {}
 
     def handle(
-        self,
-        body: Body,
-        version: int,
-        listener: str,
-        is_wanted: Callable[[], bool],
-        answer: Callable[[Body], None],
+        self, body: Body, version: int, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
     ) -> None:
         """Answer one request now or later."""
         if body["session_id"]:

@@ -277,11 +277,7 @@ class ProduceRequests:
         self._propose((header, data), known, status.epoch, decided)
 
     def _propose(
-        self,
-        batch: HeaderAndBytes,
-        known: KnownBatch | None,
-        epoch: Epoch,
-        decided: Callable[[ProposalOutcome], None],
+        self, batch: HeaderAndBytes, known: KnownBatch | None, epoch: Epoch, decided: Callable[[ProposalOutcome], None]
     ) -> None:
         def accepted(base_offset: Offset) -> None:
             if known is not None:
