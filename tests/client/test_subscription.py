@@ -15,7 +15,7 @@ import pytest
 
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import ListenerCall, Subscription, open_calls, read_by
-from pykraft.client.thread import NodeLoops, SameLoop
+from pykraft.client.thread import NodeLoops
 from pykraft.core.status import Status
 from pykraft.errors import DeserializeError
 from pykraft.host.delivery import CommittedBatch
@@ -66,7 +66,7 @@ class Owner:
     """Calls the host at once, and notes failures."""
 
     def __init__(self) -> None:
-        self.loops: NodeLoops = SameLoop()
+        self.loops: NodeLoops = NodeLoops()
         self.host: Any = Registered()
         self.failures: list[BaseException] = []
 

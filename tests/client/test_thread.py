@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pykraft.client.thread import NodeLoops, OwnThread, SameLoop
+from pykraft.client.thread import NodeLoops, OwnThread
 from tests.client.nodes import TIMEOUT_S, run
 
 
@@ -36,7 +36,7 @@ class Served:
         self.told.append(number)
 
 
-@pytest.mark.parametrize(("loops", "count"), [(SameLoop, 1), (OwnThread, 2)])
+@pytest.mark.parametrize(("loops", "count"), [(NodeLoops, 1), (OwnThread, 2)])
 def test_calls_arrive_in_order_on_the_nodes_loop(loops: type[NodeLoops], count: int) -> None:
     async def main() -> None:
         served = Served(loops())
@@ -73,7 +73,7 @@ def test_calls_that_come_while_others_are_carried_out_come_next() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("loops", [SameLoop(), OwnThread()])
+@pytest.mark.parametrize("loops", [NodeLoops(), OwnThread()])
 def test_what_main_raises_comes_back(loops: NodeLoops) -> None:
     async def failing() -> None:
         raise ZeroDivisionError
@@ -85,7 +85,7 @@ def test_what_main_raises_comes_back(loops: NodeLoops) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("loops", [SameLoop, OwnThread])
+@pytest.mark.parametrize("loops", [NodeLoops, OwnThread])
 def test_who_is_cancelled_stops_the_node_and_leaves_no_thread(loops: type[NodeLoops]) -> None:
     async def main() -> None:
         served = Served(loops())

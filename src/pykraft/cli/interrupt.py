@@ -182,21 +182,13 @@ def _is_closed_terminal(descriptor: int) -> bool:
 
 
 def _unwind(number: int) -> NoReturn:
-    _suppress_reports()
+    # Suppress what Python, asyncio and libraries print about code that was interrupted.
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+    threading.excepthook = lambda _: None
     raise CommandInterrupted(number)
 
 
 def _end_after(seconds: float, status: int) -> NoReturn:
     time.sleep(seconds)
     os._exit(status)
-
-
-def _suppress_reports() -> None:
-    """Suppress what Python, asyncio and libraries print about code that was interrupted."""
-    logging.disable(logging.CRITICAL)
-    sys.unraisablehook = _ignore
-    threading.excepthook = _ignore
-
-
-def _ignore(report: object) -> None:
-    del report

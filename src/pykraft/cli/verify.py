@@ -66,7 +66,7 @@ def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int
     is_watched = sys.__stderr__ is not None and sys.__stderr__.isatty()
     total = size_bytes() if progress == "always" or (progress == "auto" and is_watched) else 0
     if total == 0 or (progress == "auto" and total < PROGRESS_SIZE_BYTES_MIN):
-        yield _nobody_looks
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -76,10 +76,6 @@ def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def _nobody_looks(count: int) -> None:
-    del count
 
 
 def _lines(report: VerifyReport) -> Iterator[str]:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pykraft.server.run import loop_factory
 
@@ -24,43 +24,27 @@ JOIN_TIMEOUT_S: Final = 1.0
 """How long a thread that has sent its last call may take to end."""
 
 
-class NodeLoops(Protocol):
-    """Two loops, or one: the application's and the node's."""
+class NodeLoops:
+    """The application's loop, which is the node's, too; `OwnThread` has two."""
 
     def to_node(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the node's loop; if the caller is on it already, at once."""
-        ...
+        act(*arguments)
 
     def to_application(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the application's loop; if both are the same loop, at once."""
-        ...
+        act(*arguments)
 
     async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
         """Run the node's ``main`` on its loop until it returns; if this is cancelled, ``stop`` ends it.
 
         Errors: any exception of ``main``.
         """
-        ...
-
-
-class SameLoop:
-    """The node shares the application's loop."""
-
-    def to_node(self, act: LoopCall, *arguments: object) -> None:
-        """See `NodeLoops`."""
-        act(*arguments)
-
-    def to_application(self, act: LoopCall, *arguments: object) -> None:
-        """See `NodeLoops`."""
-        act(*arguments)
-
-    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
-        """See `NodeLoops`; a cancelled node ends by itself."""
-        del stop
+        del stop  # a node on this loop is cancelled with it
         await main()
 
 
-class OwnThread:
+class OwnThread(NodeLoops):
     """The node has its own loop in its own thread, so that a blocked application does not cost it its leadership."""
 
     def __init__(self) -> None:

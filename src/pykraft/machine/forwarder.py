@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from pykraft.client.node import Node
 from pykraft.client.proposals import twin
+from pykraft.client.remote.connection import Connection
 from pykraft.errors import (
     BufferFullError,
     ErrorCode,
@@ -37,7 +38,7 @@ from pykraft.errors import (
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.records import check_forwarded, forwarded_digest, pack_records, stamped, unpack_records
-from pykraft.machine.runtime import ConnectForward, ForwardLink
+from pykraft.machine.runtime import ConnectForward
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.server.clock import now
@@ -62,7 +63,7 @@ class ForwardConnection:
         self._node = node
         self._cluster_id = cluster_id
         self._connect = connect
-        self._connection: ForwardLink | None = None
+        self._connection: Connection | None = None
         self._unsupported = 0
 
     async def ask(self, records: Sequence[bytes]) -> Offset:
@@ -130,7 +131,7 @@ class ForwardConnection:
             raise OutcomeUnknownError(f"the leader: {text}")
         raise RefusedError("the forwarded request", code, text)
 
-    async def _connected(self, leader: Endpoint) -> ForwardLink:
+    async def _connected(self, leader: Endpoint) -> Connection:
         """The open connection if it goes to the leader, or a new one. Errors: UnreachableError, RefusedError."""
         connection, self._connection = self._connection, None
         if connection is not None and (connection.endpoint != leader or not connection.is_open):

@@ -13,45 +13,18 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from pykraft.client.node import Node
+from pykraft.client.remote.connection import Connection
 from pykraft.config import NodeConfig
 from pykraft.machine.replica import SESSION_TIMEOUT_MS, NotApplied
-from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint
 
 logger = logging.getLogger("pykraft")
 
 
-class ForwardLink(Protocol):
-    """An open connection to another node; see `pykraft.client.remote.connection.Connection`."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where it goes."""
-        ...
-
-    @property
-    def is_open(self) -> bool:
-        """False once either end has closed it."""
-        ...
-
-    def offers_key(self, key: ApiKey) -> bool:
-        """True when the other end supports this API."""
-        ...
-
-    async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
-        """Send a request and wait for its answer. Errors: UnreachableError."""
-        ...
-
-    async def close(self) -> None:
-        """Close it at once."""
-        ...
-
-
-ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[ForwardLink]]
+ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[Connection]]
 """Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
 
 

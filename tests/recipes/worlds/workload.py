@@ -12,7 +12,7 @@ from pykraft.machine.replicated import Replicated
 from pykraft.machine.testing.recorded import CallHistory
 from pykraft.machine.testing.reference import AppliedCall, digest_of_records
 from pykraft.machine.testing.simulate import run_machines, scenario_of
-from pykraft.machine.testing.workload import ProcessSeat
+from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.recipes import KeyValues, KeyValueStore, key_space, key_values
 from pykraft.recipes.key_space import is_in
 from pykraft.recipes.key_values import SNAPSHOTS
@@ -35,7 +35,7 @@ PROGRAMS_PER_PROCESS: Final = 3
 RECORDS_REMEMBERED: Final = 10_000
 
 
-class RecipeWorkload:
+class RecipeWorkload(MachineWorkload):
     """See `pykraft.machine.testing.workload.MachineWorkload`."""
 
     def begin(self, facts: Facts, history: CallHistory) -> None:

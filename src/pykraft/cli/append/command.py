@@ -151,14 +151,6 @@ ANSWER_WAIT_S: Final = 0.5
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendOptions:
-    """What to append and how to report it; ``value_of`` makes a record of a line, None for an empty line."""
-
-    value_of: Callable[[Line], bytes | None]
-    as_json: bool
-
-
 @click.command(short_help="Append lines to a live quorum, a record each.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @controllers_option
@@ -191,7 +183,6 @@ def append(
         controllers=bootstrap_controller, command_config=command_config, timeout_s=timeout, client_id="pykraft-append"
     )
     value_of = json_value if line_form == "json" else text_value
-    wanted = AppendOptions(value_of=value_of, as_json=as_json)
     with ExitStack() as stack:
         descriptor = 0
         if file is not None and str(file) != "-":
@@ -202,7 +193,7 @@ def append(
         elif sys.stdin.isatty():
             click.echo("Type a record and press Enter to append it; Ctrl-D ends.", err=True)
         try:
-            ended_by = asyncio.run(AppendRun(options, wanted).run(descriptor))
+            ended_by = asyncio.run(AppendRun(options, value_of, as_json=as_json).run(descriptor))
         except BrokenPipeError:
             # The reader is gone; keep the interpreter from flushing standard output again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -214,9 +205,11 @@ def append(
 class AppendRun:
     """One run of the command: reads, appends, prints."""
 
-    def __init__(self, options: ClientOptions, wanted: AppendOptions) -> None:
+    def __init__(self, options: ClientOptions, value_of: Callable[[Line], bytes | None], *, as_json: bool) -> None:
+        """``value_of`` makes a record of a line, None for an empty line."""
         self._options = options
-        self._wanted = wanted
+        self._value_of = value_of
+        self._as_json = as_json
         self._committed_line = 0
         self._empty_count = 0
         self._under_way = ""
@@ -265,7 +258,7 @@ class AppendRun:
                         break
                     await self._stopped.wait()
                     return
-                values = [value for line in taken if (value := self._wanted.value_of(line)) is not None]
+                values = [value for line in taken if (value := self._value_of(line)) is not None]
                 self._empty_count += len(taken) - len(values)
                 if values:
                     await self._append(appender, values, taken)
@@ -291,7 +284,7 @@ class AppendRun:
         try:
             offset = await appender.append_values(values)
         except OutcomeUnknownError as error:
-            if self._wanted.as_json:
+            if self._as_json:
                 outcome: dict[str, Any] = {"outcome": "unknown", "baseOffset": None, "count": len(values)}
                 click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
             story = f"the outcome of {told} is unknown: {error}; {self._so_far()}; later lines were not sent"
@@ -306,7 +299,7 @@ class AppendRun:
         return f"the records up to line {self._committed_line} were committed"
 
     def _print_committed(self, offset: Offset, count: int, first: int, last: int) -> None:
-        if self._wanted.as_json:
+        if self._as_json:
             outcome: dict[str, Any] = {"outcome": "committed", "baseOffset": offset, "count": count}
             click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
         elif count == 1:

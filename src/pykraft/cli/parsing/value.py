@@ -97,10 +97,18 @@ WHOLE: Final = NumberType()
 DECIMAL: Final = NumberType(float)
 
 
-class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
-    """A file, or a folder, that exists and may be read."""
-
+class _PathType(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
     name = "path"
+    is_folder = False
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """See `click.ParamType`; the shell completes the names."""
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir" if self.is_folder else "file")]
+
+
+class ExistingPath(_PathType):
+    """A file, or a folder, that exists and may be read."""
 
     def __init__(self, wanted: str, *, is_folder: bool = False, may_be_uri: bool = False) -> None:
         """``wanted`` says what to give; it follows the message about a path that is missing or of the other kind.
@@ -108,7 +116,7 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
         What a URI of object storage names is looked up by the command.
         """
         self._wanted = wanted
-        self._is_folder = is_folder
+        self.is_folder = is_folder
         self._may_be_uri = may_be_uri
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
@@ -120,23 +128,16 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
             raise WrongValueError(value, f"{error.strerror or error}: {self._wanted}", param, ctx) from error
-        if is_folder != self._is_folder:
-            problem = "Not a directory" if self._is_folder else "Is a directory"
+        if is_folder != self.is_folder:
+            problem = "Not a directory" if self.is_folder else "Is a directory"
             raise WrongValueError(value, f"{problem}: {self._wanted}", param, ctx)
         if not os.access(path, os.R_OK):
             raise WrongValueError(value, "Permission denied", param, ctx)
         return path
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="dir" if self._is_folder else "file")]
 
-
-class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+class NewFile(_PathType):
     """A file to write; it may exist, and its folder must: a misspelled folder is never made."""
-
-    name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
@@ -147,16 +148,12 @@ class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newe
             raise WrongValueError(value, f"there is no folder {path.parent}; make it first", param, ctx)
         return path
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="file")]
 
-
-class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+class NewFolder(_PathType):
     """A folder for files of the command; it is made if it does not exist."""
 
     name = "folder"
+    is_folder = True
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
@@ -168,11 +165,6 @@ class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in ne
         if path.exists() and not path.is_dir():
             raise WrongValueError(value, "Not a directory", param, ctx)
         return path
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="dir")]
 
 
 def _plain(bound: float | None) -> str:

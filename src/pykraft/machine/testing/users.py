@@ -29,9 +29,10 @@ from types import CoroutineType
 from typing import Any, Final, cast
 from weakref import WeakSet
 
+from pykraft.client.engine import Engine
 from pykraft.client.listener import LeaderWatch
 from pykraft.client.node import Node
-from pykraft.client.thread import LoopCall, NodeMain
+from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
@@ -228,7 +229,7 @@ def _close(coroutine: Any, context: Context) -> None:  # noqa: ANN401 - asyncio'
 
 
 class SimulatedLink:
-    """See `pykraft.machine.runtime.ForwardLink`; a guest of its process. Create it with `open_link`."""
+    """See `pykraft.client.remote.connection.Connection`; a guest of its process. Create it with `open_link`."""
 
     def __init__(self, process: Process, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -255,7 +256,7 @@ class SimulatedLink:
         self._settle(frame)
 
     def offers_key(self, key: ApiKey) -> bool:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         return self._wire.offers_key(key)
 
     async def negotiate(self, timeout_ms: int) -> None:
@@ -264,7 +265,7 @@ class SimulatedLink:
         self._wire.negotiated(await self._exchange(self._wire.negotiate(), timeout_ms))
 
     async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         try:
             return self._wire.answered_body(await self._exchange(self._wire.ask_body(key, body), timeout_ms))
         except ProtocolError as error:
@@ -272,7 +273,7 @@ class SimulatedLink:
             raise UnreachableError(self.endpoint, str(error)) from error
 
     async def close(self) -> None:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         self.is_open = False
         self._process.guests.close(self._connection)
 
@@ -311,7 +312,7 @@ PIECE_RECORDS_MAX: Final = 3
 
 
 class SimulatedEngine:
-    """See `pykraft.client.life.NodeEngine`."""
+    """See `pykraft.client.engine.Engine`."""
 
     def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
         """``failed`` hears of the error that would end the node."""
@@ -373,11 +374,6 @@ class SimulatedEngine:
         """The program failed: that is what the world looks for."""
         self._failed(error)
 
-    def fail_unless_ended(self, error: BaseException) -> None:
-        """As `fail`."""
-        if not isinstance(error, NotRunningError):
-            self._failed(error)
-
 
 class SimulatedMember(Node[bytes]):
     """A node that an engine of a simulated process runs."""
@@ -386,27 +382,18 @@ class SimulatedMember(Node[bytes]):
         super().__init__(config)
         self.loops = self._life.loops = _ProgramLoop(loop)
         self._watch = LeaderWatch(self.loops)
-        self._life.run_by(engine)
+        self._life.run_by(cast("Engine", engine))
 
 
-class _ProgramLoop:
-    """The host runs outside of the program's loop, as with a thread of its own; see `NodeLoops`."""
+class _ProgramLoop(NodeLoops):
+    """The host runs outside of the program's loop, as with a thread of its own, and may be called at any time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def to_node(self, act: LoopCall, *arguments: object) -> None:
-        """At once: the host may be called at any time."""
-        act(*arguments)
-
     def to_application(self, act: LoopCall, *arguments: object) -> None:
         """In the loop's next turn."""
         self._loop.call_soon(act, *arguments)
-
-    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
-        """The engine has nothing to run."""
-        del stop
-        await main()
 
 
 class _TimedHost:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from pykraft.errors import PykraftError
 from pykraft.machine.replicated import Replicated
@@ -71,48 +71,37 @@ class ProcessSeat:
         await asyncio.sleep(self.random.randrange(most_ms) / 1_000)
 
 
-class MachineWorkload(Protocol):
+class MachineWorkload:
     """The workload of one world."""
 
     def begin(self, facts: Facts, history: CallHistory) -> None:
         """The world begins."""
-        ...
 
     async def run(self, seat: ProcessSeat) -> None:
         """What one process does, until it ends."""
-        ...
+        raise NotImplementedError
 
     def over(self) -> None:
         """The world has healed. Errors: ViolationError."""
-        ...
 
 
-class DrawnCommands:
+class DrawnCommands(MachineWorkload):
     """Each process has callers that execute commands which the test draws, and read."""
 
     def __init__(self, draw: DrawCommand) -> None:
         self._draw = draw
-
-    def begin(self, facts: Facts, history: CallHistory) -> None:
-        """See `MachineWorkload`: nothing is needed."""
 
     async def run(self, seat: ProcessSeat) -> None:
         """See `MachineWorkload`."""
         callers = [MachineCaller(self._draw, seat.node, Random(seat.random.random())).run() for _ in range(CALLERS)]
         await asyncio.gather(*callers)
 
-    def over(self) -> None:
-        """See `MachineWorkload`: the history says it all."""
 
-
-class RepeatedProgram:
+class RepeatedProgram(MachineWorkload):
     """Each process runs the test's program again and again; what pykraft raises ends one run, as faults do."""
 
     def __init__(self, program: MachineProgram) -> None:
         self._program = program
-
-    def begin(self, facts: Facts, history: CallHistory) -> None:
-        """See `MachineWorkload`: nothing is needed."""
 
     async def run(self, seat: ProcessSeat) -> None:
         """See `MachineWorkload`. Errors: whatever the program raises, but PykraftError."""
@@ -120,6 +109,3 @@ class RepeatedProgram:
             with suppress(PykraftError):
                 await self._program(cast("Replicated[Any]", seat.node), seat.random)
             await seat.pause()
-
-    def over(self) -> None:
-        """See `MachineWorkload`: the history says it all."""
