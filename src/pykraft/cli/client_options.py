@@ -97,7 +97,6 @@ def client_options(
 
 
 def _refuse_protection(properties: Mapping[str, str]) -> None:
-    """Reject properties that ask for TLS or SASL. Errors: ConfigError."""
     for key, value in properties.items():
         if _PROTECTION.fullmatch(key) and value.strip():
             raise ConfigError(key, value, "TLS and SASL are not supported yet")
@@ -107,7 +106,6 @@ def _refuse_protection(properties: Mapping[str, str]) -> None:
 
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
-    """A duration of the file. Errors: ConfigError."""
     text = properties.get(key, "").strip()
     if not text:
         return default

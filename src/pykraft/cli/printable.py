@@ -119,7 +119,6 @@ def metadata_payload(value: Buffer | None) -> str:
 
 
 def _read(value: Buffer | None) -> MetadataRecord | str:
-    """The record, or why it cannot be read."""
     try:
         return read_metadata_record(value)
     except ProtocolError as error:

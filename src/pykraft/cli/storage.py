@@ -1,15 +1,9 @@
 """``pykraft storage``: format a node's log directories, show them, and create ids; with Kafka's verbs and output.
 
-One of three options names the first voters, unless the properties file has static voters. `pykraft.log.format` and
-`pykraft.snapshot.bootstrap` write the files.
+One of three options names the first voters, unless the properties file has static voters. Invariant: accepted options
+make a quorum that can start, and a list means the same on every node.
 
-The first voters of a quorum that is being formatted: static voters, this node alone, a list, or none for a joiner.
-
-Checks which options go together, and parses the list. Invariant: accepted options make a quorum that can start, and a
-list means the same on every node.
-
-Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``; KIP-853 §Bootstrapping, KIP-1170; Kafka's
-``StorageTool`` and ``DynamicVoters``.
+Source: Kafka's ``StorageTool`` (kafka-storage), ``Formatter`` and ``DynamicVoters``; KIP-853 §Bootstrapping, KIP-1170.
 """
 
 from __future__ import annotations
@@ -304,7 +298,6 @@ def random_uuid_command(*, as_json: bool) -> None:
 
 
 def _directory_id_of(folder: Path) -> Uuid:
-    """The id that a directory already has, or a new one. Errors: StorageError, CorruptionError."""
     meta = meta_in(OsFs(), folder)
     return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
@@ -325,7 +318,6 @@ def _log_directories(properties: Mapping[str, str]) -> list[Path]:
 
 
 def _node_id(properties: Mapping[str, str]) -> NodeId | None:
-    """The id in the file, if there is one. Errors: ConfigError."""
     key = "node.id" if "node.id" in properties else "broker.id"
     text = properties.get(key, "").strip()
     if text and not (re.fullmatch("[0-9]{1,10}", text) and int(text) <= NODE_ID.most):

@@ -1,8 +1,5 @@
 """``pykraft tail``: print the committed records of a live quorum, from any offset on, and new ones as they commit.
 
-It ends at the high watermark of its start, after --max-records, by a signal, or when the reader of its output is gone.
-`pykraft.client.remote.observer` reads the quorum.
-
 A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. The values
 of a quorum of Kafka's controllers are decoded. A record of a snapshot has no offset of its own; it is shown as
 ``<157``, which means below the end offset of the snapshot.
@@ -198,7 +195,6 @@ class _Paper:
 
 
 def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, *, with_control: bool) -> Iterator[str]:
-    """The wanted records of a batch, rendered. Errors: ProtocolError for records that cannot be decoded."""
     if batch.is_control and not with_control:
         return
     for record in _records(batch):

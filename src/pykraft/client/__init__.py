@@ -1,10 +1,8 @@
 """pykraft inside a Python program: a node of a quorum, its listeners, and the classes for their records.
 
 Start with `Node`; `configure` makes its configuration. From outside a quorum, `Observer` reads what it commits, and
-`Admin` describes and changes its members. `pykraft.errors` has the exceptions.
-
-A class is imported when somebody asks for it: whoever reads a quorum from outside needs no node, whose modules take as
-long to import as everything else.
+`Admin` describes and changes its members. `pykraft.errors` has the exceptions. Classes are imported when they are first
+used: whoever reads a quorum from outside needs no node, whose modules take as long to import as everything else.
 """
 
 from importlib import import_module

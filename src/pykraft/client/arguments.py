@@ -1,9 +1,7 @@
 """Checks arguments of the application before they reach the node: a wrong one is the caller's error and no more.
 
-Type checkers find such errors too, but not every program uses one, and the core relies on its types. Invariant: the
-result is a plain int within its bounds.
-
-A bootstrap list, as a person writes it, has at least one entry, and each can be dialed.
+The core relies on its types, and not every program has a type checker. Invariants: a number is a plain int within its
+bounds; a bootstrap list has at least one entry, and each can be dialed.
 
 Source: Kafka's ``ClientUtils.parseAndValidateAddresses``.
 """

@@ -1,6 +1,5 @@
 """The life of an embedded node, from bound sockets to its end, and the calls that wait for an answer meanwhile.
 
-This module owns the sockets until the driver takes them, the task that runs the node, and every waiting call.
 Invariant: each call gets exactly one answer, from the host or from the end of the node; a life runs once. Everything is
 called on the application's loop.
 

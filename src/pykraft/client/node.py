@@ -1,11 +1,8 @@
-"""A member of a quorum inside a Python program: all of pykraft behind one class.
+"""A member of a quorum inside a Python program: the API that an application calls.
 
-This module is the API that an application calls. Invariant: every waiting call gets an answer, whatever happens to the
-node; a failed node reports the error that ended it to every caller. All calls belong on one asyncio loop, the one that
-`Node.initialize` ran on; any thread may read the properties.
-
-`pykraft.client.thread` runs the node's own loop, `pykraft.client.life` starts and ends a node, and
-`pykraft.client.subscription` calls the listeners.
+Invariant: every waiting call gets an answer, whatever happens to the node; a failed node reports the error that ended
+it to every caller. All calls belong on one asyncio loop, the one that `Node.initialize` ran on; any thread may read the
+properties.
 
 Source: Kafka's ``RaftClient``.
 """
@@ -356,8 +353,6 @@ class Node(Generic[T]):
         return status
 
     async def _ask(self, do: Callable[[Host], None]) -> None:
-        """Call the host, and wait until the call returned."""
-
         def act(host: Host, answer: OnAnswer[None]) -> None:
             do(host)
             answer(None)

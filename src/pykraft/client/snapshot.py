@@ -1,7 +1,7 @@
 """A snapshot that the application writes of its own state, record by record.
 
 Invariant: no call blocks the loop: serializing and writing run where files are read, one call at a time. An unfinished
-snapshot leaves no file. The application decides when a snapshot is due.
+snapshot leaves no file.
 
 Source: Kafka's ``SnapshotWriter``.
 """
@@ -98,7 +98,6 @@ class Snapshot(Generic[T]):
 
 
 async def _pieces(records: Iterable[T] | AsyncIterable[T], records_max: int) -> AsyncIterator[list[T]]:
-    """The records in short lists, at least one list."""
     piece: list[T] = []
     size_bytes = 0
     async for record in _each(records):

@@ -1,22 +1,19 @@
 """One listener of the application and its progress through the log.
 
 On the node's side a subscription is a listener of the host that holds its registration from each delivery until the
-application has handled it. On the application's side it is a task that calls one method after the other. So a slow
-listener costs no memory and delays nobody else: only its offset waits.
+application has handled it; on the application's side it is a task that calls one method after the other. So a slow
+listener costs no memory and delays nobody else. Snapshots are read in the node's bulk lane. The state that a listener
+returns is written within its call, or beside later calls if the records do not change: one snapshot at a time.
 
 Invariant: at most one call of a listener runs at a time, even if it was unregistered and registered again meanwhile.
 After `Subscription.end` no further call begins, except for a delivery that had already arrived.
-
-Snapshots are read in the node's bulk lane, between the reads for peers. The state that a listener returns is written
-within its call, or beside later calls if the records do not change: one snapshot at a time, and an unfinished one
-leaves no file.
 
 A listener call that waits for the end of its node, or for its own end, would wait for itself. So code that waits for
 calls must know which of them wait for it: a call is open from before the listener is called until it is done; a task
 that the call started and left running is no longer part of it then.
 
-Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader`` (which reads on the IO thread),
-``SnapshotGenerator`` and ``SnapshotEmitter``.
+Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader``, ``SnapshotGenerator`` and
+``SnapshotEmitter``.
 """
 
 from __future__ import annotations
@@ -365,7 +362,6 @@ class Subscription(Generic[T]):
         self._note_applied(start_offset)
 
     def _note_applied(self, end_offset: Offset) -> None:
-        """The listener has handled everything below."""
         self._applied_end_offset = max(self._applied_end_offset, end_offset)
         for reached, wanted in self._applied_waiters.items():
             if wanted <= self._applied_end_offset and not reached.done():

@@ -1,10 +1,10 @@
 """Where a node runs: on the application's own loop, or on a loop in its own thread.
 
-This module owns the thread and passes calls between the loops. Invariant: calls arrive in the order in which they were
-made, in each direction, and run on the loop that they were sent to; calls after that loop's end are dropped. The number
-of calls in transit has no limit here: each caller waits for its own answer, and each listener for one delivery.
+Invariant: calls arrive in the order in which they were made, in each direction, and run on the loop that they were sent
+to; calls after that loop's end are dropped. The number of calls in transit has no limit here: each caller waits for its
+own answer, and each listener for one delivery.
 
-Source: Kafka's ``KafkaRaftClientDriver`` has such a thread, and ``RaftMessageQueue`` such a queue.
+Source: Kafka's ``KafkaRaftClientDriver`` and ``RaftMessageQueue``.
 """
 
 from __future__ import annotations

@@ -284,7 +284,6 @@ async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
 
 
 async def _queue(store: KeyValueStore, name: str) -> list[Item]:
-    """The candidates, the holder first."""
     if not name:
         raise UsageError("name: a lock has a name of at least one character")
     return await candidates(store, name)
@@ -381,7 +380,6 @@ class KeyValueApi:
             raise RequestRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", told, allow)
 
     def _status(self) -> dict[str, Any]:
-        """Of this node, as it knows it now."""
         leader = self._node.node.leader_and_epoch
         return {
             "node_id": self._node.node.node_id,

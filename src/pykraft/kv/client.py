@@ -100,7 +100,6 @@ class KeyValueClient:
                 self._next(error, deadline_s)
 
     def _next(self, error: _TryNextError, deadline_s: float) -> None:
-        """Go on with the next node. Errors: QuorumUnavailableError when the time is over."""
         self._at = (self._at + 1) % len(self._nodes)
         if time.monotonic() + PAUSE_S >= deadline_s:
             raise QuorumUnavailableError(f"no node answered in time; the last one: {error}") from error
@@ -179,7 +178,6 @@ def _node(url: str) -> tuple[bool, str, int]:
 
 
 def _patience(connection: http.client.HTTPConnection, timeout_s: float) -> None:
-    """How long the connection may be silent."""
     assert connection.sock is not None, "it is connected"
     connection.sock.settimeout(timeout_s)
 
@@ -193,7 +191,6 @@ def _exchange(
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
-    """A JSON object; None for anything else."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -202,13 +199,11 @@ def _object(data: bytes) -> dict[str, Any] | None:
 
 
 def _status_of(line: dict[str, Any] | None) -> int:
-    """The status that an error in a stream would have had."""
     code = (line or {}).get("error", {}).get("code")
     return HTTPStatus.GONE if code == "compacted" else HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes: bool) -> Exception:
-    """The error for an answer that is one."""
     error = (answer or {}).get("error")
     if not isinstance(error, dict):
         if changes:

@@ -1,20 +1,16 @@
 """Forward: a follower passes records and reads on to the leader that it knows, and the leader appends them.
 
 Records that wait share a request. A few requests with records may be under way, each on a connection of its own; reads
-have another one, so that a read does not wait for a commit, and digests one more. The leader asks a voter about its
-digest in the same way.
-Invariant: OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them;
-after any other error they are not in the log and never will be.
+have another one, so that a read does not wait for a commit, and digests one more. Invariant: OutcomeUnknownError is
+raised whenever a request with records left and no answer decides what became of them; after any other error they are
+not in the log and never will be. Of the leader's codes REQUEST_TIMED_OUT alone leaves that open.
 
-In the leader's answers NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUSTER_ID and INVALID_REQUEST
-mean that the records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps
-the records with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied
-everywhere.
+The leader stamps the records with its own log time, and refuses what its own state machine cannot read: whatever it
+appends is applied everywhere. A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the
+leader asks that voter, where the log places it, with the same request: a node that gets a DIGEST in its own name
+answers whether it is its own.
 
-A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the leader asks that voter, where the
-log places it, with the same request: a node that gets a DIGEST in its own name answers whether it is its own.
-
-Source: ours (ADR 070); ours (ADR 070, ADR 092, ADR 138), after ADR 050.
+Source: ours (ADR 070, ADR 092, ADR 138), after ADR 050.
 """
 
 from __future__ import annotations
@@ -226,7 +222,6 @@ class Forwarder:
         await self._digests.close()
 
     async def _forward(self, connection: ForwardConnection) -> None:
-        """One request after the other, while records wait."""
         try:
             while self._waiting:
                 sent = self._next()
@@ -300,7 +295,6 @@ class ForwardServer:
             task.cancel()
 
     def _on_request(self, request: Body, answer: Callable[[Body], None]) -> None:
-        """On the node's loop."""
         self._node.loops.to_application(self._begin, request, answer)
 
     def _begin(self, request: Body, answer: Callable[[Body], None]) -> None:

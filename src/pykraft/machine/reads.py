@@ -1,10 +1,8 @@
 """Linearizable reads of a state machine: all that wait share one confirmation of the leader.
 
 Invariant: a read begins only when this node has applied everything that was committed when the read arrived. A
-confirmation begins after all reads that it serves arrived, see `pykraft.core.on.read`.
-
-A read that may be out of date by a certain age uses the last confirmation that began within that time: whatever was
-applied before it began, this node has.
+confirmation begins after all reads that it serves arrived; a read that may be out of date by a certain age uses the
+last confirmation that began within that time.
 
 Source: Raft dissertation §6.4; ours (ADR 069).
 """
@@ -88,7 +86,6 @@ class MachineReads:
         return offset if (asyncio.get_running_loop().time() - begun_s) * 1_000 < max_age_ms else None
 
     def _join(self) -> asyncio.Future[Offset]:
-        """Wait for the next confirmation."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Offset] = loop.create_future()
         self._waiting.append(waiter)
@@ -97,7 +94,6 @@ class MachineReads:
         return waiter
 
     async def _confirm(self) -> None:
-        """One confirmation after the other, while reads wait."""
         try:
             while self._waiting:
                 self._serving, self._waiting = self._waiting, []

@@ -1,14 +1,12 @@
 """A state machine on every node of a quorum: commands with results, from any task of the program or without a loop.
 
-This module is the API that an application calls. Invariant: a command is applied at most once, however often it is
-sent. Each error says which of three happened: NotAppliedError and UsageError: it was certainly not applied;
-CommandRejectedError: the state machine got it and rejected it; OutcomeUnknownError: it may be applied, or not.
-`pykraft.machine.replica` decides what is applied, and `pykraft.machine.submission` brings commands into the log.
+Invariant: a command is applied at most once, however often it is sent. Each error says which of three happened:
+NotAppliedError and UsageError: it was certainly not applied; CommandRejectedError: the state machine got it and
+rejected it; OutcomeUnknownError: it may be applied, or not.
 
-Two more kinds of records are written from here, and an idle log grows by neither. The log time: commands bring it with
-them; where none come, the leader writes it so often that unused sessions end while any are open, and as soon as the log
-time has come that the state machine waits for. And what the comparison of replicas needs: the leader's CHECK, each
-voter's DIGEST, one at a time.
+Two more kinds of records are written from here, and an idle log grows by neither: the log time, so often that unused
+sessions end while any are open, and as soon as the state machine waits for it; and, to compare replicas, the leader's
+CHECK and each voter's DIGEST, one at a time.
 
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
@@ -324,7 +322,6 @@ class Replicated(Generic[M_co]):
         yield self._machine
 
     async def _tell_of_end(self) -> None:
-        """Tell every waiting caller when the node has ended."""
         with suppress(Exception):  # whoever closes the node hears of its error
             await self.node.wait_closed()
         self._server.ended()
@@ -466,8 +463,6 @@ class ThreadedReplicated(Generic[M_co]):
                 self._calls.discard(answer)
 
     def _begin(self, act: Callable[[Replicated[M_co]], Awaitable[T]], answer: Future[T]) -> None:
-        """On the node's loop: run a call."""
-
         async def run() -> None:
             try:
                 result = await act(self._replicated)

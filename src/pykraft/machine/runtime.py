@@ -1,8 +1,7 @@
 """What a replicated state machine gets from outside: its node, connections, random bytes and session times.
 
-A program never passes one; `pykraft.machine.testing` does, so that the same code runs in simulated worlds.
-
-Invariant: all replicas of a state machine have the same session timeout, since it is part of the log's format.
+A program never passes one; `pykraft.machine.testing` does, so that the same code runs in simulated worlds. Invariant:
+all replicas of a state machine have the same session timeout, since it is part of the log's format.
 
 Source: ours.
 """

@@ -1,18 +1,13 @@
 """Keys in order with their values, and the changes that led to them: what the key-value store keeps, without leases.
 
 Invariant: the changes from ``oldest_revision`` on are complete, and all changes of one revision are kept or dropped
-together. What is dropped depends on the changes alone, so it is the same on every replica.
+together. What is dropped depends on the changes alone, so it is the same on every replica. All are plain tuples: a full
+garbage collection over a million objects of a class stops the loop for a third of a second.
 
-What is kept are plain tuples of text and numbers: Python's garbage collector looks at such a tuple once and never
-again, while a full collection over a million objects of a class stops the loop for a third of a second.
+A snapshot reads a view of the items, which change on meanwhile: it copies the list of the keys, and gets each item
+before that is changed. A copy of a GiB of items stopped the loop for tens of milliseconds.
 
-The items of a key-value store as they were at one moment, read piece by piece while the store changes on.
-
-A copy of all items takes one look at each object, and with a GiB of them nearly every look misses the processor's
-caches: the loop stood still for tens of milliseconds, and the garbage collector looked at each copy twice more. A view
-copies the list of the keys, and each change of the store tells it the item that was there before.
-
-Source: ours (ADR 087, ADR 084); ours (ADR 103); copy on write.
+Source: ours (ADR 084, ADR 087, ADR 103); copy on write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The state machine of the key-value store: transactions on the keys, and leases that end by log time.
 
 Invariants: the same commands give the same keys, revisions, leases and changes on every replica, whether it applied all
-of them or began with a snapshot. A transaction is rejected as a whole, before it changes anything.
-
-Commands, results and snapshots of the key-value store as JSON. Invariant: what was serialized comes back equal.
+of them or began with a snapshot. A transaction is rejected as a whole, before it changes anything. What was serialized
+as JSON comes back equal.
 
 Source: ours (ADR 087); the model is that of etcd's version 3.
 """

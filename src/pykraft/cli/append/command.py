@@ -1,12 +1,8 @@
 """``pykraft append``: lines from a terminal, a pipe or a file become records of a live quorum.
 
-It prints where each batch was committed. Lines that arrive while a batch is under way form the next one. Invariant: the
+Lines that arrive while a batch is under way form the next one. A daemon thread reads them, so that the end of the
+process need not wait for a line that nobody types, and the next piece only when there is room for it. Invariant: the
 command never says that a record is, or is not, in the log unless it knows, and appends each record once.
-
-`pykraft.client.remote.numbered_appender` talks to the quorum.
-
-Lines are read by a daemon thread that blocks in ``read``, so that the end of the process need not wait for a line that
-nobody types. Memory is bounded: the thread reads the next piece only when the loop has room for it.
 """
 
 from __future__ import annotations
@@ -277,7 +273,6 @@ class AppendRun:
             click.echo(f"pykraft: skipped {empty}: a record has at least one byte", err=True)
 
     async def _append(self, appender: Appender, values: Sequence[bytes], taken: Sequence[Line]) -> None:
-        """Append one batch and print where it is. Errors: as `Appender.append_values`."""
         first, last = taken[0].number, taken[-1].number
         told = f"line {first}" if first == last else f"lines {first} to {last}"
         self._under_way = f"{told} {'was' if first == last else 'were'} sent"

@@ -102,7 +102,6 @@ class _PathType(click.ParamType):  # type: ignore[type-arg] # generic only in ne
     is_folder = False
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
         del ctx, param
         return [CompletionItem(incomplete, type="dir" if self.is_folder else "file")]
 

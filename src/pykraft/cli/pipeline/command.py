@@ -46,7 +46,6 @@ HOST: Final = "localhost"
 
 
 def _address(ctx: click.Context, param: click.Parameter, text: str | None) -> Endpoint | None:
-    """Errors: UsageError."""
     del ctx, param
     return None if text is None else listen_address(OPTION, text, host=HOST)
 

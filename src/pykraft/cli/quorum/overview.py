@@ -78,7 +78,6 @@ def status_json(found: Quorum) -> dict[str, Any]:
 
 
 def _node_json(replica: ReplicaState) -> dict[str, Any]:
-    """A node; unknown fields are left out."""
     shown: dict[str, Any] = {"id": replica.key.id}
     if replica.key.directory_id is not None:
         shown["directoryId"] = uuid_text(replica.key.directory_id)
@@ -171,7 +170,6 @@ async def _watch(
     show: Callable[[QuorumVerdict, Quorum | None], None],
     on_waiting: OnWaiting = do_not_tell,
 ) -> None:
-    """Look and show for ever."""
     loop = asyncio.get_running_loop()
     async with admin_of(options, on_waiting) as admin:
         while True:
@@ -181,7 +179,6 @@ async def _watch(
 
 
 async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
-    """The quorum now; without a leader only why."""
     try:
         found = await admin.describe_quorum(ask_voters=True)
     except QuorumUnavailableError as error:
@@ -196,7 +193,6 @@ def _no_leader(story: str) -> QuorumVerdict:
 def _show_below(
     console: Console, verdict: QuorumVerdict, found: Quorum | None, *, as_json: bool, end: str = "\n"
 ) -> None:
-    """Print one picture, below what was printed before."""
     if as_json:
         click.echo(json.dumps(overview_json(verdict, found)))
     else:
@@ -215,7 +211,6 @@ def overview_json(verdict: QuorumVerdict, found: Quorum | None) -> dict[str, Any
 
 
 def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> Text:
-    """One look, for people."""
     picture = Text(overflow="fold")
     health = f"{verdict.health.value}:"
     lines = folded(f"{health} {printable(verdict.detail)}", console.width if console.is_terminal else None)
@@ -247,7 +242,6 @@ def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> 
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows whose cells begin in the same columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -259,7 +253,6 @@ def _styles(found: Quorum) -> Iterator[str]:
 
 
 def _row(found: Quorum, replica: ReplicaState) -> tuple[str, ...]:
-    """A replica's cells; - for what the leader does not know."""
     endpoint = next((str(endpoint) for _, endpoint in replica.listeners), "-")
     directory_id = replica.key.directory_id
     return (

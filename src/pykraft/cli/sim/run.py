@@ -232,7 +232,6 @@ def _again(row: Row, choice: Choice) -> Failure:
 
 
 def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
-    """Show a bar with rate and time left, if standard error is a terminal."""
     if hidden or sys.__stderr__ is None or not sys.__stderr__.isatty():
         yield from results
         return

@@ -1,23 +1,18 @@
 """Requests to a live quorum as a whole: who belongs to it, how far each replica is, and changes of the voters.
 
-This module searches for the node that can answer. One round of the search:
+One round of the search for the node that can answer:
 
 1. Ask a known node about the cluster: its id, its nodes, its leader (DescribeCluster).
 2. Ask the leader (for brokers: the same node, which forwards the request). Its answer ends the search.
 3. A node that fails or no longer leads is asked last in the next round. So is the node that named it, since it may be
    cut off and name a leader that resigned long ago.
 
-Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
-each. If one has answered, if only that it knows no leader, it continues until the time is over, since a leader may yet
-be elected; after each round it reports what is wrong with each node. Every answer is bounded in time and size.
+Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once. If one has answered, if
+only that it knows no leader, it continues until the time is over, since a leader may yet be elected.
 
 A change of the voters is sent once to each leader; any answer other than "ask another node" is final. The error code
-decides, never the text, which Kafka leaves out: after a code of `NEVER_MADE` the change can no longer be made. If the
-answer is lost, or has another code, and no later answer says that the change is made, the result is an
-OutcomeUnknownError.
-
-Two questions go to the voters beside the leader, and change nothing: what is wrong with them, since a leader does not
-know that a follower cannot vote, and learns late that one has died; and which epoch they are in (`epochs_of`).
+decides, never the text: after a code of `NEVER_MADE` the change can no longer be made. If the answer is lost, or has
+another code, and no later answer says that the change is made, the result is an OutcomeUnknownError.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``; ADR 024, ADR 128.
 """
@@ -317,7 +312,6 @@ class Admin(LeaderClient):
             self._patience.on_waiting(None)
 
     async def _search_leader(self, ask: Callable[[Endpoint, Endpoint], Awaitable[T]]) -> tuple[ClusterDescription, T]:
-        """The rounds of `_ask_leader`."""
         loop = asyncio.get_running_loop()
         nodes = self._search.nodes
         is_first = True
@@ -343,7 +337,6 @@ class Admin(LeaderClient):
             await self.pause()
 
     def _note(self, error: UnreachableError) -> None:
-        """Note what is wrong with the node that this error names."""
         node = error.endpoint
         assert isinstance(node, Endpoint), "every connection has one"
         # Once our own time is over every request fails; do not overwrite the real problem with that.

@@ -1,17 +1,9 @@
 """A client's connection to one node: it negotiates versions when opened, then sends one request at a time.
 
-`AnswerStream` receives, and `DialedConnection` knows what is said on the connection. Invariant: every
-failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError` that names the
-node and says what it did, and closes the connection. The caller's time limits each wait, and each frame has a size
-limit. The caller deals with leaders, retries and the meaning of answers.
-
-What one node sends back: the bytes of its answers, received where their frame is put together.
-
-`DialedConnection` puts the frames together, and says where the next bytes of a large one belong. The loop receives them
-there: an answer of 4 MiB is copied once on its way from the system, and not once more in the loop and twice in a frame.
-
-Invariant: nobody waits for ever. A waiting `answer` ends with the frame, with bytes that are not one, or with the
-connection; and a node that sends something while nobody waits loses the connection.
+Invariant: every failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError`
+that names the node and says what it did, and closes the connection. The caller's time limits each wait, and each frame
+has a size limit; a node that sends something while nobody waits loses the connection. The loop receives the bytes of a
+large answer where its frame is put together, so they are copied once.
 
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``; ``asyncio.BufferedProtocol``.
 """
@@ -120,7 +112,6 @@ class AnswerStream(asyncio.BufferedProtocol):
 
 
 def _ended(problem: Exception | None) -> OSError:
-    """The error for the end of the stream."""
     return problem if isinstance(problem, OSError) else ConnectionResetError(errno.ECONNRESET, "end of the stream")
 
 
@@ -177,7 +168,6 @@ class Connection:
         await self._exchange(ApiKey.API_VERSIONS, self._wire.negotiate(), self._wire.negotiated, timeout_ms)
 
     async def _check_offered(self, key: ApiKey) -> None:
-        """Check that the connection is usable and has this API. Errors: UnreachableError."""
         if self._is_closed:
             raise UnreachableError(self.endpoint, "the connection was closed because an earlier request was given up")
         try:
@@ -214,7 +204,6 @@ class Connection:
         raise UnreachableError(self.endpoint, problem)
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
-        """Close the connection because of what the other end sent."""
         await self.close()
         return UnreachableError(self.endpoint, f"{_name(key)}: {error}")
 
@@ -273,5 +262,4 @@ class Dialer:
 
 
 def _name(key: ApiKey) -> str:
-    """The name of an API as Kafka writes it: DescribeQuorum."""
     return "".join(word.capitalize() for word in key.name.split("_"))

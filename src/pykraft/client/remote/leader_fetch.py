@@ -1,11 +1,8 @@
 """Fetches records and snapshots from the leader, for a client without a replica id.
 
-Invariant: a returned answer comes from the leader of the highest known epoch and has no error. For any other answer the
-next node is tried until the time is over. The caller reports whether it could use an answer; an unusable one counts as
-no answer.
-
-The topic of the log is found by trial: a node refuses a fetch of a topic that it does not have before it looks at
-anything else in the request.
+Invariant: a returned answer comes from the leader of the highest known epoch and has no error; for any other answer the
+next node is tried. The caller reports whether it could use an answer; an unusable one counts as none. The topic of the
+log is found by trial: a node refuses a fetch of a topic that it does not have before it looks at anything else.
 
 Source: KIP-595 §Fetch; Kafka's ``KafkaRaftClient`` as an observer.
 """

@@ -137,7 +137,6 @@ class AskedNodes:
 
 
 def _count(voters: Sequence[_Said | None]) -> str:
-    """How many of these voters answer, and whether they are enough."""
     answering = sum(said is not None and said.has_answered for said in voters)
     told = f"{answering} of {counted(len(voters), 'voter')} answer{'s' if answering == 1 else ''}"
     needed = majority_of(len(voters))
@@ -321,7 +320,6 @@ class LeaderClient:
         await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
 
     async def _until_done(self, try_once: Callable[[], Awaitable[T | None]]) -> T:
-        """Try until there is a result. Errors: as `_go_on`."""
         self._tries, self._deadline_s = 0, None
         result = await self._go_on(try_once)
         self.accept()

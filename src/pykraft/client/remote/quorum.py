@@ -129,7 +129,6 @@ class Quorum:
 
     @property
     def _last_voter(self) -> ReplicaState | None:
-        """The voter with the shortest log, the first one if there are several."""
         return min(self.voters, key=lambda voter: voter.log_end_offset, default=None)
 
 

@@ -83,7 +83,6 @@ class LeaderQuestions:
         raise NotImplementedError
 
     def _answered(self, wire: DialedConnection, data: Buffer) -> None:
-        """Errors: ProtocolError."""
         raise NotImplementedError
 
     def _failed(self) -> None:
@@ -289,7 +288,6 @@ class ProducerIds(LeaderQuestions):
         self._waiting.popleft().answer(body)
 
     def _give_up(self) -> None:
-        """Nobody is answered by this connection."""
         self._hang_up()
         self._failed()
 

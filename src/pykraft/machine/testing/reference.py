@@ -1,11 +1,9 @@
 """What all replicas of a world agree on: each command in the log, what it answered, and digests of the state.
 
 The first replica that applies a command decides what the others must do. Invariant: replicas apply the same commands at
-the same offsets, with the same answers, and have equal states afterwards; no call is applied twice. The first
-difference is told with its offset and its command.
+the same offsets, with the same answers, and have equal states afterwards; no call is applied twice.
 
-Source: Raft paper §5.3 (State Machine Safety); PostgreSQL's and FoundationDB's consistency checks compare replicas in
-the same way.
+Source: Raft paper §5.3 (State Machine Safety); PostgreSQL's and FoundationDB's consistency checks.
 """
 
 from __future__ import annotations

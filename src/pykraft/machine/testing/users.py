@@ -191,7 +191,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._run()
 
     def _run(self) -> None:
-        """One turn: run what is ready now; what becomes ready meanwhile runs in the next turn."""
         self._is_due = False
         self._count_turn()
         before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to run a loop within another
@@ -550,7 +549,6 @@ class _Progress:
         host.register(self, is_held=True, on_skipped=self._skipped).release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.HostListener`."""
         self._watch.overheard(self._node, batches)
         self._watch.given(self._node, batches[-1].end_offset)
 
