@@ -37,16 +37,19 @@ from lab.campaign.rows import RowFile, summarize
 from pykraft.cli.parsing.group import Group
 from pykraft.cli.parsing.value import ExistingPath, NewFile, any_of, json_lines_option
 from pykraft.cli.printable import print_lines, printable
-from pykraft.cli.sim.options import Choice, parse_seeds, scenario_options, workers_option
 from pykraft.cli.sim.run import (
+    Choice,
     SeedRows,
     conclude,
     coverage_option,
+    parse_seeds,
     replay,
     report_rows,
     run_options,
+    scenario_options,
     seed_rows,
     summary_lines,
+    workers_option,
 )
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for

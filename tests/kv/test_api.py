@@ -24,7 +24,7 @@ from pykraft.kv.api import (
     acquire,
     release,
 )
-from pykraft.kv.json_answers import ApiFailure, RequestRefusedError
+from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
 from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.kv.trial import status_of
+from pykraft.kv.service import status_of
 from pykraft.local.cluster import SOURCES
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until

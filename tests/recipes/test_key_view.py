@@ -8,7 +8,7 @@ from itertools import islice
 from random import Random
 
 from pykraft.recipes import Item, KeyChange
-from pykraft.recipes.key_space import KeySpace
+from pykraft.recipes.key_values import KeySpace
 
 
 def filled(keys: str) -> KeySpace:

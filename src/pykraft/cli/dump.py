@@ -16,8 +16,9 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.errors import EXIT_DONE, EXIT_FAILED, exit_code
+from pykraft.cli.metadata_values import decoder_option, is_metadata_file, metadata_json, metadata_payload
 from pykraft.cli.parsing.value import ExistingPath, json_lines_option
-from pykraft.cli.printable import decoder_option, is_metadata_file, metadata_json, metadata_payload, printable
+from pykraft.cli.printable import printable
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import dump_file
 from pykraft.log.offline.dump_batches import Fact

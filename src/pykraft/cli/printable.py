@@ -1,30 +1,19 @@
-"""What commands print for people: prose, tables with a frame, values of Kafka's metadata log, and what is waited for.
+"""What commands print for people: prose, tables with a frame, and what is waited for.
 
 Unprintable characters become escapes as in a Python string, so that no record, name or file can move the cursor, clear
-the screen or hide a line. Invariants: no value of a log makes a command fail, and no text has its secrets; no cell of a
-table is cut, whatever the width of the terminal; a line about a wait is only on a terminal, and gone afterwards.
+the screen or hide a line. Invariants: no cell of a table is cut, whatever the width of the terminal; a line about a
+wait is only on a terminal, and gone afterwards. rich is imported when it draws: it takes a tenth of a second.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
 
-from pykraft.config import METADATA_TOPIC_NAME
-from pykraft.errors import ProtocolError
-from pykraft.protocol.metadata.readable import one_line, without_secrets
-from pykraft.protocol.metadata.record import MetadataRecord, read_metadata_record
 from pykraft.text.table import block_lines, folded, is_numeric, terminal_width
 from pykraft.types import Buffer
 
@@ -33,6 +22,11 @@ _UNLIMITED: Final = 1_000_000
 
 def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, stderr: bool = False) -> None:
     """Print the title and the rows; numbers are aligned to the right."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.measure import Measurement
+    from rich.table import Table
+
     console = Console(stderr=stderr, highlight=False)
     table = Table(title=escape(title))
     for at, (head, *cells) in enumerate(zip(heads, *rows, strict=True)):
@@ -79,55 +73,6 @@ def print_lines(lines: Iterable[str]) -> None:
     width = terminal_width()
     for line in lines:
         click.echo("\n".join(folded(line, width)))
-
-
-_FOLDER: Final = re.compile(rf"{METADATA_TOPIC_NAME}-[0-9]+(\..*)?")
-_BOOTSTRAP: Final = "bootstrap.checkpoint"
-_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-
-decoder_option = click.option(
-    "--cluster-metadata-decoder/--no-cluster-metadata-decoder",
-    "decodes",
-    default=None,
-    help=f"Whether to decode values as records of Kafka's controllers; if not given, those of {METADATA_TOPIC_NAME}.",
-)
-
-
-def is_metadata_file(path: Path) -> bool:
-    """Whether this is a file of Kafka's metadata log: one in its folder, or the records with which a node begins."""
-    return path.name.startswith(_BOOTSTRAP) or _FOLDER.fullmatch(path.absolute().parent.name) is not None
-
-
-def metadata_json(value: Buffer | None) -> dict[str, Any]:
-    """``payload``, as kafka-dump-log has it, or ``payloadProblem``: why there is none."""
-    record = _read(value)
-    return {"payload": record.json()} if isinstance(record, MetadataRecord) else {"payloadProblem": record}
-
-
-def metadata_text(value: Buffer | None) -> str:
-    """Type and fields on one line, for a terminal."""
-    record = _read(value)
-    return printable(one_line(record)) if isinstance(record, MetadataRecord) else _unread(value, record)
-
-
-def metadata_payload(value: Buffer | None) -> str:
-    """What kafka-dump-log prints after ``payload:``, without secrets, for a terminal."""
-    record = _read(value)
-    if isinstance(record, MetadataRecord):
-        return printable(_COMPACT.encode(without_secrets(record).json()))
-    return _unread(value, record)
-
-
-def _read(value: Buffer | None) -> MetadataRecord | str:
-    try:
-        return read_metadata_record(value)
-    except ProtocolError as error:
-        return str(error)
-
-
-def _unread(value: Buffer | None, problem: str) -> str:
-    shown = "null" if value is None else printable(value)
-    return f"{shown} ({problem})"
 
 
 if TYPE_CHECKING:  # rich takes a tenth of a second to import, and most commands never wait

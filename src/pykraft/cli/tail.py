@@ -29,8 +29,9 @@ from pykraft.cli.client_options import (
     controllers_option,
     timeout_option,
 )
+from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
 from pykraft.cli.parsing.value import NumberType, json_lines_option, start_option
-from pykraft.cli.printable import WaitingLine, decoder_option, metadata_json, metadata_text, printable
+from pykraft.cli.printable import WaitingLine, printable
 from pykraft.client.reader import StateReader
 from pykraft.client.remote.observer import Observer, Start
 from pykraft.config import METADATA_TOPIC_NAME

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 # A module of the same name would be found in their place, once somebody has imported it.
 from pykraft.client.configure import configure, voter_set
-from pykraft.client.until_signal import until_signal
 
 if TYPE_CHECKING:  # slow to import
     from pykraft.client.arguments import parse_bootstrap
@@ -22,6 +21,7 @@ if TYPE_CHECKING:  # slow to import
     from pykraft.client.remote.observer import Observer, Start
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
+    from pykraft.client.thread import until_signal
     from pykraft.host.producers import Committed
 
 _NAMES = {
@@ -34,6 +34,7 @@ _NAMES = {
     "pykraft.client.remote.observer": ("Observer", "Start"),
     "pykraft.client.remote.quorum": ("Quorum",),
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
+    "pykraft.client.thread": ("until_signal",),
     "pykraft.host.producers": ("Committed",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

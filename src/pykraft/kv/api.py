@@ -1,7 +1,7 @@
 """The HTTP/JSON API of a node's key-value store, as an ASGI application without a framework.
 
 Each call is a POST to a path of its own with a JSON object, so that keys need no escaping and a call is one line of
-`curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_answers`). Bodies are
+`curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_form`). Bodies are
 read, and answers written, within bounds of size and time: one that reads too slowly is disconnected, and its answer
 ends without the last chunk, which every HTTP client notices. There is no authentication. A web page that is open in a
 browser on the same machine reaches loopback addresses, too: requests that name an ``Origin`` are refused.
@@ -34,21 +34,24 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
-from pykraft.kv.json_answers import (
+from pykraft.kv.json_form import (
     ApiFailure,
+    JsonFields,
     RequestRefusedError,
     change_json,
     failure_of,
     item_json,
+    parse_object,
+    read_put,
+    read_range,
+    read_transaction,
     result_json,
     stored_text,
 )
-from pykraft.kv.json_requests import JsonFields, parse_object, read_put, read_range, read_transaction
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
 from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put
 from pykraft.recipes.coordination import candidates, wait_deleted
-from pykraft.recipes.key_space import item_size_bytes
 from pykraft.recipes.key_value_commands import (
     GET_LIMIT_MAX,
     LEASE_TTL_MS_MAX,
@@ -56,6 +59,7 @@ from pykraft.recipes.key_value_commands import (
     OPERATIONS_MAX,
     check_range,
 )
+from pykraft.recipes.key_values import item_size_bytes
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -28,7 +28,7 @@ from pykraft.errors import (
     QuorumUnavailableError,
     UsageError,
 )
-from pykraft.kv.json_answers import NOT_APPLIED
+from pykraft.kv.json_form import NOT_APPLIED
 from pykraft.recipes.key_value_store import HELD_SHARE
 
 URLS_MAX: Final = 15

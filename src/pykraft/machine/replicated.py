@@ -10,7 +10,8 @@ CHECK and each voter's DIGEST, one at a time.
 
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
-call waits for a thread that has ended, or that is not in this process.
+call waits for a thread that has ended, or that is not in this process. A program never passes a `MachineRuntime`;
+`pykraft.machine.testing` does, so that the same code runs in simulated worlds.
 
 Source: Raft dissertation §6.3 and §6.4; ours (ADR 068, ADR 086, ADR 088, ADR 092).
 """
@@ -19,18 +20,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
+import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
-from pykraft.client.remote.connection import Dialer
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import NodeConfig
 from pykraft.errors import (
     CommandRejectedError,
@@ -41,16 +44,48 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder, ForwardServer
+from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
-from pykraft.machine.reads import MachineReads
 from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
-from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
-from pykraft.machine.runtime import PROGRAM, MachineRuntime
+from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, MachineReplica, NotApplied
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
 from pykraft.types import VoterSet
+
+logger = logging.getLogger("pykraft")
+
+
+def program_node(config: NodeConfig, own_thread: bool) -> Node[bytes]:  # noqa: FBT001 - called by position only
+    """The node of a program. Errors: UsageError for an invalid configuration."""
+    return Node(config, own_thread=own_thread)
+
+
+def report_not_applied(what: NotApplied) -> None:
+    """Log what all replicas pass over: the operator should know."""
+    problem = "the operator skips it" if what.error is None else f"{type(what.error).__name__}: {what.error}"
+    logger.error("the record at offset %s (epoch %s) is not applied: %s", what.offset, what.epoch, problem)
+    logger.debug("where it failed", exc_info=what.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRuntime:
+    """The defaults are those of a program."""
+
+    make_node: Callable[[NodeConfig, bool], Node[bytes]] = program_node
+    """Makes the node; the second argument says whether it has a thread of its own."""
+    connect: ConnectForward | None = None
+    """Connects to other nodes; None: by TCP."""
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Returns so many bytes that nobody has drawn before."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    """Log time after which an unused session ends."""
+    on_not_applied: Callable[[NotApplied], object] = report_not_applied
+    """Called for what all replicas pass over."""
+
+
+PROGRAM: Final = MachineRuntime()
+
 
 PAUSE_S: Final = 0.02
 """Before each record: a node that reads an old log meets many a CHECK, and tells about the last one only."""
@@ -205,7 +240,7 @@ class Replicated(Generic[M_co]):
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
-        connect = runtime.connect or Dialer("pykraft-forward").connect
+        connect = runtime.connect or ClientDialer("pykraft-forward").connect
         self._forwarder = Forwarder(self.node, config.cluster_id, connect)
         self._server = ForwardServer(self.node, self._applier, config.cluster_id, self._forwarder.confirm)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)

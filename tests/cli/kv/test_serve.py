@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from pykraft.cli.kv import command as module
 from pykraft.cli.kv.command import serve
-from pykraft.kv import trial
+from pykraft.kv import service
 from pykraft.types import Endpoint
 
 
@@ -78,7 +78,7 @@ def test_without_a_file_nodes_are_tried(monkeypatch: pytest.MonkeyPatch) -> None
         show([(first, Running)])
         tell("node 1 ended with -9; 0 of 1 are left")
 
-    monkeypatch.setattr(trial, "try_quorum", try_quorum)
+    monkeypatch.setattr(service, "try_quorum", try_quorum)
     result = call("--nodes", "1", "--http", "localhost:7000")
     assert result.exit_code == 0, result.exception
     assert result.stdout.startswith("node 1: http://localhost:7000, process 77\n")

@@ -29,12 +29,12 @@ from typing import Any, Final
 
 from pykraft.client import configure, until_signal
 from pykraft.client.configure import LISTENER
-from pykraft.client.remote.connection import Dialer
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import PykraftError
 from pykraft.local.ports import HOST
 from pykraft.machine import Replicated
-from pykraft.machine.runtime import MachineRuntime
+from pykraft.machine.replicated import MachineRuntime
 from pykraft.recipes import KeyValues, KeyValueStore
 from pykraft.types import Endpoint, Listeners
 from tests.machine.histories.client import OF_READERS, SHARES, TIMEOUT_MS, StoreClient, Teller
@@ -106,7 +106,7 @@ async def run(options: Options) -> None:
     descriptor = os.open(options.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if options.plant:
         PLANTS[options.plant]()
-    runtime = MachineRuntime(connect=Dialer(f"raft-client-{options.node_id}").connect)
+    runtime = MachineRuntime(connect=ClientDialer(f"raft-client-{options.node_id}").connect)
     node = Replicated(config_of(options), KeyValues(), own_thread=options.node_id % 2 == 0, runtime=runtime)
     teller = Teller(descriptor, options.node_id, lambda: node.node.leader_and_epoch.is_leader(node.node.node_id))
     enough = asyncio.Event()

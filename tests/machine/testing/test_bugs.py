@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from pykraft.machine.testing import users
-from pykraft.machine.testing.reference import Reference
+from pykraft.machine.testing.recorded import Reference
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
 from pykraft.sim.run.outcome import Outcome

@@ -15,8 +15,7 @@ import pytest
 from pykraft.errors import CommandRejectedError, NotAppliedError, OutcomeUnknownError, QuorumUnavailableError
 from pykraft.machine import Replicated
 from pykraft.machine.testing import workload
-from pykraft.machine.testing.recorded import CallHistory, CallVerdict, RecordedNode
-from pykraft.machine.testing.reference import Reference, WatchedMachine
+from pykraft.machine.testing.recorded import CallHistory, CallVerdict, RecordedNode, Reference, WatchedMachine
 from pykraft.machine.testing.simulate import ORACLES
 from pykraft.machine.testing.users import MachineUsers
 from pykraft.machine.testing.workload import MachineCaller, MachineProgram, RepeatedProgram

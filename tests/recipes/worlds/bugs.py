@@ -24,12 +24,12 @@ from pykraft.recipes import (
     Put,
     Transaction,
     coordination,
-    key_space,
     key_value_store,
+    key_values,
 )
 from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
-from pykraft.recipes.key_space import KeySpace
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
+from pykraft.recipes.key_values import KeySpace
 from tests.recipes.worlds import programs, snapshot_bugs
 from tests.sim.mutants.patch import Patch
 
@@ -195,7 +195,7 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     def cut(self: KeySpace, stop: int) -> int:
         kept, end = self.kept, min(stop, len(self.kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - key_space.SCANNED_MAX)
+        begin = max(0, end - key_values.SCANNED_MAX)
         is_one = end < len(kept) and kept[begin].revision == kept[end].revision
         return whole(self, stop) if is_one else end
 

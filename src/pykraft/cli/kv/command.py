@@ -251,7 +251,7 @@ def _serve(config: NodeConfig, at: Endpoint, skip_offsets: tuple[int, ...]) -> N
 
 
 def _try(first: Endpoint, nodes: int) -> None:
-    from pykraft.kv.trial import try_quorum
+    from pykraft.kv.service import try_quorum
 
     if first.port + nodes - 1 > PORT_MAX:
         raise UsageError(f"--http {first}: ports are needed up to {first.port + nodes - 1}")

@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.object_storage.uris import UriPath, is_uri, located
 from pykraft.text.words import did_you_mean
@@ -25,6 +24,8 @@ from pykraft.types import PORT_MAX, Endpoint
 
 def listen_address(option: str, text: str, *, host: str | None = None) -> Endpoint:
     """Parse ``host:port``, IPv6 in brackets; a port alone is one of ``host``, if that is given. Errors: UsageError."""
+    from pykraft.client.arguments import parse_bootstrap
+
     wanted = "one host:port" if host is None else "a port, or one host:port"
     name, colon, port = text.rpartition(":")
     if not colon and host is not None:

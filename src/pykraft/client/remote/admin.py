@@ -28,7 +28,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from pykraft.client.arguments import INT32_MAX, whole_number
-from pykraft.client.remote.connection import Connection, Dialer
+from pykraft.client.remote.connection import ClientDialer, Connection
 from pykraft.client.remote.leader_search import (
     PATIENCE,
     LeaderClient,
@@ -454,7 +454,7 @@ _QUESTION = FetchRequest(
 
 async def epochs_of(voters: Mapping[NodeId, Endpoint], context: RpcContext) -> dict[NodeId, Epoch | UnreachableError]:
     """The epoch of each voter, or why it could not be asked."""
-    dialer = Dialer("pykraft-epochs")
+    dialer = ClientDialer("pykraft-epochs")
 
     async def epoch_at(endpoint: Endpoint) -> Epoch | UnreachableError:
         try:

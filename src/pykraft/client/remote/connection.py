@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """An open connection with negotiated versions. Create it with `Dialer`."""
+    """An open connection with negotiated versions. Create it with `ClientDialer`."""
 
     def __init__(self, endpoint: Endpoint, wire: DialedConnection, stream: AnswerStream) -> None:
         self.endpoint = endpoint
@@ -208,7 +208,7 @@ class Connection:
         return UnreachableError(self.endpoint, f"{_name(key)}: {error}")
 
 
-class Dialer:
+class ClientDialer:
     """Connects under one client id, with one memory of names; ``resolved`` gets the addresses of a host."""
 
     def __init__(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, Self, TypeAlias, TypeVar
 
 from pykraft.client.arguments import ENDPOINTS_MAX, nodes_to_contact
-from pykraft.client.remote.connection import Connection, Dialer
+from pykraft.client.remote.connection import ClientDialer, Connection
 from pykraft.core.quorum import majority_of
 from pykraft.errors import ErrorCode, QuorumUnavailableError, UnreachableError
 from pykraft.protocol.messages import ApiKey
@@ -290,7 +290,7 @@ class LeaderClient:
         """``bootstrap`` has some nodes of the quorum."""
         self._search = LeaderSearch(bootstrap)
         self._patience = patience
-        self._dialer = Dialer(client_id, resolved=self._search.asked.resolved)
+        self._dialer = ClientDialer(client_id, resolved=self._search.asked.resolved)
         self._connection: Connection | None = None
         self._was_heard = False
         self._tries = 0

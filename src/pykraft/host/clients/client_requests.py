@@ -5,7 +5,12 @@ the log is read. Fetch is for replicas and for consumers, which have no id. Inva
 now or later, except Produce with acks 0; a topic that does not exist is never created, and says so. Nobody keeps
 consumer groups or transactions here, and the answer to a question for their coordinator says that.
 
-Source: Kafka's ``KafkaApis``, ``BrokerServer`` and ``ProducerStateManager``; KIP-700, KIP-919; ours (ADR 065).
+The first record of a time (ListOffsets) is searched from the log start, one bounded piece of the log after the other,
+by the headers of its batches; only the batch that holds it is decoded. Invariant: no offset above the high watermark is
+given as the end, except where an epoch ends.
+
+Source: Kafka's ``KafkaApis``, ``BrokerServer``, ``ProducerStateManager``, ``UnifiedLog.fetchOffsetByTimestamp`` and
+``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-405, KIP-700, KIP-734, KIP-919; ours (ADR 065).
 """
 
 from __future__ import annotations

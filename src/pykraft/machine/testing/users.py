@@ -40,11 +40,9 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.machine.replicated import Replicated
-from pykraft.machine.runtime import MachineRuntime
+from pykraft.machine.replicated import MachineRuntime, Replicated
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.recorded import CallHistory, RecordedNode, judge
-from pykraft.machine.testing.reference import WatchedMachine, fail_on
+from pykraft.machine.testing.recorded import CallHistory, RecordedNode, WatchedMachine, fail_on, judge
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -300,7 +298,7 @@ class SimulatedLink:
 
 
 async def open_link(process: Process, endpoint: Endpoint, timeout_ms: int) -> Any:  # noqa: ANN401
-    """An open link, see `pykraft.machine.runtime.ConnectForward`."""
+    """An open link, see `pykraft.machine.replicated.ConnectForward`."""
     link = SimulatedLink(process, endpoint)
     await link.negotiate(timeout_ms)
     return link
