@@ -355,28 +355,37 @@ class ClientRequests:
 
     def __init__(
         self,
-        topics: ClientTopics,
-        states: ProducerStates,
+        config: NodeConfig,
+        status: Callable[[], Status],
+        ports: Ports,
+        inbox: Inbox,
+        producers: Producers,
         *,
-        profile: RecordsProfile,
-        endpoints: VoterEndpoints,
-        fetches: ConsumerFetches,
-        offsets: OffsetRequests,
-        produce: ProduceRequests,
-        producer_ids: ProducerIds,
+        reads: FetchReads,
+        view: LogView,
+        log: ReadableLog,
     ) -> None:
-        self.listeners = topics.config.client_listeners
+        """The recovered ``log`` shows what is known of producers."""
+        self.listeners = config.client_listeners
         """Names of the listeners that serve clients, in upper case."""
-        self._topics = topics
-        self._states = states
-        self.profile = profile
+        self._endpoints = VoterEndpoints(ports, config)
+        self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
+        self._states = states = ProducerStates(producers_max=config.client_producers_max)
+        recover(states, view, log)
+        self.profile = RecordsProfile(ports, config)
         """What clients may write; hears which software each replica is."""
-        self._fetches = fetches
-        self._offsets = offsets
-        self._produce = produce
-        self._endpoints = endpoints
-        self.producer_ids = producer_ids
-        self.dialers = (producer_ids, endpoints)
+        self._fetches = ConsumerFetches(ports, reads, topics)
+        self._offsets = OffsetRequests(reads, view, topics)
+        self._produce = ProduceRequests(
+            ports=ports,
+            inbox=inbox,
+            producers=producers,
+            states=states,
+            topics=topics,
+            strict=lambda: self.profile.strict(status()),
+        )
+        self.producer_ids = ProducerIds(ports, topics, states)
+        self.dialers = (self.producer_ids, self._endpoints)
         """They own the connections to the leader that clients' questions need."""
 
     def serves(self, api_key: int, body: Body) -> bool:
@@ -473,44 +482,6 @@ class ClientRequests:
 
 PIECE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of the log that a start reads at a time."""
-
-
-def client_requests(
-    config: NodeConfig,
-    status: Callable[[], Status],
-    ports: Ports,
-    inbox: Inbox,
-    producers: Producers,
-    *,
-    reads: FetchReads,
-    view: LogView,
-    log: ReadableLog,
-) -> ClientRequests | None:
-    """Everything for clients, with the producers that the recovered log shows; None for a node that serves none."""
-    if not config.client_listeners:
-        return None
-    endpoints = VoterEndpoints(ports, config)
-    topics = ClientTopics(config=config, status=status, endpoints=endpoints.known)
-    states = ProducerStates(producers_max=config.client_producers_max)
-    recover(states, view, log)
-    profile = RecordsProfile(ports, config)
-    return ClientRequests(
-        topics,
-        states,
-        profile=profile,
-        endpoints=endpoints,
-        fetches=ConsumerFetches(ports, reads, topics),
-        offsets=OffsetRequests(reads, view, topics),
-        producer_ids=ProducerIds(ports, topics, states),
-        produce=ProduceRequests(
-            ports=ports,
-            inbox=inbox,
-            producers=producers,
-            states=states,
-            topics=topics,
-            strict=lambda: profile.strict(status()),
-        ),
-    )
 
 
 def recover(states: ProducerStates, view: LogView, log: ReadableLog) -> None:
