@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import CommandRejectedError, CompactedError
+from pykraft.errors import CommandRejectedError, CompactedError, UsageError
 from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, key_values
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, KeyValueCommand
-from pykraft.recipes.key_values import KeySpace
+from pykraft.recipes.key_values import COMMANDS as SERDE
+from pykraft.recipes.key_values import RESULTS, SNAPSHOTS, KeySpace, LeaseState, RecordSerde, StoreHead
 from tests.recipes.stores import StoreLog
 
 
@@ -256,3 +261,88 @@ def test_the_oldest_changes_go_by_themselves(monkeypatch: pytest.MonkeyPatch, li
     assert space.oldest_revision == kept[0]
     assert all(kept.count(revision) == 3 for revision in kept)
     assert space._kept_size_bytes == sum(len(one.key) + len(one.item.value) for one in space.kept if one.item)
+
+
+def with_keys(keys: str) -> KeySpace:
+    space = KeySpace()
+    for revision, key in enumerate(keys, 1):
+        space.put(Item(key, f"value of {key}", revision, revision, 1))
+    return space
+
+
+def test_items_that_change_or_go_stay_in_the_view_and_new_ones_do_not_come() -> None:
+    space = with_keys("bdf")
+    expected = space.range("", "", None)
+    records = space.records()
+    assert next(records) == expected[0]
+    space.put(Item("d", "second", 2, 4, 2))
+    space.put(Item("d", "third", 2, 5, 3))
+    space.delete("f", 6)
+    space.put(Item("f", "another", 7, 7, 1))
+    space.put(Item("c", "new", 8, 8, 1))
+    assert [*islice(records, 2)] == expected[1:]
+    assert [one.revision for one in records if not isinstance(one, Item)] == [1, 2, 3], "later changes are not in it"
+
+
+def test_any_changes_between_any_reads() -> None:
+    for seed in range(50):
+        rng = Random(seed)
+        space = with_keys("".join(rng.sample("abcdefghij", 6)))
+        views: list[tuple[list[Item | KeyChange], list[Item | KeyChange], Iterator[Item | KeyChange]]] = []
+        for _ in range(20):
+            if rng.random() < 0.2:
+                views.append(([*space.records()], [], space.records()))
+            for _, read, records in views:
+                read.extend(islice(records, rng.randrange(3)))
+            key, revision = rng.choice("abcdefghij"), space.revision + 1
+            if space.get(key) and rng.random() < 0.4:
+                space.delete(key, revision)
+            else:
+                space.put(Item(key, str(revision), revision, revision, 1))
+        for expected, read, records in views:
+            assert [*read, *records] == expected
+
+
+def test_a_view_that_nobody_reads_any_more_is_told_nothing() -> None:
+    space = with_keys("ab")
+    begun, whole = space.records(), space.records()
+    next(begun)
+    assert len(space._views) == 2
+    assert len([*whole]) == 4
+    del begun, whole
+    gc.collect()
+    assert space._views == []
+
+
+ITEM = Item('Get"é', "\n", 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("serde", "record"),
+    [
+        (SERDE, Transaction((Put("Put", "[]"), Get("a", ""), Delete("b")), (Condition("a", "value", "==", None),))),
+        (SERDE, GrantLease(1_000)),
+        (SERDE, KeepLease(1)),
+        (SERDE, EndLease(1)),
+        (SERDE, Compact(1)),
+        (RESULTS, TransactionResult(True, 3, ((ITEM, ITEM), ()), 2)),
+        (RESULTS, 7),
+        (RESULTS, None),
+        (SNAPSHOTS, StoreHead(7, 3)),
+        (SNAPSHOTS, LeaseState(1, 2, 3)),
+        (SNAPSHOTS, ITEM),
+        (SNAPSHOTS, KeyChange(1, "a", None)),
+        (SNAPSHOTS, KeyChange(1, "a", ITEM)),
+    ],
+)
+def test_a_record_comes_back_equal(serde: RecordSerde, record: object) -> None:
+    assert serde.deserialize(serde.serialize(record)) == record
+
+
+def test_the_form_and_what_is_refused() -> None:
+    assert SERDE.serialize(Transaction((Put("é", "x"),))) == '["Transaction",[["Put","é","x",0,false]],[],[]]'.encode()
+    with pytest.raises(UsageError):
+        SERDE.serialize(Transaction((Put("", "x"),)))
+    for wrong in (b"[", b'["Unknown"]', b'["Compact"]'):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            SERDE.deserialize(wrong)
