@@ -18,6 +18,7 @@ Source: KIP-98, KIP-853; Kafka's ``ProducerIdManager``, ``RPCProducerIdManager``
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ WAIT_MAX_MS: Final = 30_000
 """Between two questions; it doubles from the shortest to the longest."""
 
 
-class LeaderQuestions:
+class LeaderQuestions(ABC):
     """One connection to the leader, for one question at a time."""
 
     client_id: str
@@ -78,13 +79,15 @@ class LeaderQuestions:
             self._hang_up()
             self._failed()
 
+    @abstractmethod
     def _ready(self, connection: ConnectionId, wire: DialedConnection) -> None:
         """The first question may be asked. Errors: ProtocolError when the leader does not serve it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _answered(self, wire: DialedConnection, data: Buffer) -> None:
-        raise NotImplementedError
+        """Errors: ProtocolError."""
 
+    @abstractmethod
     def _failed(self) -> None:
         """No answer comes on this connection."""
 
@@ -165,6 +168,9 @@ class VoterEndpoints(LeaderQuestions):
             self._keep(answer.nodes)
         if not self._lacks_any(self._status.voters, self._known):
             self._next_ms = None
+
+    def _failed(self) -> None:
+        """The leader is asked again later."""
 
     def _keep(self, told: Iterable[Voter]) -> None:
         ids, names = self._status.voters.ids, self._config.client_listeners

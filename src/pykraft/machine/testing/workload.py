@@ -78,8 +78,7 @@ class MachineWorkload:
         """The world begins."""
 
     async def run(self, seat: ProcessSeat) -> None:
-        """What one process does, until it ends."""
-        raise NotImplementedError
+        """What one process does, until it ends; nothing by default."""
 
     def over(self) -> None:
         """The world has healed. Errors: ViolationError."""
