@@ -37,7 +37,8 @@ from pykraft.text.words import counted
 from pykraft.types import PORT_MAX, Endpoint
 
 if TYPE_CHECKING:  # imported when a command runs, so that --help is quick
-    from pykraft.kv.client import KeyValueClient
+    from pykraft.kv.client import ClientLease, KeyValueClient
+    from pykraft.local.child import Child
 
 HTTP: Final = "127.0.0.1:7080"
 """Node 1 of `pykraft kv serve`; the others have the next ports."""
@@ -169,9 +170,6 @@ def _end_of(key: str) -> str:
     return prefix(key)[1]
 
 
-if TYPE_CHECKING:  # imported when the nodes run, so that --help is quick
-    from pykraft.local.child import Child
-
 NODES: Final = 3
 NODES_MAX: Final = 15
 
@@ -278,9 +276,6 @@ def _examples(first: Endpoint, option: str) -> list[str]:
         f'  curl http://{first}/v1/get -d \'{{"key": "color"}}\'',
     ]
 
-
-if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.kv.client import ClientLease
 
 TTL_S: Final = 10.0
 END_SHARE: Final = 0.1
