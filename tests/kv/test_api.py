@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pykraft.errors import CommandRejectedError, OutcomeUnknownError, UsageError
-from pykraft.kv import api
 from pykraft.kv import api as api_module
 from pykraft.kv import api as exchange_module
 from pykraft.kv.api import (
@@ -254,7 +253,7 @@ def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
 def test_names_and_queues_are_bounded_and_longer_names_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "QUEUE_MAX", 1)
+    monkeypatch.setattr(api_module, "QUEUE_MAX", 1)
 
     async def main() -> None:
         async with Replicated(alone(tmp_path), KeyValues()) as node:
@@ -303,7 +302,7 @@ def test_a_watch_delivers_old_and_new_changes_of_its_range(tmp_path: Path) -> No
 
 
 def test_silence_is_filled_with_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "SIGN_OF_LIFE_S", 0.01)
+    monkeypatch.setattr(api_module, "SIGN_OF_LIFE_S", 0.01)
 
     async def main() -> None:
         async with served(tmp_path) as api:
@@ -356,7 +355,7 @@ def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pyt
             client, watching = begun(api, key="a")
             await client.until_lines(1)
             client.reads.clear()
-            monkeypatch.setattr(api, "WRITE_TIMEOUT_S", 0.01)
+            monkeypatch.setattr(api_module, "WRITE_TIMEOUT_S", 0.01)
             await ask_unread(api)
             await watching
             assert client.is_aborted
@@ -372,7 +371,7 @@ def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pyt
 
 
 def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "WATCHES_MAX", 1)
+    monkeypatch.setattr(api_module, "WATCHES_MAX", 1)
 
     async def main() -> None:
         async with served(tmp_path) as api:

@@ -341,6 +341,7 @@ def fails_with_three_voters(seed: int, *, scenario: Any, recorder: Recorder | No
 def test_the_smaller_run_is_a_page_and_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("pykraft.cli.sim.run.simulate", fails_with_three_voters)
     monkeypatch.setattr("pykraft.sim.run.shrink.simulate", fails_with_three_voters)
+    monkeypatch.setattr("pykraft.cli.sim.run.draw", draw)
     page, said = tmp_path / "seed-13.html", list[str]()
     shrink_and_draw(failed(13), DEFAULT, page, say=said.append)
     assert said[0] == "shrinking: 4 nodes, 3 faults of 2 kinds, 2.000 s"

@@ -25,7 +25,7 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.host.host import Host
-from pykraft.machine import Applied, StateMachine, replicated
+from pykraft.machine import Applied, StateMachine, forwarder
 from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import ForwardConnection, MachineReads
 from pykraft.machine.records import (
@@ -182,7 +182,7 @@ def forwarded_command_is_appended_twice(patch: Patch) -> None:
                 records.append(encode_log_record(record._replace(sequence=record.sequence + 500)))
         return records
 
-    patch.setattr(replicated, "unpack_records", twice)
+    patch.setattr(forwarder, "unpack_records", twice)
 
 
 def number_of_a_given_up_command_is_used_again(patch: Patch) -> None:

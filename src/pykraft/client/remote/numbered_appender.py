@@ -158,6 +158,7 @@ class NumberedAppender(LeaderClient):
         """
         node = self._search.whom
         connection = await self._connected(node)
+        self._was_heard = True
         if not connection.offers_key(ApiKey.INIT_PRODUCER_ID):
             await connection.close()
             is_leader = node == self._search.leader
