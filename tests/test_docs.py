@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from typing import get_args
 
@@ -27,6 +29,18 @@ def table_of_moves() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def map_of_packages() -> str:
+    """Each package with the first clause of its docstring: what a reader of the README finds where."""
+    lines = []
+    for folder in ("src/pykraft", "lab"):
+        found = []
+        for path in sorted((ROOT / folder).glob("*/__init__.py")):
+            clause = re.split(r"[:;.,(]", ast.get_docstring(ast.parse(path.read_text())) or "", maxsplit=1)[0].strip()
+            found.append(f"`{path.parent.name}`: {clause}")
+        lines.append(textwrap.fill(f"`{folder}/`: " + " · ".join(found) + ".", 120, break_on_hyphens=False))
+    return "\n\n".join(lines)
+
+
 def commands(page: str) -> Iterator[list[str]]:
     """The words of each command in the page's shell blocks."""
     for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL):
@@ -38,6 +52,15 @@ def test_the_page_of_states_draws_the_table(request: pytest.FixtureRequest) -> N
     page = path.read_text()
     head, _, rest = page.partition("<!-- moves -->\n")
     expected = f"{head}<!-- moves -->\n\n{table_of_moves()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+def test_the_readme_maps_every_package(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "README.md"
+    head, _, rest = path.read_text().partition("<!-- packages -->\n")
+    expected = f"{head}<!-- packages -->\n\n{map_of_packages()}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     if request.config.getoption("--rewrite"):
         path.write_text(expected)
     assert path.read_text() == expected

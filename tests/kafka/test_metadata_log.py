@@ -23,7 +23,7 @@ from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
-from pykraft.protocol.metadata import record
+from pykraft.protocol.metadata import tables
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
 from tests.cli.test_dump import GOLDEN, sections
@@ -70,7 +70,7 @@ CREATED = {
 def test_the_tables_are_those_of_the_jar(kafka: Kafka) -> None:
     (jar,) = kafka.jars.glob("kafka-metadata-*.jar")
     version = jar.stem.removeprefix("kafka-metadata-")
-    ours = Path(record.__file__).read_text().replace(record.KAFKA_VERSION, version)
+    ours = Path(tables.__file__).read_text().replace(tables.KAFKA_VERSION, version)
     newer = [line for line in ours.splitlines() if line not in source_of(jar).splitlines()]
     assert newer == ['    29: Message.of("UnregisterControllerRecord", "0", "0+", Field("controller_id", INT32)),']
 

@@ -21,14 +21,19 @@ if TYPE_CHECKING:  # slow to import, and every run of pytest collects this file
     from pyspark.sql import SparkSession
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = (TESTS / "spark", TESTS / "lab" / "demo")
+PLACES = (
+    TESTS / "spark",
+    TESTS / "lab" / "demo",
+    TESTS / "lab" / "cli" / "test_demo.py",
+    TESTS / "lab" / "campaign" / "test_on_spark.py",
+)
+"""Folders, and files elsewhere, with tests that need pyspark."""
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for names in (
-        ("files", "home", "java", "live", "master", "options", "package", "quiet", "strides", "walk"),
-        ("metrics_thread", "stream_metrics"),
-        ("commit_rows", "manifest", "rows", "sink_options", "staged"),
-        ("difference", "directory", "history", "image", "logged", "moment", "quorum", "tables"),
+        ("file_plan", "home", "java", "live", "master", "options", "stream_metrics", "walk"),
+        ("commit_rows", "sink_options", "staged"),
+        ("directory", "image", "quorum", "tables"),
     )
     for name in names
 }
@@ -57,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _needs_pyspark(path: Path) -> bool:
     is_test = path.suffix == ".py" and path.name.startswith("test_") and path.name not in WITHOUT_PYSPARK
-    return is_test and any(path.is_relative_to(folder) for folder in FOLDERS)
+    return is_test and any(path.is_relative_to(place) for place in PLACES)
 
 
 @pytest.fixture(scope="session")

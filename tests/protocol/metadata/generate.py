@@ -1,6 +1,6 @@
 """Generates ``pykraft/protocol/metadata/tables.py`` from the schemas in a jar of Kafka.
 
-    python -m tests.protocol.metadata.generate kafka-metadata-4.4.0.jar > src/pykraft/protocol/metadata/record.py
+    python -m tests.protocol.metadata.generate kafka-metadata-4.4.0.jar > src/pykraft/protocol/metadata/tables.py
 
 The jar is the plain one, as Maven gets it: it has the definitions that Kafka generates its own classes from. The tables
 keep what is needed for reading: names, kinds, versions, defaults, tags. Invariant: a property of a definition

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pykraft.protocol.metadata.record import FRAME_VERSION, TABLES, metadata_tables, type_name
+from pykraft.protocol.metadata.record import FRAME_VERSION, metadata_tables, type_name
+from pykraft.protocol.metadata.tables import TABLES
 from pykraft.protocol.primitives import encode_uvarint
 from pykraft.protocol.schema import Array, Body, Kind, Struct
 from tests.protocol.bodies import write

@@ -10,6 +10,7 @@ from pykraft.errors import UsageError
 from pykraft.sim.scenario.fault_kinds import KINDS
 from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, shipped_names
 from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, ClusterSettings
+from tests.tidy.repository import ROOT
 
 
 def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
@@ -36,6 +37,11 @@ def test_the_shipped_default_is_the_default() -> None:
 def test_the_quiet_one_has_no_faults_and_all_has_every_kind() -> None:
     assert load(["quiet"]).faults == {}
     assert load(["all"]).faults.keys() == set(KINDS)
+
+
+def test_every_kind_of_fault_has_a_row_on_the_page_of_the_simulator() -> None:
+    page = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"\n| `{kind}` | " not in page] == []
 
 
 def test_the_later_wins_and_kinds_of_faults_add_up(tmp_path: Path) -> None:

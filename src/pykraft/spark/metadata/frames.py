@@ -2,7 +2,7 @@
 
 Invariant: a function here only plans; it reads nothing that Spark does not read when the frame is used.
 
-Source: KIP-631; Kafka's message definitions, from which `pykraft.protocol.metadata.record` is made.
+Source: KIP-631; Kafka's message definitions, from which `pykraft.protocol.metadata.tables` is made.
 """
 
 from __future__ import annotations
