@@ -1,8 +1,4 @@
-"""``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others.
-
-Defines the options, the output and the exit status. `pykraft.audit` knows what is checked, `pykraft.spark.audit_job`
-runs it.
-"""
+"""``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others."""
 
 from __future__ import annotations
 

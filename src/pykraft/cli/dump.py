@@ -1,7 +1,5 @@
 """``pykraft dump``: show the content of the files of a log directory, as text like Kafka's tool or as JSON.
 
-Defines the options, both renderings and the exit status. `pykraft.log.offline.dump` reads the formats.
-
 Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
 """
 

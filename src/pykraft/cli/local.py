@@ -1,8 +1,4 @@
-"""``pykraft local``: a quorum on this machine, in one folder, whose nodes outlive the command.
-
-``up`` starts it and prints what to type next, ``status`` shows it, ``down`` stops it. `pykraft.local.background_quorum`
-does the work.
-"""
+"""``pykraft local``: a quorum on this machine, in one folder, whose nodes outlive the command."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""``pykraft verify``: check a data directory; report damage by file and position, and how to repair it.
-
-Defines the options, the rendering, the progress bar and the exit status. `pykraft.log.offline.verify` knows the
-formats.
-"""
+"""``pykraft verify``: check a data directory; report damage by file and position, and how to repair it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """``pykraft pipeline metadata``: the cluster that a metadata log describes, at a moment, and what changed between two.
 
 Reads directories of Kafka's controllers or brokers, or a live quorum; nothing is written, and Spark is not needed.
-`pykraft.spark.metadata` has the tables.
 """
 
 from __future__ import annotations

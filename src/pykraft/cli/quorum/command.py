@@ -1,9 +1,8 @@
 """``pykraft quorum``: describe and change a live quorum, with the verbs, columns and wording of Kafka's tools.
 
-`pykraft.cli.quorum.overview` has Kafka's two views, and ours of both. Options that Kafka takes before the verb are also
-accepted after it. ``upgrade`` has options and output of ``kafka-features upgrade``, and raises only the named feature.
-Kafka has no ``transfer``: it needs a pykraft leader; the successor may be any voter. `pykraft.client.remote.admin`
-talks to the quorum.
+Options that Kafka takes before the verb are also accepted after it. ``upgrade`` has options and output of
+``kafka-features upgrade``, and raises only the named feature. Kafka has no ``transfer``: it needs a pykraft leader; the
+successor may be any voter.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft dissertation
 §3.10.

@@ -1,11 +1,9 @@
-"""``pykraft quorum describe`` without a view of Kafka's: a verdict on the quorum, then the quorum and each replica.
+"""``pykraft quorum describe``: a verdict on the quorum, then the quorum and each replica; and Kafka's own two views.
 
 On a terminal it has colours (`NO_COLOR` is respected); ``--watch`` draws over its last picture there, and elsewhere
-prints one picture, or one line of JSON, after the other. Ages are those at the leader, so this machine's clock does not
-matter. Invariant: every text that came from the quorum is escaped.
-
-Kafka's two views are those of ``kafka-metadata-quorum describe``, byte for byte, and the same as JSON: labels are
-padded to 24 columns, cells to the width of their column, each followed by a tab, including the last.
+prints one picture, or one line of JSON, after the other. Ages are those at the leader. Kafka's views are those of
+``kafka-metadata-quorum describe``, byte for byte: labels are padded to 24 columns, cells to the width of their column,
+each followed by a tab, including the last. Invariant: every text that came from the quorum is escaped.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
 """
