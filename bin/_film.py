@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from pykraft.client.remote.verdict import Health
+from pykraft.client.remote.quorum import Health
 from pykraft.local.child import Children, wait_until
 from pykraft.local.cluster import SOURCES, Cluster, PykraftNode
 

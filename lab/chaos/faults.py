@@ -28,7 +28,8 @@ from lab.chaos.plan import Fault, FaultKind, FaultTarget
 from lab.chaos.second_process import STORAGE_FAILED, Twin, require_stop, take_lock_away
 from lab.chaos.snapshot_room import OPTIONS as SNAPSHOT_OPTIONS
 from lab.chaos.snapshot_room import SnapshotRoom
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.child import wait_until
@@ -48,7 +49,7 @@ FETCH_VERSION: Final = 12
 RECEIVE_BUFFER_BYTES: Final = 4096
 MAX_BYTES: Final = 2**31 - 1
 SERVE_TIMEOUT_S: Final = 60.0
-LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
+LIMITS: Final = Patience(timeout_ms=5_000, request_timeout_ms=2_000)
 LEFT_BYTES: Final = 8192
 """Room left on a disk that should fill up within a batch."""
 DESCRIPTORS_MAX: Final = 256
@@ -152,7 +153,7 @@ def wait_for_all(ground: Ground, require_life: Callable[[], None]) -> None:
 
 def _described(ground: Ground) -> Quorum | None:
     async def ask() -> Quorum:
-        async with Admin(ground.cluster.endpoints, limits=LIMITS) as admin:
+        async with Admin(ground.cluster.endpoints, patience=LIMITS) as admin:
             return await admin.describe_quorum()
 
     try:

@@ -23,9 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, WHOLE, OneOf
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, OneOf, json_option
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.text.table import terminal_width
 from pykraft.text.words import about, counted

@@ -18,8 +18,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType, OneOf, several_of
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType, OneOf, json_option, several_of
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted, did_you_mean

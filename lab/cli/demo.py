@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder
-from pykraft.cli.tables import print_table
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NewFolder, json_option
+from pykraft.cli.printable import print_table
 from pykraft.errors import UsageError
 from pykraft.local.child import temporary_folder
 from pykraft.process.extras import imported_for

@@ -34,14 +34,23 @@ from lab.campaign.page import (
     version_row,
 )
 from lab.campaign.rows import RowFile, summarize
-from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import ExistingPath, NewFile, any_of
+from pykraft.cli.parsing.value import ExistingPath, NewFile, any_of, json_lines_option
 from pykraft.cli.printable import print_lines, printable
-from pykraft.cli.sim.options import Choice, parse_seeds, scenario_options, workers_option
-from pykraft.cli.sim.replay import replay
-from pykraft.cli.sim.run import SeedRows, conclude, report_rows, run_options, seed_rows
-from pykraft.cli.sim.table import coverage_option, summary_lines
+from pykraft.cli.sim.run import (
+    Choice,
+    SeedRows,
+    conclude,
+    coverage_option,
+    parse_seeds,
+    replay,
+    report_rows,
+    run_options,
+    scenario_options,
+    seed_rows,
+    summary_lines,
+    workers_option,
+)
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
 from pykraft.sim.run.campaign import Identity, Row

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cli.client_options import ClientOptions, client_options
+from pykraft.cli.client_options import ClientOptions, admin_of, client_options, joined
 from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX
+from pykraft.client.remote.admin import Admin
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
+from tests.client.scripted import run
 
 
 def options(
@@ -90,3 +92,26 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         options(command_config=tmp_path / "absent")
     with pytest.raises(UsageError, match="Is a directory"):
         options(command_config=tmp_path)
+
+
+NONE = dict.fromkeys(("bootstrap_controller", "bootstrap_server", "command_config", "timeout"))
+
+
+def test_an_option_counts_wherever_it_stands() -> None:
+    before = joined({**NONE, "bootstrap_controller": "h:1"}, {**NONE, "timeout": 2.0})
+    after = joined({**NONE, "timeout": 2.0}, {**NONE, "bootstrap_controller": "h:1"})
+    assert before == after
+
+
+def test_the_client_has_the_options() -> None:
+    async def main() -> None:
+        options = joined({**NONE, "bootstrap_server": "h:1"}, {**NONE, "timeout": 2.0})
+        async with admin_of(options) as admin:
+            assert isinstance(admin, Admin)
+
+    run(main)
+
+
+def test_twice_is_once_too_often() -> None:
+    with pytest.raises(UsageError, match="--timeout is given twice"):
+        joined({**NONE, "timeout": 1.0}, {**NONE, "timeout": 2.0})

@@ -1,4 +1,4 @@
-"""A properties file is found, read in the encodings that occur, and named in every message about it."""
+"""A properties file is found, read, and named in every message about it; ids are taken as given, or rejected."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from pykraft.cli.config_file import (
     checked_config,
     find_config,
     override,
+    parse_cluster_id,
+    parse_directory_id,
     read_properties,
     tell_of_neighbors,
 )
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, UsageError
+from pykraft.types import uuid_text
 
 PROPERTIES = """
 node.id=1
@@ -183,3 +186,28 @@ def test_partitions_of_other_topics_are_told_of(
         f"data also holds a-0, c.d-1: {only}",
         f"data also holds a-0, b-0, b-1 and 2 more: {only}",
     ]
+
+
+@pytest.mark.parametrize("text", ["MkU3OEVBNTcwNTJENDM2Qg", "a", "my.cluster_1-2", "x" * 255])
+def test_a_cluster_id_is_letters_digits_and_three_signs(text: str) -> None:
+    assert parse_cluster_id(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "x" * 256, "a b", "a/b", "\u00fc", "a\n"])
+def test_any_other_cluster_id_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--cluster-id .*: give 1 to 255 letters"):
+        parse_cluster_id(text)
+
+
+@pytest.mark.conformance("H17", "H18")
+@pytest.mark.parametrize("text", ["b8tRS7h4TJ2Vt43Dp85v2A", "4-e97nI7eHPYKfEDtW8rtQ", "-AAAAAAAAAAAAAAAAAAAAA"])
+def test_a_directory_id_may_hold_and_begin_with_a_hyphen(text: str) -> None:
+    assert uuid_text(parse_directory_id(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "b8tRS7h4TJ2Vt43Dp85v2A=", "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"]
+)
+def test_any_other_directory_id_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--replica-directory-id"):
+        parse_directory_id(text)

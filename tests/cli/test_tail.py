@@ -78,12 +78,7 @@ def test_control_records_are_printed_on_request() -> None:
     with served(small_log()) as bootstrap:
         text = call("--bootstrap-controller", bootstrap, "--print-control", "--max-records", "1").output
         line = call("--bootstrap-controller", bootstrap, "--print-control", "--max-records", "1", "--json").output
-    body = {
-        "version": 0,
-        "leaderId": 2,
-        "voters": [{"voterId": 1}, {"voterId": 2}],
-        "grantingVoters": [{"voterId": 2}],
-    }
+    body = {"version": 0, "leaderId": 2, "voters": [{"voterId": 1}, {"voterId": 2}], "grantingVoters": [{"voterId": 2}]}
     head, _, shown = text.partition(" ")
     assert head == "0\t1\t1970-01-01T00:00:00.900Z\tLeaderChange"
     assert json.loads(shown) == body

@@ -18,11 +18,10 @@ from rich.console import Console
 from pykraft.cli.local import headline
 from pykraft.cli.printable import print_lines
 from pykraft.cli.quorum import overview
-from pykraft.cli.sim.command import sim
-from pykraft.cli.sim.run import BAR_WIDTH_MIN
+from pykraft.cli.sim.run import BAR_WIDTH_MIN, sim
 from pykraft.cli.verify import verify
 from pykraft.cli.version import version
-from pykraft.client.remote.verdict import Health, QuorumVerdict
+from pykraft.client.remote.quorum import Health, QuorumVerdict
 from tests.cli.sim_worlds import live
 from tests.log.data_directory import flip, make_node, segments
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.leader_search import Patience
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchResponse, FetchSnapshotResponse
 from pykraft.errors import ErrorCode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pykraft.client.reader import StateReader
 from pykraft.client.serde import text_serde
-from pykraft.client.state_reader import StateReader
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
 from tests.disks import ScriptedDisk

@@ -1,4 +1,4 @@
-"""A wrong argument of any call is the caller's error, and the node continues."""
+"""A wrong argument of any call is the caller's error, and the node continues; so is a wrong bootstrap list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft.client import Node, text_serde
-from pykraft.client.arguments import epoch_number, nodes_to_contact, truth, whole_number
+from pykraft.client.arguments import ENDPOINTS_MAX, epoch_number, nodes_to_contact, parse_bootstrap, truth, whole_number
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
 from tests.client.nodes import BOTH, Recorder, alone, config_of, run
@@ -101,3 +101,44 @@ def test_voters_may_be_named_by_their_addresses(tmp_path: Path) -> None:
             assert (await node.wait_for_leader()).leader_id == 1
 
     run(main)
+
+
+def test_nodes_come_in_order_and_once() -> None:
+    found = parse_bootstrap("--list", " b:2 ,a.example:1,[::1]:9092,,b:2,127.0.0.1:65535")
+    assert found == (Endpoint("b", 2), Endpoint("a.example", 1), Endpoint("::1", 9092), Endpoint("127.0.0.1", 65535))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " , ",
+        "a",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:1x",
+        "a:-1",
+        "http://a:1",
+        "a b:1",
+        "::1:1",
+        "[x]:1",
+        "h" * 256 + ":1",
+    ],
+)
+def test_anything_else_is_one_line_that_names_the_option(text: str) -> None:
+    with pytest.raises(UsageError, match="--list"):
+        parse_bootstrap("--list", text)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    odd: list[Any] = [None, 5, b"a:1", ["a:1"]]
+    for value in odd:
+        with pytest.raises(UsageError, match=r"--list = .*: it is a text, host:port"):
+            parse_bootstrap("--list", value)
+
+
+def test_a_list_is_not_endless() -> None:
+    with pytest.raises(UsageError, match="101 nodes"):
+        parse_bootstrap("--list", ",".join(f"a:{port}" for port in range(1, ENDPOINTS_MAX + 2)))

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.client import LeaderAndEpoch, Reader
 from pykraft.client.listener import LeaderWatch, check_listener
-from pykraft.client.thread import SameLoop
+from pykraft.client.thread import NodeLoops
 from pykraft.errors import UsageError
 from pykraft.types import Epoch, NodeId
 from tests.client.nodes import TIMEOUT_S, Recorder, run
@@ -55,7 +55,7 @@ def test_who_saves_or_is_formatted_must_load(name: str) -> None:
 
 def test_all_who_wait_are_woken_and_wait_again_for_the_next_news() -> None:
     async def main() -> None:
-        watch = LeaderWatch(SameLoop())
+        watch = LeaderWatch(NodeLoops())
         for _ in range(2):
             waiting = [asyncio.create_task(watch.wait()) for _ in range(3)]
             done, _ = await asyncio.wait(waiting, timeout=0)

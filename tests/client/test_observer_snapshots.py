@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node
+from pykraft.client.reader import StateReader
 from pykraft.client.remote.observer import FAR_OFFSET, FetchLimits, Observer, Start
-from pykraft.client.state_reader import StateReader
 from pykraft.errors import UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values

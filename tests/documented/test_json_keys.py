@@ -26,12 +26,12 @@ from pykraft.cli.kv.command import get
 from pykraft.cli.local import as_json_object
 from pykraft.cli.pipeline.metadata import metadata
 from pykraft.cli.quorum.overview import overview_json
-from pykraft.cli.sim.options import choose, told_row
+from pykraft.cli.sim.run import choose, told_row
 from pykraft.cli.storage import storage
 from pykraft.cli.tail import _JsonForm
 from pykraft.cli.verify import verify
 from pykraft.cli.version import version
-from pykraft.client.remote.verdict import verdict_on
+from pykraft.client.remote.quorum import verdict_on
 from pykraft.protocol.records import Record
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.types import Offset
@@ -137,7 +137,7 @@ KEYS: dict[str, Callable[[Path], Iterable[str]]] = {
     "kv get": kv_get_keys,
     "kv put": read(literal, "src/pykraft/kv/api.py", "_put"),
     "kv del": read(literal, "src/pykraft/kv/api.py", "_delete"),
-    "kv watch": read(literal, "src/pykraft/kv/json_answers.py", "change_json"),
+    "kv watch": read(literal, "src/pykraft/kv/json_form.py", "change_json"),
     "kv lock": read(literal, f"{CLI}/kv/command.py", "lock"),
     "local up": lambda folder: as_json_object(quorum(folder)),
     "local status": lambda folder: as_json_object(quorum(folder)),

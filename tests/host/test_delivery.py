@@ -12,8 +12,8 @@ import pytest
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
-from pykraft.host.snapshots.loading import SnapshotOpening
+from pykraft.host.snapshots.creation import SnapshotOpening
+from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures
 from pykraft.protocol.records import encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads, snapshot_files

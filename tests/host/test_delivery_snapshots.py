@@ -14,9 +14,8 @@ from pykraft.config import LogSettings
 from pykraft.errors import CorruptionError
 from pykraft.host.delivery import Delivery
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
-from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.host.snapshots.loading import Loader, SnapshotOpening
+from pykraft.host.snapshots.creation import Loader, SnapshotOpening
+from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures, SnapshotFiles
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch

@@ -12,8 +12,7 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import CorruptionError
-from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.log.small_files.quarantine_file import FILE_NAME
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader

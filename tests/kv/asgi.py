@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pykraft.kv.api import KeyValueApi
-from pykraft.kv.exchange import ABORT
+from pykraft.kv.api import ABORT, KeyValueApi
 from pykraft.machine import Replicated
 from pykraft.recipes import KeyValues
 from tests.client.nodes import alone

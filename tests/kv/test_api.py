@@ -1,25 +1,29 @@
-"""The API of a node, called as an ASGI server calls it: every path, and every kind of wrong request.
-
-Locks that belong to a lease: in turn, together with programs, and with requests that are sent again.
-
-Watches as answers of lines: every change once and in order, signs of life, and each way to end.
-"""
+"""The API of a node, called as an ASGI server calls it: paths, wrong requests, locks, watches, and slow clients."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import logging
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykraft.errors import CommandRejectedError, OutcomeUnknownError, UsageError
-from pykraft.kv import api, exchange
 from pykraft.kv import api as api_module
-from pykraft.kv.api import KeyValueApi, acquire, release
-from pykraft.kv.exchange import BODY_SIZE_BYTES_MAX
+from pykraft.kv import api as exchange_module
+from pykraft.kv.api import (
+    BODY_SIZE_BYTES_MAX,
+    PIECE_SIZE_BYTES,
+    ClientGoneError,
+    Exchange,
+    KeyValueApi,
+    acquire,
+    release,
+)
+from pykraft.kv.json_form import ApiFailure, RequestRefusedError
 from pykraft.machine import Replicated
 from pykraft.recipes import KeyValues, KeyValueStore, Put, lock
 from pykraft.recipes.key_value_commands import VALUE_SIZE_BYTES_MAX
@@ -249,7 +253,7 @@ def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
 def test_names_and_queues_are_bounded_and_longer_names_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "QUEUE_MAX", 1)
+    monkeypatch.setattr(api_module, "QUEUE_MAX", 1)
 
     async def main() -> None:
         async with Replicated(alone(tmp_path), KeyValues()) as node:
@@ -298,7 +302,7 @@ def test_a_watch_delivers_old_and_new_changes_of_its_range(tmp_path: Path) -> No
 
 
 def test_silence_is_filled_with_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "SIGN_OF_LIFE_S", 0.01)
+    monkeypatch.setattr(api_module, "SIGN_OF_LIFE_S", 0.01)
 
     async def main() -> None:
         async with served(tmp_path) as api:
@@ -351,7 +355,7 @@ def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pyt
             client, watching = begun(api, key="a")
             await client.until_lines(1)
             client.reads.clear()
-            monkeypatch.setattr(exchange, "WRITE_TIMEOUT_S", 0.01)
+            monkeypatch.setattr(api_module, "WRITE_TIMEOUT_S", 0.01)
             await ask_unread(api)
             await watching
             assert client.is_aborted
@@ -367,7 +371,7 @@ def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pyt
 
 
 def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "WATCHES_MAX", 1)
+    monkeypatch.setattr(api_module, "WATCHES_MAX", 1)
 
     async def main() -> None:
         async with served(tmp_path) as api:
@@ -380,3 +384,129 @@ def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pyte
             await over(watching, client)
 
     run(main)
+
+
+def serve(client: Client, act: Any) -> Client:
+    """Let ``act`` serve one request; its exception is raised."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await act(Exchange(scope, receive, send))
+
+    return asyncio.run(client.call(app))
+
+
+def test_a_body_comes_in_pieces() -> None:
+    async def echo(exchange: Exchange) -> None:
+        await exchange.answer({"body": (await exchange.body()).decode()}, HTTPStatus.CONFLICT, b"x: y")
+
+    client = serve(Client("/", pieces=[b"a", b"", b"b"]), echo)
+    assert client.json() == {"body": "ab"}
+    assert (client.status, client.is_complete) == (409, True)
+    assert client.answer_headers["content-length"] == str(len(client.text))
+    assert client.answer_headers["content-type"] == "application/json"
+    assert client.answer_headers["x"] == "y"
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        lambda: Client("/", headers={"content-length": str(BODY_SIZE_BYTES_MAX + 1)}),
+        lambda: Client("/", headers={"content-length": "9" * 5_000}),
+        lambda: Client("/", pieces=[bytes(BODY_SIZE_BYTES_MAX), b"x"]),
+    ],
+    ids=["announced", "absurd", "in pieces"],
+)
+def test_a_body_that_is_too_large_is_refused(client: Any) -> None:
+    async def read(exchange: Exchange) -> None:
+        with pytest.raises(RequestRefusedError, match=f"at most {BODY_SIZE_BYTES_MAX} bytes") as caught:
+            await exchange.body()
+        assert caught.value.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        assert caught.value.headers == (b"connection: close",)
+
+    serve(client(), read)
+
+
+def test_a_body_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_module, "BODY_TIMEOUT_S", 0.01)
+
+    async def read(exchange: Exchange) -> None:
+        with pytest.raises(RequestRefusedError, match="did not arrive within") as caught:
+            await exchange.body()
+        assert caught.value.status == HTTPStatus.REQUEST_TIMEOUT
+
+    serve(Client("/", pieces=[]), read)
+
+
+def test_a_client_that_leaves_is_noticed() -> None:
+    client = Client("/", pieces=[])
+
+    async def read(exchange: Exchange) -> None:
+        client.left.set()
+        with pytest.raises(ClientGoneError):
+            await exchange.body()
+        await exchange.gone()
+
+    serve(client, read)
+
+
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client("/")
+
+    async def stream(exchange: Exchange) -> None:
+        await exchange.begin_lines()
+        await exchange.line({"a": 1})
+        monkeypatch.setattr(exchange_module, "WRITE_TIMEOUT_S", 0.01)
+        client.reads.clear()
+        with pytest.raises(ClientGoneError):
+            await exchange.line({"a": 2})
+
+    assert serve(client, stream).is_aborted
+    assert client.lines() == [{"a": 1}]
+    assert not client.is_complete
+
+
+def test_a_connection_that_breaks_is_a_client_that_is_gone() -> None:
+    async def broken(*_: Any) -> Any:
+        raise ConnectionResetError
+
+    async def main() -> None:
+        with pytest.raises(ClientGoneError):
+            await Exchange({"method": "GET", "path": "/", "headers": []}, broken, broken).begin_lines()
+
+    asyncio.run(main())
+
+
+def test_a_failure_is_an_answer_or_the_last_line() -> None:
+    failure = ApiFailure(HTTPStatus.GONE, "compacted", "too late", headers=(b"retry-after: 1",))
+
+    async def fail(exchange: Exchange) -> None:
+        await exchange.fail(failure)
+
+    async def fail_late(exchange: Exchange) -> None:
+        await exchange.begin_lines()
+        await exchange.line({"a": 1})
+        await exchange.fail(failure)
+
+    whole, late = serve(Client("/"), fail), serve(Client("/"), fail_late)
+    assert (whole.status, whole.json(), whole.is_complete) == (410, failure.as_json(), True)
+    assert whole.answer_headers["retry-after"] == "1"
+    assert (late.status, late.lines(), late.is_complete) == (200, [{"a": 1}, failure.as_json()], True)
+
+
+def test_a_large_answer_is_written_in_pieces() -> None:
+    written: list[int] = []
+
+    async def answer(exchange: Exchange) -> None:
+        deliver = exchange._send
+
+        async def counted(message: Any) -> None:
+            written.append(len(message.get("body", b"")))
+            await deliver(message)
+
+        exchange._send = counted
+        await exchange.answer({"a": "x" * 3 * PIECE_SIZE_BYTES})
+
+    client = serve(Client("/"), answer)
+    assert len(client.json()["a"]) == 3 * PIECE_SIZE_BYTES
+    assert max(written) == PIECE_SIZE_BYTES
+    assert client.is_complete

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.kv.exchange import Exchange
+from pykraft.kv.api import Exchange
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import Endpoint
 from tests.client.nodes import run
@@ -114,7 +114,7 @@ def test_connections_beyond_the_most_are_closed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pykraft.kv import exchange as exchange_module
+    from pykraft.kv import api as exchange_module
 
     monkeypatch.setattr(exchange_module, "WRITE_TIMEOUT_S", 0.05)
     sent: list[int] = []

@@ -1,7 +1,4 @@
-"""The applier tells those who wait, and lets the loop run between many commands.
-
-The leader's clock goes on from the log's last time.
-"""
+"""The applier answers those who wait and lets the loop run; the leader's clock and a client's numbers only go on."""
 
 from __future__ import annotations
 
@@ -10,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.machine.applier import PIECE_COMMANDS, PIECE_SIZE_BYTES, LeaderClock
+from pykraft.errors import BufferFullError
+from pykraft.machine import applier
+from pykraft.machine.applier import PIECE_COMMANDS, PIECE_SIZE_BYTES, ClientSession, LeaderClock
+from pykraft.machine.records import CommandRecord, decode_log_record
 from tests.client.nodes import run
 from tests.machine.counters import Add, leader_of, machines, next_turn, state_of
 
@@ -74,3 +74,38 @@ def test_it_is_never_behind_what_was_applied() -> None:
     clock = LeaderClock()
     clock.start(1_000, 100.0)
     assert clock.time_ms(9_000, 100.5) == 9_000
+
+
+def test_the_lowest_number_that_somebody_waits_for_is_acknowledged() -> None:
+    async def main() -> None:
+        session = ClientSession(7)
+        assert [session.issue()[0] for _ in range(4)] == [0, 1, 2, 3]
+        assert session.acknowledged == 0
+        session.done(1)
+        assert session.acknowledged == 0
+        session.done(0)
+        assert session.acknowledged == 2
+        attempts = [(number, bytes([number]), session.waiters[number], 1.0) for number in (2, 3)]
+        expected = [CommandRecord(9, 7, number, 2, bytes([number])) for number in (2, 3)]
+        assert [*map(decode_log_record, session.records(attempts, 9))] == expected
+        session.done(2)
+        session.done(3)
+        assert session.acknowledged == 4
+        assert session.issue()[0] == 4
+
+    run(main)
+
+
+def test_the_number_of_commands_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(applier, "WINDOW", 3)
+        session = ClientSession(7)
+        for _ in range(3):
+            session.issue()
+        session.done(1)
+        with pytest.raises(BufferFullError, match="3 commands of this client already wait"):
+            session.issue()  # 0 still waits, so 0 to 2 are kept
+        session.done(0)
+        assert session.issue()[0] == 3
+
+    run(main)

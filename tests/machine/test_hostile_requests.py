@@ -22,14 +22,7 @@ from pykraft.client import Node, bytes_serde
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME, NodeConfig
 from pykraft.errors import CommandRejectedError
 from pykraft.machine import Replicated
-from pykraft.machine.records import (
-    CheckRecord,
-    OpenRecord,
-    TickRecord,
-    encode_command,
-    encode_log_record,
-    pack_records,
-)
+from pykraft.machine.records import CheckRecord, OpenRecord, TickRecord, encode_command, encode_log_record, pack_records
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import APIS, ApiKey

@@ -83,8 +83,7 @@ def test_records_of_a_later_version_are_unknown(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"x", b"\x01", b"\x10\x01", b"\x00" + bytes(40), b"\x01\x02\x00", b"\x01\x10" + bytes(9), b'{"a":1}'],
+    "data", [b"", b"x", b"\x01", b"\x10\x01", b"\x00" + bytes(40), b"\x01\x02\x00", b"\x01\x10" + bytes(9), b'{"a":1}']
 )
 def test_what_no_version_writes_is_foreign(data: bytes) -> None:
     for decode in (decode_log_record, check_forwarded):

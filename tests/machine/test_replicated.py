@@ -5,11 +5,14 @@ The leader writes the log time where no command brings it: for sessions, and for
 Nodes compare their states while they work: one that has parted ends with a report, and the others go on.
 
 What the leader answers to forwarded records and reads, and what certainly did not reach its log.
+
+What a program uses by default: a server, TCP, the session timeout of the format.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings
 from pykraft.errors import (
     BufferFullError,
@@ -26,13 +30,15 @@ from pykraft.errors import (
     NotRunningError,
     OutcomeUnknownError,
     ReplicasPartedError,
+    UnreachableError,
     UsageError,
 )
 from pykraft.machine import Applied, Replicated, forwarder, replicated
 from pykraft.machine.records import OpenRecord, decode_log_record, encode_log_record, pack_records
-from pykraft.machine.replica import MachineReplica
-from pykraft.machine.replicated import voter_ids
+from pykraft.machine.replica import SESSION_TIMEOUT_MS, MachineReplica
+from pykraft.machine.replicated import PROGRAM, voter_ids
 from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint
 from tests.client.nodes import BOTH, alone, config_of, run
 from tests.machine.counters import Add, Counters, Node, leader_of, machines, make_leader, next_turn, state_of
 
@@ -454,3 +460,22 @@ def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
             assert told == []
 
     run(main)
+
+
+def test_a_program_has_a_server_of_its_own_and_the_session_timeout_of_the_format() -> None:
+    assert PROGRAM.session_timeout_ms == SESSION_TIMEOUT_MS
+    assert PROGRAM.random_bytes(16) != PROGRAM.random_bytes(16)
+
+
+def test_a_dialer_says_that_nobody_listens() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        endpoint = Endpoint("127.0.0.1", bound.getsockname()[1])
+
+        async def main() -> None:
+            dialer = ClientDialer("test")
+            for _ in range(2):  # the second one shares the lookups of the first
+                with pytest.raises(UnreachableError, match=str(endpoint)):
+                    await dialer.connect(endpoint, 2_000)
+
+        asyncio.run(main())

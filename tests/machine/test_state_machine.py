@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from pykraft.client import bytes_serde, json_serde
-from pykraft.machine import Applied, StateMachine
+from pykraft.errors import UsageError
+from pykraft.machine import Applied, StateMachine, dataclass_serde
 
 
 @dataclass
@@ -62,3 +65,40 @@ def test_dataclasses_are_found() -> None:
 def test_other_commands_are_json_or_have_a_serde() -> None:
     assert JsonCommands.commands is json_serde
     assert OwnSerde.commands is Derived.commands is bytes_serde
+
+
+@dataclass
+class Set:
+    key: str
+    value: Any = None
+
+
+@dataclass
+class Unset:
+    key: str
+
+
+SERDE = dataclass_serde(Set, Unset)
+
+
+def test_a_command_comes_back_equal() -> None:
+    for command in (Set("a", [1, {"b": None}]), Unset("ä"), Set("c")):
+        assert SERDE.deserialize(SERDE.serialize(command)) == command
+    assert SERDE.serialize(Unset("x")) == b'["Unset",{"key":"x"}]'
+
+
+def test_a_field_that_an_older_command_lacks_has_its_default() -> None:
+    assert SERDE.deserialize(b'["Set",{"key":"x"}]') == Set("x", None)
+
+
+@pytest.mark.parametrize("wrong", [Set("a", (1, 2)), Set("a", {1: 2}), Set("a", {1}), Set("a", float("nan")), "text"])
+def test_a_command_that_would_come_back_otherwise_is_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        SERDE.serialize(wrong)
+
+
+def test_only_dataclasses_with_names_of_their_own() -> None:
+    with pytest.raises(UsageError, match="is not a dataclass"):
+        dataclass_serde(int)
+    with pytest.raises(UsageError, match="two classes are called Set"):
+        dataclass_serde(Set, Set)

@@ -18,7 +18,8 @@ from threading import Thread
 from typing import Final, TypeAlias
 
 from pykraft.cli.quorum.command import described_node
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import (
     ErrorCode,
@@ -36,7 +37,7 @@ Act: TypeAlias = Callable[[Admin], Awaitable[None]]
 
 NOTHING: Final[Mapping[str, str]] = {}
 ATTEMPTS: Final = 20
-PATIENT: Final = AdminLimits(timeout_ms=20_000, request_timeout_ms=5_000)
+PATIENT: Final = Patience(timeout_ms=20_000, request_timeout_ms=5_000)
 DONE_BEFORE: Final = (ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
 WORTH_ANOTHER_ATTEMPT: Final = (RefusedError, QuorumUnavailableError, OutcomeUnknownError)
 """What an operator gets while a leader dies or has just been elected: each of them asks again."""
@@ -72,7 +73,7 @@ class ChangingQuorum:
         """The quorum as its leader sees it."""
 
         async def ask() -> Quorum:
-            async with Admin(self.cluster.endpoints, limits=PATIENT) as admin:
+            async with Admin(self.cluster.endpoints, patience=PATIENT) as admin:
                 return await admin.describe_quorum()
 
         return asyncio.run(ask())
@@ -229,7 +230,7 @@ class _Asking:
 
     def _run(self) -> None:
         async def ask() -> None:
-            async with Admin(self._endpoints, limits=PATIENT) as admin:
+            async with Admin(self._endpoints, patience=PATIENT) as admin:
                 await self._act(admin)
 
         try:

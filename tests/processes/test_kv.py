@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.kv.trial import status_of
+from pykraft.kv.service import status_of
 from pykraft.local.child import wait_until
 from pykraft.local.cluster import SOURCES
 from pykraft.local.voters import HOST

@@ -1,16 +1,22 @@
-"""The state machine of the store: transactions, leases by log time, snapshots, limits."""
+"""The state machine of the store: transactions, changes for watches, leases by log time, snapshots, limits."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import CommandRejectedError
+from pykraft.errors import CommandRejectedError, CompactedError, UsageError
 from pykraft.recipes import Condition, Delete, Get, Item, KeyChange, Put, Transaction, TransactionResult, key_values
 from pykraft.recipes.key_value_commands import Compact, EndLease, GrantLease, KeepLease, KeyValueCommand
+from pykraft.recipes.key_values import COMMANDS as SERDE
+from pykraft.recipes.key_values import RESULTS, SNAPSHOTS, KeySpace, LeaseState, RecordSerde, StoreHead
 from tests.recipes.stores import StoreLog
 
 
@@ -192,3 +198,151 @@ def test_a_replica_from_a_snapshot_stays_the_same(steps: list[tuple[KeyValueComm
     space = logs[0].values.space
     assert space.keys == sorted(space._items)
     assert all(log.state() == logs[0].state() for log in logs)
+
+
+def filled(count: int, *, each: int = 1) -> KeySpace:
+    space = KeySpace()
+    for revision in range(1, count + 1):
+        for key in "abc"[:each]:
+            space.put(Item(key, str(revision), 1, revision, revision))
+    return space
+
+
+def test_ranges() -> None:
+    space = KeySpace()
+    for at, key in enumerate(["b", "a", "ab", "c"], 1):
+        space.put(Item(key, "", at, at, 1))
+    assert space.keys_in("a", None) == ["a"]
+    assert space.keys_in("x", None) == []
+    assert space.keys_in("a", "b") == ["a", "ab"]
+    assert space.keys_in("ab", "") == ["ab", "b", "c"]
+    assert space.keys_in("c", "a") == []
+    space.delete("ab", 5)
+    assert space.keys == ["a", "b", "c"]
+    assert space.size_bytes == 3
+
+
+def test_changes_come_whole_by_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_values, "SCANNED_MAX", 4)
+    space = filled(4, each=3)
+    found, revision = space.changes(1, "", "")
+    assert [(one.revision, one.key) for one in found] == [(at, key) for at in (1, 2) for key in "abc"]
+    assert revision == 3
+    found, revision = space.changes(revision, "b", None)
+    assert [one.revision for one in found] == [3, 4]
+    assert revision == 5
+    assert space.changes(5, "", "") == ([], 5)
+
+
+def test_a_range_of_changes() -> None:
+    space = filled(1, each=3)
+    space.delete("b", 2)
+    assert space.changes(2, "b", "c") == ([KeyChange(2, "b", None)], 3)
+    assert [one.key for one in space.changes(1, "a", "b")[0]] == ["a"]
+    assert [one.key for one in space.changes(1, "c", "")[0]] == ["c"]
+
+
+def test_what_was_compacted_is_refused_with_the_oldest_revision() -> None:
+    space = filled(5)
+    space.compact(4)
+    with pytest.raises(CompactedError, match="revision 3 is no longer kept: the oldest one is 4") as caught:
+        space.changes(3, "", "")
+    assert caught.value.oldest_revision == 4
+    assert [one.revision for one in space.changes(4, "", "")[0]] == [4, 5]
+
+
+@pytest.mark.parametrize("limit", ["CHANGES_MAX", "CHANGES_SIZE_BYTES_MAX"])
+def test_the_oldest_changes_go_by_themselves(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(key_values, limit, 8)
+    space = filled(100, each=3)
+    assert len(space.kept) <= 12
+    kept = [one.revision for one in space.kept]
+    assert kept[-1] == 100
+    assert space.oldest_revision == kept[0]
+    assert all(kept.count(revision) == 3 for revision in kept)
+    assert space._kept_size_bytes == sum(len(one.key) + len(one.item.value) for one in space.kept if one.item)
+
+
+def with_keys(keys: str) -> KeySpace:
+    space = KeySpace()
+    for revision, key in enumerate(keys, 1):
+        space.put(Item(key, f"value of {key}", revision, revision, 1))
+    return space
+
+
+def test_items_that_change_or_go_stay_in_the_view_and_new_ones_do_not_come() -> None:
+    space = with_keys("bdf")
+    expected = space.range("", "", None)
+    records = space.records()
+    assert next(records) == expected[0]
+    space.put(Item("d", "second", 2, 4, 2))
+    space.put(Item("d", "third", 2, 5, 3))
+    space.delete("f", 6)
+    space.put(Item("f", "another", 7, 7, 1))
+    space.put(Item("c", "new", 8, 8, 1))
+    assert [*islice(records, 2)] == expected[1:]
+    assert [one.revision for one in records if not isinstance(one, Item)] == [1, 2, 3], "later changes are not in it"
+
+
+def test_any_changes_between_any_reads() -> None:
+    for seed in range(50):
+        rng = Random(seed)
+        space = with_keys("".join(rng.sample("abcdefghij", 6)))
+        views: list[tuple[list[Item | KeyChange], list[Item | KeyChange], Iterator[Item | KeyChange]]] = []
+        for _ in range(20):
+            if rng.random() < 0.2:
+                views.append(([*space.records()], [], space.records()))
+            for _, read, records in views:
+                read.extend(islice(records, rng.randrange(3)))
+            key, revision = rng.choice("abcdefghij"), space.revision + 1
+            if space.get(key) and rng.random() < 0.4:
+                space.delete(key, revision)
+            else:
+                space.put(Item(key, str(revision), revision, revision, 1))
+        for expected, read, records in views:
+            assert [*read, *records] == expected
+
+
+def test_a_view_that_nobody_reads_any_more_is_told_nothing() -> None:
+    space = with_keys("ab")
+    begun, whole = space.records(), space.records()
+    next(begun)
+    assert len(space._views) == 2
+    assert len([*whole]) == 4
+    del begun, whole
+    gc.collect()
+    assert space._views == []
+
+
+ITEM = Item('Get"é', "\n", 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("serde", "record"),
+    [
+        (SERDE, Transaction((Put("Put", "[]"), Get("a", ""), Delete("b")), (Condition("a", "value", "==", None),))),
+        (SERDE, GrantLease(1_000)),
+        (SERDE, KeepLease(1)),
+        (SERDE, EndLease(1)),
+        (SERDE, Compact(1)),
+        (RESULTS, TransactionResult(True, 3, ((ITEM, ITEM), ()), 2)),
+        (RESULTS, 7),
+        (RESULTS, None),
+        (SNAPSHOTS, StoreHead(7, 3)),
+        (SNAPSHOTS, LeaseState(1, 2, 3)),
+        (SNAPSHOTS, ITEM),
+        (SNAPSHOTS, KeyChange(1, "a", None)),
+        (SNAPSHOTS, KeyChange(1, "a", ITEM)),
+    ],
+)
+def test_a_record_comes_back_equal(serde: RecordSerde, record: object) -> None:
+    assert serde.deserialize(serde.serialize(record)) == record
+
+
+def test_the_form_and_what_is_refused() -> None:
+    assert SERDE.serialize(Transaction((Put("é", "x"),))) == '["Transaction",[["Put","é","x",0,false]],[],[]]'.encode()
+    with pytest.raises(UsageError):
+        SERDE.serialize(Transaction((Put("", "x"),)))
+    for wrong in (b"[", b'["Unknown"]', b'["Compact"]'):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            SERDE.deserialize(wrong)

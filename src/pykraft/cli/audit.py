@@ -1,8 +1,4 @@
-"""``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others.
-
-Defines the options, the output and the exit status. `pykraft.audit` knows what is checked, `pykraft.spark.audit_job`
-runs it.
-"""
+"""``pykraft audit``: check the directories of all replicas on Spark, each for itself and against the others."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from pykraft.audit.findings import audit_page, lines
 from pykraft.audit.judged import read_acknowledged
 from pykraft.audit.plan import PART_SIZE_BYTES
 from pykraft.cli.errors import EXIT_DIRECTORY
-from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType
+from pykraft.cli.parsing.value import ExistingPath, NewFile, NumberType, json_lines_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.errors import UsageError
 from pykraft.object_storage.files import Files
@@ -85,10 +80,7 @@ def audit(
         raise UsageError(f"--journal {journals[0]}: nothing in it was acknowledged")
     # Report a wrong directory before Spark starts. Executors may have another working directory.
     one = DirectoryAudit(
-        Files(),
-        [path.absolute() for path in directories],
-        acknowledged=acknowledged,
-        part_size_bytes=part_size * MIB,
+        Files(), [path.absolute() for path in directories], acknowledged=acknowledged, part_size_bytes=part_size * MIB
     )
     with session_at(settings) as spark, Console(stderr=True).status(f"reading {one.size_bytes} bytes"):
         (found,) = run_audits([one], lambda tasks: run_on(spark, tasks))

@@ -1,8 +1,8 @@
 """Options of the commands that talk to a live quorum: nodes to contact, timeouts, and a file of client properties.
 
-Defines their names and checks. Invariant: a file that asks for TLS or SASL is refused, because pykraft would send in
-the clear. Other properties of Kafka's clients are ignored, as Kafka ignores unknown ones, so one file serves both
-tools.
+Those of ``pykraft quorum`` stand before or after the verb. Invariant: a file that asks for TLS or SASL is refused,
+because pykraft would send in the clear. Other properties of Kafka's clients are ignored, as Kafka ignores unknown ones,
+so one file serves both tools.
 
 Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (properties).
 """
@@ -10,18 +10,20 @@ Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (prop
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from pykraft.cli.config_file import read_properties
 from pykraft.cli.parsing.value import DECIMAL
-from pykraft.client.remote.bootstrap import parse_bootstrap
-from pykraft.client.remote.leader_fetch import Patience
-from pykraft.client.remote.leader_search import OnWaiting
+from pykraft.cli.printable import WaitingLine
+from pykraft.client.arguments import parse_bootstrap
+from pykraft.client.remote.admin import Admin, NodeKind
+from pykraft.client.remote.leader_search import OnWaiting, Patience
 from pykraft.config.properties_format import Properties, with_origins
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
@@ -95,7 +97,6 @@ def client_options(
 
 
 def _refuse_protection(properties: Mapping[str, str]) -> None:
-    """Reject properties that ask for TLS or SASL. Errors: ConfigError."""
     for key, value in properties.items():
         if _PROTECTION.fullmatch(key) and value.strip():
             raise ConfigError(key, value, "TLS and SASL are not supported yet")
@@ -105,10 +106,48 @@ def _refuse_protection(properties: Mapping[str, str]) -> None:
 
 
 def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
-    """A duration of the file. Errors: ConfigError."""
     text = properties.get(key, "").strip()
     if not text:
         return default
     if not re.fullmatch("[0-9]{1,10}", text) or not 1 <= int(text) <= _MS_MAX:
         raise ConfigError(key, text, f"a whole number of milliseconds from 1 to {_MS_MAX}")
     return int(text)
+
+
+_OPTIONS: Final = (
+    click.option("--bootstrap-controller", metavar="LIST", help="Controllers to contact first: host:port,…"),
+    click.option("--bootstrap-server", metavar="LIST", help="Brokers of a Kafka cluster to contact first: host:port,…"),
+    command_config_option,
+    timeout_option,
+)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that the group and every verb take."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
+    """Merge the options before and after the verb. Errors: UsageError for an option that is given in both places."""
+    for name, value in after.items():
+        if value is not None and before[name] is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is given twice, before and after the verb")
+    options = {name: before[name] if value is None else value for name, value in after.items()}
+    return client_options(
+        controllers=options["bootstrap_controller"],
+        servers=options["bootstrap_server"],
+        command_config=options["command_config"],
+        timeout_s=options["timeout"],
+        client_id="pykraft-quorum",
+    )
+
+
+@asynccontextmanager
+async def admin_of(options: ClientOptions, on_waiting: OnWaiting | None = None) -> AsyncIterator[Admin]:
+    """The client for these options; while it waits for a leader, it says on a terminal why, or calls ``on_waiting``."""
+    kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
+    patience = options.patience(WaitingLine().tell if on_waiting is None else on_waiting)
+    async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, patience=patience) as admin:
+        yield admin

@@ -1,7 +1,5 @@
 """``pykraft dump``: show the content of the files of a log directory, as text like Kafka's tool or as JSON.
 
-Defines the options, both renderings and the exit status. `pykraft.log.offline.dump` reads the formats.
-
 Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
 """
 
@@ -16,9 +14,8 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.errors import EXIT_DONE, EXIT_FAILED, exit_code
-from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.metadata_values import decoder_option, is_metadata_file, metadata_json, metadata_payload
-from pykraft.cli.parsing.value import ExistingPath
+from pykraft.cli.parsing.value import ExistingPath, json_lines_option
 from pykraft.cli.printable import printable
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.offline.dump import Fact, dump_file

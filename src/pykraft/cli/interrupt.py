@@ -3,16 +3,12 @@
 The first signal raises SystemExit in the main thread. Unwinding stops what the command started and removes its
 temporary files; further signals, warnings and tracebacks of what breaks meanwhile are suppressed. Then one line on
 standard error says why the command ended. At last `pykraft.__main__` ends the process by that signal, so that a shell
-reports 128 + its number, a shell's loop ends too, and systemd sees a clean end.
-
-Code that does not let itself be interrupted, for example a lookup of a host name, cannot delay this: `UNWIND_S` after
-the signal a thread ends the process. Child processes and temporary folders of `pykraft.local` do not survive that (see
-`pykraft.local.child`).
+reports 128 + its number, a shell's loop ends too, and systemd sees a clean end. Code that does not let itself be
+interrupted, such as a lookup of a host name, cannot delay this: `UNWIND_S` after the signal a thread ends the process.
 
 A closed terminal shows in two ways: reads and writes of it fail with EIO, or end, and the kernel sends SIGHUP. What
-comes first is chance, so a command that fails because its terminal is closed ends by SIGHUP (`hang_up`).
-
-A server replaces these handlers once it serves, and ends gracefully (`pykraft.server.run`).
+comes first is chance, so a command that fails because its terminal is closed ends by SIGHUP (`hang_up`). A server
+replaces these handlers once it serves, and ends gracefully.
 """
 
 from __future__ import annotations
@@ -182,21 +178,13 @@ def _is_closed_terminal(descriptor: int) -> bool:
 
 
 def _unwind(number: int) -> NoReturn:
-    _suppress_reports()
+    # Suppress what Python, asyncio and libraries print about code that was interrupted.
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+    threading.excepthook = lambda _: None
     raise CommandInterrupted(number)
 
 
 def _end_after(seconds: float, status: int) -> NoReturn:
     time.sleep(seconds)
     os._exit(status)
-
-
-def _suppress_reports() -> None:
-    """Suppress what Python, asyncio and libraries print about code that was interrupted."""
-    logging.disable(logging.CRITICAL)
-    sys.unraisablehook = _ignore
-    threading.excepthook = _ignore
-
-
-def _ignore(report: object) -> None:
-    del report

@@ -1,8 +1,4 @@
-"""``pykraft local``: a quorum on this machine, in one folder, whose nodes outlive the command.
-
-``up`` starts it and prints what to type next, ``status`` shows it, ``down`` stops it. `pykraft.local.background_quorum`
-does the work.
-"""
+"""``pykraft local``: a quorum on this machine, in one folder, whose nodes outlive the command."""
 
 from __future__ import annotations
 
@@ -15,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.json_option import json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType
+from pykraft.cli.parsing.value import DECIMAL, WHOLE, NumberType, json_option
 from pykraft.cli.printable import print_lines
 from pykraft.errors import UsageError
 from pykraft.text.table import table_lines as aligned_lines

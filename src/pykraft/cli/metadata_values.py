@@ -1,7 +1,7 @@
 """How commands show the values of Kafka's metadata log: decoded, and bytes with a note where that cannot be done.
 
-``dump`` and ``tail`` share the option and the forms. JSON has the whole record, as kafka-dump-log prints it, beside the
-bytes; text is for people and has no secrets. Invariant: no value of a log makes a command fail.
+JSON has the whole record, as kafka-dump-log prints it, beside the bytes; text is for people and has no secrets.
+Invariant: no value of a log makes a command fail.
 """
 
 from __future__ import annotations

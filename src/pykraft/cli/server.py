@@ -1,10 +1,8 @@
 """`pykraft server`: run a node, with the options and property names of Kafka's test server.
 
-Sets up the log of the process (standard error), and lets options override properties. It imports the node only to run
-it, so that ``--help`` and a bad property answer at once.
+It imports the node only to run it, so that ``--help`` and a bad property answer at once.
 
-Source: Kafka's ``TestRaftServer`` (options and their defaults); in 2020 the file was an argument. Kafka's
-``kafka-server-start`` has ``--override``.
+Source: Kafka's ``TestRaftServer`` (options and their defaults); ``kafka-server-start`` has ``--override``.
 """
 
 from __future__ import annotations
@@ -20,8 +18,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pykraft import __version__
-from pykraft.cli.config_file import checked_config, find_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import parse_directory_id, with_cluster_id
+from pykraft.cli.config_file import (
+    checked_config,
+    find_config,
+    override,
+    parse_directory_id,
+    read_properties,
+    tell_of_neighbors,
+    with_cluster_id,
+)
 from pykraft.cli.parsing.value import WHOLE, NewFile, NumberType, OneOf
 from pykraft.config import NodeConfig
 from pykraft.config.properties_format import with_origins
@@ -87,11 +92,7 @@ class JsonFormatter(logging.Formatter):
     "--log-level", type=OneOf(LEVELS), default="info", show_default=True, help="Log messages of this level and above."
 )
 @click.option(
-    "--log-format",
-    type=OneOf(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the log.",
+    "--log-format", type=OneOf(["text", "json"]), default="text", show_default=True, help="Format of the log."
 )
 @click.option(
     "--log-file",
@@ -159,7 +160,6 @@ def server(  # noqa: PLR0913 - one argument for each option
 
 
 def _load(throughput: int | None, record_size: int | None) -> Load | None:
-    """The load that these options ask for. Errors: UsageError."""
     from pykraft.server.workload import RECORD_SIZE_BYTES, Load
 
     if throughput is None:
@@ -180,7 +180,6 @@ def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str 
 
 
 def _handler(path: Path | None, size_mib: int, files_max: int) -> logging.Handler:
-    """Where the log goes. Errors: UsageError."""
     if path is None:
         return logging.StreamHandler(sys.stderr)
     from pykraft.server.log_file import LogFile

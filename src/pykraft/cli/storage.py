@@ -1,15 +1,9 @@
 """``pykraft storage``: format a node's log directories, show them, and create ids; with Kafka's verbs and output.
 
-One of three options names the first voters, unless the properties file has static voters. `pykraft.log.directory` and
-`pykraft.snapshot.writer` write the files.
+One of three options names the first voters, unless the properties file has static voters. Invariant: accepted options
+make a quorum that can start, and a list means the same on every node.
 
-The first voters of a quorum that is being formatted: static voters, this node alone, a list, or none for a joiner.
-
-Checks which options go together, and parses the list. Invariant: accepted options make a quorum that can start, and a
-list means the same on every node.
-
-Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``; KIP-853 §Bootstrapping, KIP-1170; Kafka's
-``StorageTool`` and ``DynamicVoters``.
+Source: Kafka's ``StorageTool`` (kafka-storage), ``Formatter`` and ``DynamicVoters``; KIP-853 §Bootstrapping, KIP-1170.
 """
 
 from __future__ import annotations
@@ -25,11 +19,10 @@ from typing import Any, Final
 
 import click
 
-from pykraft.cli.config_file import read_properties
-from pykraft.cli.identity import parse_cluster_id, parse_directory_id
-from pykraft.cli.json_option import json_option
+from pykraft.cli.config_file import parse_cluster_id, parse_directory_id, read_properties
 from pykraft.cli.parsing.group import Group
-from pykraft.client.remote.voter_epochs import epochs_of
+from pykraft.cli.parsing.value import json_option
+from pykraft.client.remote.admin import epochs_of
 from pykraft.config import NEVER_LEADS_KEY, ONLY_VOTER, NodeConfig
 from pykraft.config.known_properties import NODE_ID
 from pykraft.config.properties import node_config
@@ -119,10 +112,7 @@ def initial_voters(
     if controllers is None:
         own = _this_node(config, directory_id or random_uuid())
         return Initial(
-            kraft_version=1,
-            kind="dynamic metadata voter",
-            voters=VoterSet.of([own]),
-            directory_id=own.key.directory_id,
+            kraft_version=1, kind="dynamic metadata voter", voters=VoterSet.of([own]), directory_id=own.key.directory_id
         )
     voters = parse_controllers(controllers, config.default_listener)
     listed = voters.get(config.node_id)
@@ -307,7 +297,6 @@ def random_uuid_command(*, as_json: bool) -> None:
 
 
 def _directory_id_of(folder: Path) -> Uuid:
-    """The id that a directory already has, or a new one. Errors: StorageError, CorruptionError."""
     meta = meta_in(OsFs(), folder)
     return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
@@ -328,7 +317,6 @@ def _log_directories(properties: Mapping[str, str]) -> list[Path]:
 
 
 def _node_id(properties: Mapping[str, str]) -> NodeId | None:
-    """The id in the file, if there is one. Errors: ConfigError."""
     key = "node.id" if "node.id" in properties else "broker.id"
     text = properties.get(key, "").strip()
     if text and not (re.fullmatch("[0-9]{1,10}", text) and int(text) <= NODE_ID.most):

@@ -1,8 +1,5 @@
 """``pykraft tail``: print the committed records of a live quorum, from any offset on, and new ones as they commit.
 
-It ends at the high watermark of its start, after --max-records, by a signal, or when the reader of its output is gone.
-`pykraft.client.remote.observer` reads the quorum.
-
 A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. The values
 of a quorum of Kafka's controllers are decoded. A record of a snapshot has no offset of its own; it is shown as
 ``<157``, which means below the end offset of the snapshot.
@@ -32,13 +29,11 @@ from pykraft.cli.client_options import (
     controllers_option,
     timeout_option,
 )
-from pykraft.cli.json_option import json_lines_option
 from pykraft.cli.metadata_values import decoder_option, metadata_json, metadata_text
-from pykraft.cli.parsing.value import NumberType, start_option
-from pykraft.cli.printable import printable
-from pykraft.cli.waiting_line import WaitingLine
+from pykraft.cli.parsing.value import NumberType, json_lines_option, start_option
+from pykraft.cli.printable import WaitingLine, printable
+from pykraft.client.reader import StateReader
 from pykraft.client.remote.observer import Observer, Start
-from pykraft.client.state_reader import StateReader
 from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
@@ -121,10 +116,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     The command reads as an observer without an id, so the quorum does not count it. It follows leader changes.
     """
     options = client_options(
-        controllers=bootstrap_controller,
-        command_config=command_config,
-        timeout_s=timeout,
-        client_id="pykraft-tail",
+        controllers=bootstrap_controller, command_config=command_config, timeout_s=timeout, client_id="pykraft-tail"
     )
     wanted = TailOptions(
         start=parse_start(start),
@@ -204,7 +196,6 @@ class _Paper:
 
 
 def _lines(batch: CommittedBatch, first_offset: Offset, form: Form, *, with_control: bool) -> Iterator[str]:
-    """The wanted records of a batch, rendered. Errors: ProtocolError for records that cannot be decoded."""
     if batch.is_control and not with_control:
         return
     for record in _records(batch):

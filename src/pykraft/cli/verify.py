@@ -1,8 +1,4 @@
-"""``pykraft verify``: check a data directory; report damage by file and position, and how to repair it.
-
-Defines the options, the rendering, the progress bar and the exit status. `pykraft.log.offline.verify` knows the
-formats.
-"""
+"""``pykraft verify``: check a data directory; report damage by file and position, and how to repair it."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.errors import EXIT_DIRECTORY
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import ExistingPath, OneOf
+from pykraft.cli.parsing.value import ExistingPath, OneOf, json_option
 from pykraft.cli.printable import print_lines, printable
 from pykraft.log.offline.verify import PartitionReport, VerifyReport, total_size_bytes
 from pykraft.log.offline.verify import verify as look_at
@@ -67,7 +62,7 @@ def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int
     is_watched = sys.__stderr__ is not None and sys.__stderr__.isatty()
     total = size_bytes() if progress == "always" or (progress == "auto" and is_watched) else 0
     if total == 0 or (progress == "auto" and total < PROGRESS_SIZE_BYTES_MIN):
-        yield _nobody_looks
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -77,10 +72,6 @@ def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def _nobody_looks(count: int) -> None:
-    del count
 
 
 def _lines(report: VerifyReport) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from pykraft import __version__
-from pykraft.cli.json_option import json_option
+from pykraft.cli.parsing.value import json_option
 from pykraft.process.extras import OPTIONAL, kind_of_modules
 from pykraft.text.table import table_lines, terminal_width
 

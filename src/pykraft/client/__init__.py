@@ -1,10 +1,8 @@
 """pykraft inside a Python program: a node of a quorum, its listeners, and the classes for their records.
 
 Start with `Node`; `configure` makes its configuration. From outside a quorum, `Observer` reads what it commits, and
-`Admin` describes and changes its members. `pykraft.errors` has the exceptions.
-
-A class is imported when somebody asks for it: whoever reads a quorum from outside needs no node, whose modules take as
-long to import as everything else.
+`Admin` describes and changes its members. `pykraft.errors` has the exceptions. Classes are imported when they are first
+used: whoever reads a quorum from outside needs no node, whose modules take as long to import as everything else.
 """
 
 from importlib import import_module
@@ -12,32 +10,31 @@ from typing import TYPE_CHECKING
 
 # A module of the same name would be found in their place, once somebody has imported it.
 from pykraft.client.configure import configure, voter_set
-from pykraft.client.until_signal import until_signal
 
 if TYPE_CHECKING:  # slow to import
+    from pykraft.client.arguments import parse_bootstrap
     from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
     from pykraft.client.listener import Listener, StableRecords
     from pykraft.client.node import Node
-    from pykraft.client.reader import Batch, Reader
+    from pykraft.client.reader import Batch, Reader, StateReader
     from pykraft.client.remote.admin import Admin
-    from pykraft.client.remote.bootstrap import parse_bootstrap
     from pykraft.client.remote.observer import Observer, Start
     from pykraft.client.remote.quorum import Quorum
     from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
-    from pykraft.client.state_reader import StateReader
+    from pykraft.client.thread import until_signal
     from pykraft.host.producers import Committed
 
 _NAMES = {
     "pykraft.client.leadership": ("ClaimAdapter", "ClaimListener", "LeaderAndEpoch"),
     "pykraft.client.listener": ("Listener", "StableRecords"),
     "pykraft.client.node": ("Node",),
-    "pykraft.client.reader": ("Batch", "Reader"),
+    "pykraft.client.reader": ("Batch", "Reader", "StateReader"),
     "pykraft.client.remote.admin": ("Admin",),
-    "pykraft.client.remote.bootstrap": ("parse_bootstrap",),
+    "pykraft.client.arguments": ("parse_bootstrap",),
     "pykraft.client.remote.observer": ("Observer", "Start"),
     "pykraft.client.remote.quorum": ("Quorum",),
     "pykraft.client.serde": ("Serde", "bytes_serde", "int_serde", "json_serde", "text_serde"),
-    "pykraft.client.state_reader": ("StateReader",),
+    "pykraft.client.thread": ("until_signal",),
     "pykraft.host.producers": ("Committed",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}

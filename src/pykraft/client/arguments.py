@@ -1,16 +1,51 @@
 """Checks arguments of the application before they reach the node: a wrong one is the caller's error and no more.
 
-Type checkers find such errors too, but not every program uses one, and the core relies on its types. Invariant: the
-result is a plain int within its bounds.
+The core relies on its types, and not every program has a type checker. Invariants: a number is a plain int within its
+bounds; a bootstrap list has at least one entry, and each can be dialed.
+
+Source: Kafka's ``ClientUtils.parseAndValidateAddresses``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from pykraft.errors import UsageError
-from pykraft.types import Endpoint
+from pykraft.text.words import counted
+from pykraft.types import PORT_MAX, Endpoint
+
+ENDPOINTS_MAX: Final = 100
+_ADDRESS: Final = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]+)):(?P<port>[0-9]{1,5})"
+)
+
+
+def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
+    """The nodes of a list, in order and without duplicates; errors call the option ``option``.
+
+    Errors: UsageError for an entry that is not host:port (IPv6 in brackets), and for an empty or too long list.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"{option} = {text!r}: it is a text, host:port,…")
+    endpoints = [_endpoint(option, item.strip()) for item in text.split(",") if item.strip()]
+    if not endpoints:
+        raise UsageError(f"{option} {text!r}: give at least one host:port")
+    if len(endpoints) > ENDPOINTS_MAX:
+        raise UsageError(
+            f"{option}: {counted(len(endpoints), 'node')}, at most {ENDPOINTS_MAX} are contacted; a few are enough"
+        )
+    return tuple(dict.fromkeys(endpoints))
+
+
+def _endpoint(option: str, item: str) -> Endpoint:
+    match = _ADDRESS.fullmatch(item)
+    endpoint = Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
+    if not endpoint.can_be_dialed:
+        raise UsageError(f"{option} {item!r}: a node is host:port (IPv6 in brackets) with a port from 1 to {PORT_MAX}")
+    return endpoint
+
 
 T = TypeVar("T")
 Records: TypeAlias = Sequence[T] | Iterator[T]

@@ -1,7 +1,7 @@
 """Configures a node from Python, also when ports and voters become known only later.
 
-This module owns addresses as text: ``host:port``, an IPv6 host in brackets, port 0 for any free port. Invariant: the
-result is complete, and whatever is not given is Kafka's default. `pykraft.config.properties` reads property files.
+Addresses are text: ``host:port``, an IPv6 host in brackets, port 0 for any free port. Invariant: the result is
+complete, and whatever is not given is Kafka's default.
 
 Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
 """

@@ -83,11 +83,6 @@ class Engine:
         if self._driver is not None:
             self._driver.fail(error)
 
-    def fail_unless_ended(self, error: BaseException) -> None:
-        """As `fail`, unless the error only says that the node has ended already."""
-        if not isinstance(error, NotRunningError):
-            self.fail(error)
-
     @property
     def host(self) -> Host | None:
         """The host; None before `run` has opened it."""

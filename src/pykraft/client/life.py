@@ -1,6 +1,5 @@
 """The life of an embedded node, from bound sockets to its end, and the calls that wait for an answer meanwhile.
 
-This module owns the sockets until the driver takes them, the task that runs the node, and every waiting call.
 Invariant: each call gets exactly one answer, from the host or from the end of the node; a life runs once. Everything is
 called on the application's loop.
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -20,10 +19,8 @@ from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
 from pykraft.client.thread import NodeLoops
 from pykraft.config import NodeConfig
-from pykraft.core.status import Status
-from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
+from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, UsageError
 from pykraft.host.host import Host
-from pykraft.host.metrics import Metrics
 from pykraft.server.binding import listening_sockets, not_bound, port_of
 from pykraft.types import VoterSet
 
@@ -42,62 +39,12 @@ class HostAccess(Protocol):
         ...
 
 
-class NodeEngine(Protocol):
-    """What a `Life` runs: `pykraft.client.engine.Engine`, or a process of the simulator. See there."""
-
-    @property
-    def host(self) -> Host | None:
-        """The host; None before `run` has opened it."""
-        ...
-
-    @property
-    def status(self) -> Status | None:
-        """The host's status; None before `run` has opened it."""
-        ...
-
-    async def run(
-        self,
-        config: NodeConfig,
-        *,
-        sockets: Mapping[str, Sequence[socket.socket]],
-        is_guest: bool,
-        begin: Callable[[Host], None],
-        begun: Callable[[], None],
-    ) -> None:
-        """Call ``begin``, then ``begun``, and serve until the end."""
-        ...
-
-    def call(self, act: Callable[[Host], object], refused: Callable[[PykraftError], object]) -> None:
-        """Call the host; ``refused`` gets the error if the caller made one."""
-        ...
-
-    def metrics(self, answer: Callable[[Metrics], object]) -> None:
-        """Pass the current metrics to ``answer``."""
-        ...
-
-    def leave(self, timeout_ms: int) -> None:
-        """Begin a graceful shutdown."""
-        ...
-
-    def stop(self) -> None:
-        """End the node now."""
-        ...
-
-    def fail(self, error: BaseException) -> None:
-        """End the node with this error; the first one counts."""
-        ...
-
-    def fail_unless_ended(self, error: BaseException) -> None:
-        """As `fail`, unless the error only says that the node has ended already."""
-        ...
-
-
 class Life:
     """The life of one node: `begin` starts it, its ``over`` callback reports the end."""
 
     def __init__(self, config: NodeConfig, loops: NodeLoops, *, is_guest: bool) -> None:
         self.config = config
-        self.engine: NodeEngine = Engine()
+        self.engine = Engine()
         self._has_sockets = True
         self.loops = loops
         self.failure: BaseException | None = None
@@ -114,7 +61,7 @@ class Life:
         self.waiting: dict[object, Callable[[], None]] = {}
         """Waiting calls, and what tells each of them that the node has ended."""
 
-    def run_by(self, engine: NodeEngine) -> None:
+    def run_by(self, engine: Engine) -> None:
         """Before `bind`: this engine runs the node, and has a network of its own."""
         self.engine, self._has_sockets = engine, False
 

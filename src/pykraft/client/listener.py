@@ -1,9 +1,7 @@
 """The application's side of a node: an object that gets committed records and leader changes, or waits for a leader.
 
-This module has the protocol and checks that an object implements it. `pykraft.client.subscription` decides when a
-listener is called. The watch for leaders listens to the host from the log end on, so it gets leader changes and costs
-no reads. Invariant: the next leader change, or the end of the node, wakes every waiter, which then reads the leader
-itself.
+The watch for leaders listens to the host from the log end on, so it costs no reads. Invariant: the next leader change,
+or the end of the node, wakes every waiter, which then reads the leader itself.
 
 Source: Kafka's ``RaftClient.Listener``.
 """

@@ -1,11 +1,8 @@
-"""A member of a quorum inside a Python program: all of pykraft behind one class.
+"""A member of a quorum inside a Python program: the API that an application calls.
 
-This module is the API that an application calls. Invariant: every waiting call gets an answer, whatever happens to the
-node; a failed node reports the error that ended it to every caller. All calls belong on one asyncio loop, the one that
-`Node.initialize` ran on; any thread may read the properties.
-
-`pykraft.client.thread` runs the node's own loop, `pykraft.client.life` starts and ends a node, and
-`pykraft.client.subscription` calls the listeners.
+Invariant: every waiting call gets an answer, whatever happens to the node; a failed node reports the error that ended
+it to every caller. All calls belong on one asyncio loop, the one that `Node.initialize` ran on; any thread may read the
+properties.
 
 Source: Kafka's ``RaftClient``.
 """
@@ -27,10 +24,10 @@ from pykraft.client.proposals import Proposals, append
 from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
 from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
-from pykraft.client.thread import NodeLoops, OwnThread, SameLoop
+from pykraft.client.thread import NodeLoops, OwnThread
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeConfig
 from pykraft.core.status import Status
-from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError, UsageError
+from pykraft.errors import NotRunningError, OutcomeUnknownError, PykraftError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.producers import Committed
@@ -63,7 +60,7 @@ class Node(Generic[T]):
         if not isinstance(config, NodeConfig):
             raise UsageError(f"{config!r} is not a configuration: pykraft.client.configure makes one")
         check_serde(serde)
-        self.loops: NodeLoops = OwnThread() if truth("own_thread", own_thread) else SameLoop()
+        self.loops: NodeLoops = OwnThread() if truth("own_thread", own_thread) else NodeLoops()
         """Where the node's loop runs; internal."""
         self._serde: Serde[T] = serde
         self._life = Life(config, self.loops, is_guest=not own_thread)
@@ -258,12 +255,7 @@ class Node(Generic[T]):
 
         Each call begins a new interval of the idle ratio. Errors: NotRunningError.
         """
-
-        def act(host: Host, answer: OnAnswer[Metrics]) -> None:
-            del host
-            self._life.engine.metrics(answer)
-
-        return await self._life.ask(act)
+        return await self._life.ask(lambda _, answer: self._life.engine.metrics(answer))
 
     async def wait_for_leader(self) -> LeaderAndEpoch:
         """Wait until a leader is known, and return it. Errors: NotRunningError, also while it waits."""
@@ -338,7 +330,13 @@ class Node(Generic[T]):
     def call_host(self, act: Callable[[Host], object]) -> None:
         """Internal: call the host on its loop; an exception there ends the node."""
         engine = self._life.engine
-        self.loops.to_node(engine.call, act, engine.fail_unless_ended)
+
+        def refused(error: PykraftError) -> None:
+            # It may only say that the node has ended already.
+            if not isinstance(error, NotRunningError):
+                engine.fail(error)
+
+        self.loops.to_node(engine.call, act, refused)
 
     def listener_failed(self, error: BaseException) -> None:
         """Internal: a listener raised this error, which ends the node."""
@@ -355,8 +353,6 @@ class Node(Generic[T]):
         return status
 
     async def _ask(self, do: Callable[[Host], None]) -> None:
-        """Call the host, and wait until the call returned."""
-
         def act(host: Host, answer: OnAnswer[None]) -> None:
             do(host)
             answer(None)

@@ -1,17 +1,15 @@
 """Proposals of the application: the calls of one turn of its loop enter the node together, as one proposal.
 
-A program proposes from many tasks at a time, and each call of the host costs a step of the core. So calls gather in a
-group while the loop runs the tasks that are ready. The group enters the host in the loop's next turn, or earlier when
-it is full or when another call of this node follows. It has one outcome, from which each of its calls gets its own. A
-single caller, who has been alone for a while, need not wait for that turn.
+Each call of the host costs a step of the core, so calls gather in a group while the loop runs the tasks that are ready.
+The group enters the host in the loop's next turn, or earlier when it is full or when another call of this node follows.
+A single caller, who has been alone for a while, need not wait for that turn. Appends that end when the leader has
+accepted them do not gather: see `append`.
 
 Invariant: if a call ends with an error other than OutcomeUnknownError, none of its records is or will be in the log.
 Records keep the order of the calls; the records of one call stay in one batch. A call counts for the limit of undecided
 proposals until its outcome, even if nobody waits for it any more.
 
-Appends that end when the leader has accepted them do not gather: see `append`.
-
-Source: Kafka's ``BatchAccumulator`` gathers appends in the same way, and its ``RaftClient.prepareAppend`` accepts them.
+Source: Kafka's ``BatchAccumulator`` and ``RaftClient.prepareAppend``.
 """
 
 from __future__ import annotations
@@ -170,7 +168,6 @@ class _Group:
                 assert_never(outcome)
 
     def _commit(self, outcome: Committed) -> None:
-        """Give each call its part of the offsets."""
         self._life.waiting.pop(self, None)
         base_offset, epoch = outcome.base_offset, outcome.epoch
         for future, count in self.calls:
@@ -204,7 +201,6 @@ class _Group:
             base_offset = Offset(base_offset + count)
 
     def _ended(self) -> None:
-        """The node has ended."""
         if isinstance(self._outcome, OutcomeUnknown):
             self._doubt(self._outcome)
         elif self._is_begun and self._outcome is None:
@@ -215,7 +211,6 @@ class _Group:
 
 
 def _size_bytes_max(values: Sequence[bytes]) -> int:
-    """The most that these values take in a batch."""
     return sum(map(len, values)) + RECORD_OVERHEAD_BYTES_MAX * len(values)
 
 

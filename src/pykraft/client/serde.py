@@ -1,8 +1,7 @@
 """Turns records of the application into the bytes in the log, and back.
 
-A serde is any object with these two methods; this module has serdes for bytes, text, JSON and integers. Invariant:
-`Serde.deserialize` reads what `Serde.serialize` of the same serde wrote. A record has at least one byte: the node
-refuses an empty one, since no KRaft reader accepts it. Neither method may keep or change its argument.
+Invariant: `Serde.deserialize` reads what `Serde.serialize` of the same serde wrote. A record has at least one byte: the
+node refuses an empty one, since no KRaft reader accepts it. Neither method may keep or change its argument.
 
 Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 """
@@ -140,7 +139,6 @@ def serialized(serde: Serde[T], records: Records[T]) -> list[bytes]:
 
 
 def _unfit(serde: Serde[Any], values: Sequence[object]) -> Exception:
-    """Why these values cannot be appended."""
     if not values:
         return UsageError("there is nothing to append: give at least one record")
     for value in values:

@@ -1,7 +1,7 @@
 """A snapshot that the application writes of its own state, record by record.
 
 Invariant: no call blocks the loop: serializing and writing run where files are read, one call at a time. An unfinished
-snapshot leaves no file. The application decides when a snapshot is due.
+snapshot leaves no file.
 
 Source: Kafka's ``SnapshotWriter``.
 """
@@ -9,6 +9,7 @@ Source: Kafka's ``SnapshotWriter``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
@@ -60,7 +61,7 @@ class Snapshot(Generic[T]):
         """
         check_records(records, is_async_allowed=True)
         async for piece in _pieces(records, self._taken.piece_records_max):
-            await self._append(piece)
+            await self._node.ask(partial(self._append, piece))
 
     async def freeze(self) -> int:
         """Make the snapshot count; returns its size in bytes.
@@ -75,19 +76,14 @@ class Snapshot(Generic[T]):
     async def close(self) -> None:
         """Discard the snapshot, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
 
-        def act(host: Host, answer: OnAnswer[None]) -> None:
-            del host
+        def act(_: Host, answer: OnAnswer[None]) -> None:
             self._taken.close()
             answer(None)
 
         await self._node.ask(act)
 
-    async def _append(self, piece: list[T]) -> None:
-        def act(host: Host, answer: OnAnswer[None]) -> None:
-            del host
-            self._taken.append(piece, answer)
-
-        await self._node.ask(act)
+    def _append(self, piece: list[T], _: Host, answer: OnAnswer[None]) -> None:
+        self._taken.append(piece, answer)
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,7 +98,6 @@ class Snapshot(Generic[T]):
 
 
 async def _pieces(records: Iterable[T] | AsyncIterable[T], records_max: int) -> AsyncIterator[list[T]]:
-    """The records in short lists, at least one list."""
     piece: list[T] = []
     size_bytes = 0
     async for record in _each(records):

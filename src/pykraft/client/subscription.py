@@ -1,22 +1,19 @@
 """One listener of the application and its progress through the log.
 
 On the node's side a subscription is a listener of the host that holds its registration from each delivery until the
-application has handled it. On the application's side it is a task that calls one method after the other. So a slow
-listener costs no memory and delays nobody else: only its offset waits.
+application has handled it; on the application's side it is a task that calls one method after the other. So a slow
+listener costs no memory and delays nobody else. Snapshots are read in the node's bulk lane. The state that a listener
+returns is written within its call, or beside later calls if the records do not change: one snapshot at a time.
 
 Invariant: at most one call of a listener runs at a time, even if it was unregistered and registered again meanwhile.
 After `Subscription.end` no further call begins, except for a delivery that had already arrived.
-
-Snapshots are read in the node's bulk lane, between the reads for peers. The state that a listener returns is written
-within its call, or beside later calls if the records do not change: one snapshot at a time, and an unfinished one
-leaves no file.
 
 A listener call that waits for the end of its node, or for its own end, would wait for itself. So code that waits for
 calls must know which of them wait for it: a call is open from before the listener is called until it is done; a task
 that the call started and left running is no longer part of it then.
 
-Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader`` (which reads on the IO thread),
-``SnapshotGenerator`` and ``SnapshotEmitter``.
+Source: Kafka's ``KafkaRaftClient.ListenerContext``, ``RecordsSnapshotReader``, ``SnapshotGenerator`` and
+``SnapshotEmitter``.
 """
 
 from __future__ import annotations
@@ -42,10 +39,9 @@ from pykraft.client.listener import (
     StableRecords,
     has_method,
 )
-from pykraft.client.reader import LOG_START, Batch, Reader
+from pykraft.client.reader import LOG_START, Batch, Reader, SnapshotPiece, StateReader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import Snapshot, begin_snapshot
-from pykraft.client.state_reader import SnapshotPiece, StateReader
 from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.errors import (
     NotRunningError,
@@ -57,7 +53,7 @@ from pykraft.errors import (
 )
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.creation import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
@@ -271,15 +267,15 @@ class Subscription(Generic[T]):
         self._owner.loops.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._load_snapshot, reader)
 
     def on_load_bootstrap(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._load_bootstrap, reader)
 
     def on_save_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.creation.Loader`."""
         self._pass_on(self._save_snapshot, snapshot_id)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
@@ -366,7 +362,6 @@ class Subscription(Generic[T]):
         self._note_applied(start_offset)
 
     def _note_applied(self, end_offset: Offset) -> None:
-        """The listener has handled everything below."""
         self._applied_end_offset = max(self._applied_end_offset, end_offset)
         for reached, wanted in self._applied_waiters.items():
             if wanted <= self._applied_end_offset and not reached.done():

@@ -1,10 +1,11 @@
-"""Where a node runs: on the application's own loop, or on a loop in its own thread.
+"""Where a node runs: on the application's own loop, or on a loop in its own thread; and how a signal ends it.
 
-This module owns the thread and passes calls between the loops. Invariant: calls arrive in the order in which they were
-made, in each direction, and run on the loop that they were sent to; calls after that loop's end are dropped. The number
-of calls in transit has no limit here: each caller waits for its own answer, and each listener for one delivery.
+Invariants: calls arrive in the order in which they were made, in each direction, and run on the loop that they were
+sent to; calls after that loop's end are dropped. Their number has no limit here: each caller waits for its own answer,
+and each listener for one delivery. Within `until_signal` the first signal cancels the block's task, and the block
+swallows that cancellation; after it, signals do what they did before.
 
-Source: Kafka's ``KafkaRaftClientDriver`` has such a thread, and ``RaftMessageQueue`` such a queue.
+Source: Kafka's ``KafkaRaftClientDriver`` and ``RaftMessageQueue``; ``asyncio.timeout``, which ends a block as well.
 """
 
 from __future__ import annotations
@@ -12,11 +13,55 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any, Final, TypeAlias
 
+from pykraft.errors import UsageError
+from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.run import loop_factory
+
+
+@asynccontextmanager
+async def until_signal() -> AsyncIterator[None]:
+    """Within this block SIGTERM, SIGINT (Ctrl-C) or SIGHUP ends the block, and the program continues after it.
+
+    Signals that the program was started to ignore stay ignored. A second signal, while nodes shut down, does what it
+    did before the block: usually it ends the program at once.
+
+    Errors: UsageError outside of the main thread, which alone can handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("until_signal() works only in the main thread of the program")
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a block runs in a task"
+    cancelling = task.cancelling()
+    has_come = False
+    handling = ExitStack()
+    handling.enter_context(handlers_restored(ending_signals()))
+
+    def end() -> None:
+        nonlocal has_come
+        has_come = True
+        handling.close()
+        task.cancel("the program got a signal")
+
+    for number in ending_signals():
+        loop.add_signal_handler(number, end)
+        handling.callback(loop.remove_signal_handler, number)
+    try:
+        yield
+        if has_come:
+            await asyncio.sleep(0)  # the block ended before it was cancelled; take the cancellation here
+    except asyncio.CancelledError:
+        # Another cancellation than ours goes on.
+        if not has_come or task.cancelling() > cancelling + 1:
+            raise
+    finally:
+        handling.close()
+        if has_come:
+            task.uncancel()
+
 
 LoopCall: TypeAlias = Callable[..., object]
 NodeMain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -24,43 +69,27 @@ JOIN_TIMEOUT_S: Final = 1.0
 """How long a thread that has sent its last call may take to end."""
 
 
-class NodeLoops(Protocol):
-    """Two loops, or one: the application's and the node's."""
+class NodeLoops:
+    """The application's loop, which is the node's, too; `OwnThread` has two."""
 
     def to_node(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the node's loop; if the caller is on it already, at once."""
-        ...
+        act(*arguments)
 
     def to_application(self, act: LoopCall, *arguments: object) -> None:
         """Call this on the application's loop; if both are the same loop, at once."""
-        ...
+        act(*arguments)
 
     async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
         """Run the node's ``main`` on its loop until it returns; if this is cancelled, ``stop`` ends it.
 
         Errors: any exception of ``main``.
         """
-        ...
-
-
-class SameLoop:
-    """The node shares the application's loop."""
-
-    def to_node(self, act: LoopCall, *arguments: object) -> None:
-        """See `NodeLoops`."""
-        act(*arguments)
-
-    def to_application(self, act: LoopCall, *arguments: object) -> None:
-        """See `NodeLoops`."""
-        act(*arguments)
-
-    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
-        """See `NodeLoops`; a cancelled node ends by itself."""
-        del stop
+        del stop  # a node on this loop is cancelled with it
         await main()
 
 
-class OwnThread:
+class OwnThread(NodeLoops):
     """The node has its own loop in its own thread, so that a blocked application does not cost it its leadership."""
 
     def __init__(self) -> None:

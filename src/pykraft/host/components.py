@@ -15,7 +15,6 @@ from typing import Protocol
 from pykraft.config import NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
-from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
@@ -108,7 +107,9 @@ def assemble(
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = RpcContext.of(config)
     snapshots = SnapshotStore(ports, inbox, snapshot_files, log, fetch_timeout_ms=config.raft.fetch_timeout_ms)
-    clients = client_requests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
+    clients = None
+    if config.client_listeners:
+        clients = ClientRequests(config, status, ports, inbox, producers, reads=reads, view=view, log=log)
     return Components(
         ports=ports,
         clients=clients,

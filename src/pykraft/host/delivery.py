@@ -34,8 +34,14 @@ from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import HeaderAndBytes, RecentBatches
-from pykraft.host.snapshots.loading import Loader, OnSkipped, SnapshotLoading, SnapshotOpening, SnapshotToLoad
-from pykraft.host.snapshots.trigger import SnapshotTrigger
+from pykraft.host.snapshots.creation import (
+    Loader,
+    OnSkipped,
+    SnapshotLoading,
+    SnapshotOpening,
+    SnapshotToLoad,
+    SnapshotTrigger,
+)
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch, ReportKind

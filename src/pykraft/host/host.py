@@ -42,8 +42,7 @@ from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, ProposalOutcome
-from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.host.snapshots.loading import Loader, OnSkipped
+from pykraft.host.snapshots.creation import Loader, NewSnapshot, OnSkipped
 from pykraft.host.stepping import Stepping
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane

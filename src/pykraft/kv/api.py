@@ -1,52 +1,57 @@
 """The HTTP/JSON API of a node's key-value store, as an ASGI application without a framework.
 
 Each call is a POST to a path of its own with a JSON object, so that keys need no escaping and a call is one line of
-`curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_answers`).
+`curl`. What a call changes is applied once, or its error says what is known (`pykraft.kv.json_form`). Bodies are
+read, and answers written, within bounds of size and time: one that reads too slowly is disconnected, and its answer
+ends without the last chunk, which every HTTP client notices. There is no authentication. A web page that is open in a
+browser on the same machine reaches loopback addresses, too: requests that name an ``Origin`` are refused.
 
-There is no authentication. A web page that is open in a browser on the same machine reaches loopback addresses, too:
-requests that name an ``Origin``, as those of pages do, are refused.
+A watch is an answer of JSON lines without an end. It has no queue: it reads the store's changes as fast as its client
+reads the answer. Invariant: a watch either delivers every change from its revision on, each once and in order, or its
+answer ends: with a last line that has the error, or without a last chunk.
 
-A lock for clients that cannot keep a block open: whoever has the lease has the place in the queue, and the lock.
-
-The keys are those of `pykraft.recipes.lock`, so that programs and clients of the service wait for each other.
+A lock is for clients that cannot keep a block open: whoever has the lease has the place in the queue, and the lock. The
+keys are those of `pykraft.recipes.coordination`, so that programs and clients wait for each other. Invariant: two
+leases never hold one lock, and a later holder has a higher token.
 
 1. A lease without a key of this lock puts a numbered one. It asks again with the same lease to go on waiting, on any
    node, also when it does not know whether an earlier request put the key.
 2. If an unanswered request left a second key, the lowest of the lease counts, and the lease never waits for itself.
 3. The lease with the lowest key of all holds the lock. Its key's revision is the token, as in the recipe.
 
-Invariant: two leases never hold one lock, and a later holder has a higher token.
-
-The watches of one node's clients: each is an answer of JSON lines without an end.
-
-A watch has no queue: it reads the store's changes as fast as its client reads the answer. A client that is slower than
-the changes loses nothing until they are compacted, and then its last line says so; one that reads nothing at all is
-disconnected (`pykraft.kv.exchange`). Invariant: a watch either delivers every change from its revision on, each once
-and in order, or its answer ends: with a last line that has the error, or without a last chunk.
-
-Source: ours (ADR 085); Fetch standard §3.2 (Origin); ours (ADR 090).
+Source: ours (ADR 085, ADR 090); the ASGI specification 3.0; RFC 9112 §7.1 (chunks); Fetch standard §3.2 (Origin).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from pykraft.errors import BufferFullError, CommandRejectedError, CompactedError, NotRunningError, UsageError
-from pykraft.kv.exchange import AsgiReceive, AsgiScope, AsgiSend, ClientGoneError, Exchange
-from pykraft.kv.json_answers import RequestRefusedError, change_json, failure_of, item_json, result_json
-from pykraft.kv.json_fields import JsonFields, parse_object
-from pykraft.kv.json_requests import read_put, read_range, read_transaction
-from pykraft.kv.json_values import stored_text
+from pykraft.kv.json_form import (
+    ApiFailure,
+    JsonFields,
+    RequestRefusedError,
+    change_json,
+    failure_of,
+    item_json,
+    parse_object,
+    read_put,
+    read_range,
+    read_transaction,
+    result_json,
+    stored_text,
+)
 from pykraft.machine import Replicated
 from pykraft.machine.replicated import TIMEOUT_MS, TIMEOUT_MS_MAX
 from pykraft.recipes import Condition, Delete, Item, KeyChange, KeyValues, KeyValueStore, Put
-from pykraft.recipes.key_space import item_size_bytes
+from pykraft.recipes.coordination import candidates, wait_deleted
 from pykraft.recipes.key_value_commands import (
     GET_LIMIT_MAX,
     LEASE_TTL_MS_MAX,
@@ -54,7 +59,120 @@ from pykraft.recipes.key_value_commands import (
     OPERATIONS_MAX,
     check_range,
 )
-from pykraft.recipes.lock import candidates, wait_deleted
+from pykraft.recipes.key_values import item_size_bytes
+
+AsgiScope: TypeAlias = MutableMapping[str, Any]
+AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_SIZE_BYTES_MAX: Final = 1 << 18
+"""A command has 60,000 bytes, each of which may take six in JSON."""
+BODY_TIMEOUT_S: Final = 10.0
+WRITE_TIMEOUT_S: Final = 15.0
+"""How long a client may read nothing while an answer is written to it."""
+PIECE_SIZE_BYTES: Final = 1 << 16
+ABORT: Final = "pykraft.abort"
+"""The key in a scope of a function that ends the connection at once; without it the server ends it in its own time."""
+NOTHING_MORE: Final = b"connection: close"
+"""The rest of the body is not wanted."""
+
+
+class ClientGoneError(Exception):
+    """The client has disconnected, or was disconnected: nobody waits for the answer."""
+
+
+class Exchange:
+    """A request, and the way back to its client."""
+
+    def __init__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._abort: Callable[[], None] | None = scope.get(ABORT)
+        self._receive = receive
+        self._send = send
+        self._is_begun = False
+
+    async def body(self) -> bytes:
+        """The whole body. Errors: RequestRefusedError for one that is too large or too slow; ClientGoneError."""
+        length = self.headers.get(b"content-length", b"")
+        too_large = RequestRefusedError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "too_large",
+            f"a body has at most {BODY_SIZE_BYTES_MAX} bytes",
+            NOTHING_MORE,
+        )
+        if length.isdigit() and (len(length) > 10 or int(length) > BODY_SIZE_BYTES_MAX):
+            raise too_large
+        received = bytearray()
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGoneError
+                    received += message.get("body", b"")
+                    if len(received) > BODY_SIZE_BYTES_MAX:
+                        raise too_large
+                    if not message.get("more_body"):
+                        return bytes(received)
+        except TimeoutError:
+            text = f"the body did not arrive within {BODY_TIMEOUT_S:g} s"
+            raise RequestRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too_slow", text, NOTHING_MORE) from None
+
+    async def gone(self) -> None:
+        """Wait until the client disconnects; after `body`."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def answer(self, content: dict[str, Any], status: HTTPStatus = HTTPStatus.OK, *headers: bytes) -> None:
+        """The whole answer. Errors: ClientGoneError."""
+        data = _line(content)
+        pairs = [tuple(header.split(b": ", 1)) for header in (b"content-length: %d" % len(data), *headers)]
+        await self._begin(status, b"application/json", pairs)
+        # In pieces, so that a server that counts what waits to be read can hold back.
+        for at in range(0, len(data), PIECE_SIZE_BYTES):
+            await self._write(data[at : at + PIECE_SIZE_BYTES], more=at + PIECE_SIZE_BYTES < len(data))
+
+    async def begin_lines(self) -> None:
+        """Begin an answer of JSON lines. Errors: ClientGoneError."""
+        await self._begin(HTTPStatus.OK, b"application/x-ndjson", [])
+
+    async def line(self, content: dict[str, Any]) -> None:
+        """One line of the answer. Errors: ClientGoneError, also for a client that reads too slowly."""
+        await self._write(_line(content), more=True)
+
+    async def fail(self, failure: ApiFailure) -> None:
+        """Answer with an error, or make it the last line. Errors: ClientGoneError."""
+        if self._is_begun:
+            await self.line(failure.as_json())
+            await self._write(b"", more=False)
+            return
+        await self.answer(failure.as_json(), failure.status, *failure.headers)
+
+    async def _begin(self, status: HTTPStatus, kind: bytes, headers: list[Any]) -> None:
+        self._is_begun = True
+        own = [(b"content-type", kind), (b"cache-control", b"no-store"), *headers]
+        await self._deliver({"type": "http.response.start", "status": int(status), "headers": own})
+
+    async def _write(self, data: bytes, *, more: bool) -> None:
+        await self._deliver({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _deliver(self, message: MutableMapping[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await self._send(message)
+        except TimeoutError:
+            if self._abort is not None:
+                self._abort()
+            raise ClientGoneError from None
+        except OSError:
+            raise ClientGoneError from None
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
 
 WATCHES_MAX: Final = 250
 """Half of the connections, so that other requests find a place."""
@@ -170,7 +288,6 @@ async def release(store: KeyValueStore, name: str, *, lease: int) -> bool:
 
 
 async def _queue(store: KeyValueStore, name: str) -> list[Item]:
-    """The candidates, the holder first."""
     if not name:
         raise UsageError("name: a lock has a name of at least one character")
     return await candidates(store, name)
@@ -267,7 +384,6 @@ class KeyValueApi:
             raise RequestRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", told, allow)
 
     def _status(self) -> dict[str, Any]:
-        """Of this node, as it knows it now."""
         leader = self._node.node.leader_and_epoch
         return {
             "node_id": self._node.node.node_id,

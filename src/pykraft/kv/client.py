@@ -1,9 +1,11 @@
-"""A client of the key-value service that knows several nodes, without a loop, for the command line.
+"""A client of the key-value service that knows several nodes, without a loop, for the command line; and its lease.
 
-It asks one node, and the next one when a node refuses the connection or says that nothing was changed. Invariant: a
-change is sent again only if it was certainly not applied; otherwise the caller gets OutcomeUnknownError.
+It asks one node, and the next one when a node refuses the connection or says that nothing was changed. Invariants: a
+change is sent again only if it was certainly not applied; otherwise the caller gets OutcomeUnknownError. The holder of
+a lease hears that it is lost before it can end, unless the program did not run meanwhile: it gives the lease up after
+`HELD_SHARE` of its time without an answer.
 
-Source: ours (ADR 085).
+Source: ours (ADR 085, ADR 087, ADR 090).
 """
 
 from __future__ import annotations
@@ -12,20 +14,22 @@ import http.client
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from pykraft.errors import (
     CommandRejectedError,
     CompactedError,
+    LeaseLostError,
     OutcomeUnknownError,
     PykraftError,
     QuorumUnavailableError,
     UsageError,
 )
-from pykraft.kv.json_answers import NOT_APPLIED
+from pykraft.kv.json_form import NOT_APPLIED
+from pykraft.recipes.key_value_store import HELD_SHARE
 
 URLS_MAX: Final = 15
 ANSWER_SIZE_BYTES_MAX: Final = 1 << 24
@@ -96,7 +100,6 @@ class KeyValueClient:
                 self._next(error, deadline_s)
 
     def _next(self, error: _TryNextError, deadline_s: float) -> None:
-        """Go on with the next node. Errors: QuorumUnavailableError when the time is over."""
         self._at = (self._at + 1) % len(self._nodes)
         if time.monotonic() + PAUSE_S >= deadline_s:
             raise QuorumUnavailableError(f"no node answered in time; the last one: {error}") from error
@@ -175,7 +178,6 @@ def _node(url: str) -> tuple[bool, str, int]:
 
 
 def _patience(connection: http.client.HTTPConnection, timeout_s: float) -> None:
-    """How long the connection may be silent."""
     assert connection.sock is not None, "it is connected"
     connection.sock.settimeout(timeout_s)
 
@@ -189,7 +191,6 @@ def _exchange(
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
-    """A JSON object; None for anything else."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -198,13 +199,11 @@ def _object(data: bytes) -> dict[str, Any] | None:
 
 
 def _status_of(line: dict[str, Any] | None) -> int:
-    """The status that an error in a stream would have had."""
     code = (line or {}).get("error", {}).get("code")
     return HTTPStatus.GONE if code == "compacted" else HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def _error_of(status: int, answer: dict[str, Any] | None, name: str, *, changes: bool) -> Exception:
-    """The error for an answer that is one."""
     error = (answer or {}).get("error")
     if not isinstance(error, dict):
         if changes:
@@ -232,3 +231,76 @@ def _told(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+
+
+KEEPS: Final = 3
+"""How often a lease is kept in its held time."""
+REVOKE_TIMEOUT_S: Final = 0.3
+"""A command that a signal ends has half a second; without it the lease ends by itself."""
+WAIT_MS_MAX: Final = 10_000
+"""How long one request waits for a lock."""
+
+
+class ClientLease:
+    """A lease of this time to live, from ``with`` to the end of the block."""
+
+    def __init__(self, client: KeyValueClient, ttl_ms: int) -> None:
+        self._client = client
+        self._ttl_ms = ttl_ms
+        self._held_s = ttl_ms / 1_000 * HELD_SHARE
+        self._kept_s = 0.0
+        self.lease = 0
+
+    def __enter__(self) -> Self:
+        self._kept_s = time.monotonic()
+        self.lease = self._client.ask("/v1/lease/grant", {"ttl_ms": self._ttl_ms}, changes=True)["lease"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(PykraftError):
+            self._client.ask("/v1/lease/revoke", {"lease": self.lease}, changes=True, timeout_s=REVOKE_TIMEOUT_S)
+
+    @property
+    def pause_s(self) -> float:
+        """How long until the lease should be kept."""
+        return max(0.0, self._kept_s + self._held_s / KEEPS - time.monotonic())
+
+    def keep(self) -> None:
+        """Keep the lease if it is time. Errors: LeaseLostError."""
+        if self.pause_s:
+            return
+        asked_s = time.monotonic()
+        left_s = self._kept_s + self._held_s - asked_s
+        try:
+            if left_s > 0:
+                wanted = {"lease": self.lease}
+                # To keep it twice does no harm, so this is asked as often as there is time.
+                self._client.ask("/v1/lease/keep", wanted, changes=False, timeout_s=min(left_s, self._held_s / KEEPS))
+                self._kept_s = asked_s
+        except CommandRejectedError as error:
+            raise LeaseLostError(str(error)) from error
+        except PykraftError as error:
+            if time.monotonic() >= self._kept_s + self._held_s:
+                raise LeaseLostError(f"lease {self.lease} of {self._ttl_ms} ms could not be kept: {error}") from error
+            return
+        if left_s <= 0:
+            raise LeaseLostError(f"lease {self.lease} of {self._ttl_ms} ms could not be kept in time")
+
+    def lock(self, name: str, holder: str, timeout_s: float) -> dict[str, Any]:
+        """Wait for this lock; returns its place, with the fencing token.
+
+        Errors: LeaseLostError; QuorumUnavailableError when the time is over; those of `KeyValueClient.ask`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self.keep()
+            wait_ms = int(max(0.0, min(self.pause_s, deadline_s - time.monotonic())) * 1_000)
+            wanted = {"name": name, "lease": self.lease, "holder": holder, "wait_ms": min(wait_ms, WAIT_MS_MAX)}
+            # Whoever asks again with the same lease has the same place, so an unknown outcome does no harm.
+            place = self._client.ask("/v1/lock", wanted, changes=False, timeout_s=self._held_s / KEEPS)
+            if place["held"]:
+                self.keep()
+                return place
+            if time.monotonic() >= deadline_s:
+                ahead = place["ahead"]
+                raise QuorumUnavailableError(f"lock {name!r} was not free within {timeout_s:g} s: {ahead} ahead")

@@ -1,8 +1,8 @@
 """Serves an ASGI application with uvicorn on sockets of ours, on the node's loop, within bounds.
 
-uvicorn bounds heads of requests, and lets a connection write only as fast as its client reads. This module adds what it
-leaves open: at most `CONNECTIONS_MAX` connections, and a watchdog for each. Invariant: a connection on which the
-application does not work ends after about `IDLE_S`, if it sends nothing, or half a head, or does not read its answer.
+uvicorn bounds heads of requests, and lets a connection write only as fast as its client reads. Invariants that this
+module adds: there are at most `CONNECTIONS_MAX` connections, and one on which the application does not work ends after
+about `IDLE_S`, if it sends nothing, or half a head, or does not read its answer.
 
 Source: uvicorn's settings and its class H11Protocol; ours (ADR 085).
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pykraft.kv.exchange import ABORT, AsgiReceive, AsgiScope, AsgiSend
+from pykraft.kv.api import ABORT, AsgiReceive, AsgiScope, AsgiSend
 
 CONNECTIONS_MAX: Final = 500
 HEAD_SIZE_BYTES_MAX: Final = 1 << 14

@@ -22,7 +22,8 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError, UsageError
 from pykraft.local.cluster import SOURCES, server_command
@@ -188,7 +189,7 @@ NODES_COUNT: Final = 3
 UP_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
 """Longer than a node takes to hand over, at most."""
-ASK_LIMITS: Final = AdminLimits(timeout_ms=1_000, request_timeout_ms=1_000, retry_backoff_ms=50)
+ASK_LIMITS: Final = Patience(timeout_ms=1_000, request_timeout_ms=1_000, retry_backoff_ms=50)
 ASK_INTERVAL_S: Final = 0.1
 UNKNOWN: Final = "unknown"
 DOWN: Final = "down"
@@ -407,7 +408,7 @@ def _ask(folder: QuorumFolder) -> Quorum | None:
 
 async def _describe(folder: QuorumFolder) -> Quorum | None:
     async with Admin(
-        folder.endpoints, client_id="pykraft-local", cluster_id=folder.cluster_id, limits=ASK_LIMITS
+        folder.endpoints, client_id="pykraft-local", cluster_id=folder.cluster_id, patience=ASK_LIMITS
     ) as admin:
         try:
             return await admin.describe_quorum()

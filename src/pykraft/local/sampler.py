@@ -17,14 +17,15 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Final, Self
 
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import PykraftError
 from pykraft.types import Endpoint
 
 INTERVAL_S: Final = 0.2
 SAMPLES_MAX: Final = 10_000
-ANSWER_LIMITS: Final = AdminLimits(timeout_ms=250, request_timeout_ms=250, retry_backoff_ms=25)
+ANSWER_LIMITS: Final = Patience(timeout_ms=250, request_timeout_ms=250, retry_backoff_ms=25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Sampler:
         self, bootstrap: Sequence[Endpoint], *, interval_s: float = INTERVAL_S, samples_max: int = SAMPLES_MAX
     ) -> None:
         """``bootstrap`` are all known nodes of the quorum. Errors: UsageError if there is none."""
-        self._admin = Admin(bootstrap, client_id="pykraft-sampler", limits=ANSWER_LIMITS)
+        self._admin = Admin(bootstrap, client_id="pykraft-sampler", patience=ANSWER_LIMITS)
         self._interval_s = interval_s
         self._samples_max = samples_max
         self._samples: list[QuorumSample] = []

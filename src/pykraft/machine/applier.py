@@ -1,12 +1,10 @@
-"""The listener of the node that feeds a replica, and tells those who wait on this node.
+"""The listener of the node that feeds a replica, tells those who wait on this node, and keeps the leader's clock.
 
-Invariant: whoever waits for an answer gets it when this node has applied the command, or when it loaded a snapshot that
-contains it. After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of them, the loop runs other tasks.
-
-The clock of the leader, for the time in the log: it goes on from the log's last time, by the monotonic clock.
-
-Invariant: it never goes back while one node leads, and never depends on a wall clock. After a change of leader it may
-be behind the records that the former leader wrote last; `pykraft.machine.replica` takes the larger time.
+Invariants: whoever waits for an answer gets it when this node has applied the command, or when it loaded a snapshot
+that contains it. A session numbers each command once, and ``acknowledged`` never passes one that somebody waits for.
+After every `PIECE_COMMANDS` commands, or `PIECE_SIZE_BYTES` of them, the loop runs other tasks. The time in the log
+goes on from the log's last time, by the monotonic clock, and never goes back while one node leads; after a change of
+leader it may be behind the records of the former leader, and `pykraft.machine.replica` takes the larger time.
 
 Source: ours (ADR 068).
 """
@@ -17,16 +15,66 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.node import Node
-from pykraft.client.reader import Reader
-from pykraft.client.state_reader import StateReader
-from pykraft.machine.client_session import ClientSession
-from pykraft.machine.replica import ClientNews, CommandAnswered, MachineReplica, SessionOpened
+from pykraft.client.reader import Reader, StateReader
+from pykraft.errors import BufferFullError
+from pykraft.machine.records import encode_commands
+from pykraft.machine.replica import WINDOW, ClientNews, CommandAnswer, CommandAnswered, MachineReplica, SessionOpened
 from pykraft.machine.state_check import StateCheck
 from pykraft.types import Epoch, Offset
+
+Attempt: TypeAlias = tuple[int, bytes, "asyncio.Future[Any]", float]
+"""A command that a caller waits for: number, bytes, the future of its answer, and until when (seconds of the loop)."""
+
+
+class ClientSession:
+    """One open session."""
+
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.waiters: dict[int, asyncio.Future[CommandAnswer]] = {}
+        """Who waits for the answer to a command, by its number."""
+        self._next_sequence = 0
+        self._acknowledged = 0
+        """Nobody waits for a lower number."""
+
+    def issue(self) -> tuple[int, asyncio.Future[CommandAnswer]]:
+        """A number for a new command, and the future of its answer. Errors: BufferFullError."""
+        sequence = self._next_sequence
+        if sequence - self._acknowledged >= WINDOW and sequence - self.acknowledged >= WINDOW:
+            raise BufferFullError(f"{WINDOW} commands of this client already wait for their results: execute it later")
+        self._next_sequence = sequence + 1
+        future = self.waiters[sequence] = asyncio.get_running_loop().create_future()
+        return sequence, future
+
+    def answered(self, sequence: int, answer: CommandAnswer) -> None:
+        """This node has applied the command: tell who waits for it."""
+        waiter = self.waiters.get(sequence)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(answer)
+
+    def done(self, sequence: int) -> None:
+        """Nobody waits for this command any more: it has its answer, or was given up."""
+        del self.waiters[sequence]
+
+    @property
+    def acknowledged(self) -> int:
+        """The lowest number that somebody waits for."""
+        sequence, end, waiters = self._acknowledged, self._next_sequence, self.waiters
+        while sequence < end and sequence not in waiters:
+            sequence += 1
+        self._acknowledged = sequence
+        return sequence
+
+    def records(self, attempts: Sequence[Attempt], time_ms: int) -> list[bytes]:
+        """The records of these commands for the log."""
+        sequences, commands, _, _ = zip(*attempts, strict=True)
+        return encode_commands(
+            sequences, commands, time_ms=time_ms, session_id=self.session_id, acknowledged=self.acknowledged
+        )
 
 
 class LeaderClock:

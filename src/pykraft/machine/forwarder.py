@@ -1,30 +1,31 @@
 """Forward: a follower passes records and reads on to the leader that it knows, and the leader appends them.
 
 Records that wait share a request. A few requests with records may be under way, each on a connection of its own; reads
-have another one, so that a read does not wait for a commit, and digests one more. The leader asks a voter about its
-digest in the same way.
-Invariant: OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them;
-after any other error they are not in the log and never will be.
+have another one, so that a read does not wait for a commit, and digests one more. Invariant: OutcomeUnknownError is
+raised whenever a request with records left and no answer decides what became of them; after any other error they are
+not in the log and never will be. Of the leader's codes REQUEST_TIMED_OUT alone leaves that open.
 
-In the leader's answers NOT_LEADER_OR_FOLLOWER, THROTTLING_QUOTA_EXCEEDED, INCONSISTENT_CLUSTER_ID and INVALID_REQUEST
-mean that the records are not in the log and never will be; REQUEST_TIMED_OUT means that they may be. The leader stamps
-the records with its own log time, and refuses what its own state machine cannot read: whatever it appends is applied
-everywhere.
+The leader stamps the records with its own log time, and refuses what its own state machine cannot read: whatever it
+appends is applied everywhere. A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the
+leader asks that voter, where the log places it, with the same request: a node that gets a DIGEST in its own name
+answers whether it is its own.
 
-A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the leader asks that voter, where the
-log places it, with the same request: a node that gets a DIGEST in its own name answers whether it is its own.
+Reads are linearizable: one begins only when this node has applied everything that was committed when it arrived. All
+that wait share one confirmation of the leader, which begins after they arrived; one that may be out of date by a
+certain age uses the last confirmation that began within that time.
 
-Source: ours (ADR 070); ours (ADR 070, ADR 092, ADR 138), after ADR 050.
+Source: Raft dissertation §6.4; ours (ADR 069, ADR 070, ADR 092, ADR 138), after ADR 050.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pykraft.client.node import Node
 from pykraft.client.proposals import twin
+from pykraft.client.remote.connection import Connection
 from pykraft.errors import (
     BufferFullError,
     ErrorCode,
@@ -32,18 +33,19 @@ from pykraft.errors import (
     NotRunningError,
     OutcomeUnknownError,
     PykraftError,
+    QuorumUnavailableError,
     RefusedError,
     UnreachableError,
 )
 from pykraft.machine.applier import Applier
 from pykraft.machine.records import check_forwarded, forwarded_digest, pack_records, stamped, unpack_records
-from pykraft.machine.runtime import ConnectForward, ForwardLink
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.rpc.context import RpcContext
 from pykraft.server.clock import now
 from pykraft.types import Endpoint, Epoch, Offset
 
+ConnectForward: TypeAlias = Callable[[Endpoint, int], Awaitable[Connection]]
+"""Connects to an endpoint within a timeout in ms. Errors: UnreachableError."""
 BATCH_SIZE_BYTES_MAX: Final = 61_000
 """Bytes of records in one request: a node accepts requests of 64 KiB."""
 RECORD_OVERHEAD_BYTES: Final = 4
@@ -59,11 +61,11 @@ UNSUPPORTED_MAX: Final = 3
 class ForwardConnection:
     """A connection to the leader, for one request at a time."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
+    def __init__(self, node: Node[bytes], cluster_id: str, connect: ConnectForward) -> None:
         self._node = node
-        self._context = context
+        self._cluster_id = cluster_id
         self._connect = connect
-        self._connection: ForwardLink | None = None
+        self._connection: Connection | None = None
         self._unsupported = 0
 
     async def ask(self, records: Sequence[bytes]) -> Offset:
@@ -97,7 +99,7 @@ class ForwardConnection:
 
     async def _answered(self, endpoint: Endpoint, records: Sequence[bytes]) -> Body:
         connection = await self._connected(endpoint)
-        body = {"cluster_id": self._context.cluster_id, "records": pack_records(records)}
+        body = {"cluster_id": self._cluster_id, "records": pack_records(records)}
         self._connection = None
         try:
             answer = await connection.ask_body(ApiKey.FORWARD, body, timeout_ms=TIMEOUT_MS)
@@ -131,14 +133,14 @@ class ForwardConnection:
             raise OutcomeUnknownError(f"the leader: {text}")
         raise RefusedError("the forwarded request", code, text)
 
-    async def _connected(self, leader: Endpoint) -> ForwardLink:
+    async def _connected(self, leader: Endpoint) -> Connection:
         """The open connection if it goes to the leader, or a new one. Errors: UnreachableError, RefusedError."""
         connection, self._connection = self._connection, None
         if connection is not None and (connection.endpoint != leader or not connection.is_open):
             await connection.close()
             connection = None
         if connection is None:
-            connection = await self._connect(leader, self._context, TIMEOUT_MS)
+            connection = await self._connect(leader, TIMEOUT_MS)
         if connection.offers_key(ApiKey.FORWARD):
             self._unsupported = 0
             return connection
@@ -153,16 +155,16 @@ class ForwardConnection:
 class Forwarder:
     """Passes what callers of this node execute on to the leader."""
 
-    def __init__(self, node: Node[bytes], context: RpcContext, connect: ConnectForward) -> None:
+    def __init__(self, node: Node[bytes], cluster_id: str, connect: ConnectForward) -> None:
         self._node = node
-        self._appends = [ForwardConnection(node, context, connect) for _ in range(APPENDS_MAX)]
+        self._appends = [ForwardConnection(node, cluster_id, connect) for _ in range(APPENDS_MAX)]
         self._idle = [*reversed(self._appends)]
         """Those without a request; the last one was used last, and is used next."""
-        self._reads = ForwardConnection(node, context, connect)
-        self._digests = ForwardConnection(node, context, connect)
+        self._reads = ForwardConnection(node, cluster_id, connect)
+        self._digests = ForwardConnection(node, cluster_id, connect)
         self._asked: set[int] = set()
         """Voters that are asked whether a digest is theirs."""
-        self._context, self._connect = context, connect
+        self._cluster_id, self._connect = cluster_id, connect
         self._waiting: list[tuple[Sequence[bytes], asyncio.Future[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -201,7 +203,7 @@ class Forwarder:
         """
         if voter_id in self._asked:
             raise BufferFullError(f"node {voter_id} is being asked about another digest")
-        connection = ForwardConnection(self._node, self._context, self._connect)
+        connection = ForwardConnection(self._node, self._cluster_id, self._connect)
         self._asked.add(voter_id)
         try:
             await connection.confirm(voter_id, digest)
@@ -226,7 +228,6 @@ class Forwarder:
         await self._digests.close()
 
     async def _forward(self, connection: ForwardConnection) -> None:
-        """One request after the other, while records wait."""
         try:
             while self._waiting:
                 sent = self._next()
@@ -300,7 +301,6 @@ class ForwardServer:
             task.cancel()
 
     def _on_request(self, request: Body, answer: Callable[[Body], None]) -> None:
-        """On the node's loop."""
         self._node.loops.to_application(self._begin, request, answer)
 
     def _begin(self, request: Body, answer: Callable[[Body], None]) -> None:
@@ -358,3 +358,117 @@ class ForwardServer:
             "leader_epoch": known.epoch,
             "offset": offset,
         }
+
+
+PAUSE_S_MIN: Final = 0.01
+PAUSE_S_MAX: Final = 0.25
+"""Pauses between two tries of a confirmation; each is twice as long as the one before."""
+
+
+class MachineReads:
+    """The reads of one node."""
+
+    def __init__(self, node: Node[bytes], applier: Applier[Any, Any], forwarder: Forwarder) -> None:
+        self._node = node
+        self._forwarder = forwarder
+        self._applier = applier
+        self._waiting: list[asyncio.Future[Offset]] = []
+        """MachineReads for the next confirmation."""
+        self._serving: list[asyncio.Future[Offset]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._confirmed: tuple[float, Offset] | None = None
+        """When the last confirmation began, and its offset."""
+        self._error: Exception | None = None
+
+    async def wait(self, max_age_ms: int, timeout_ms: int) -> None:
+        """Wait until this node may be read. Errors: QuorumUnavailableError, NotRunningError, RefusedError."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                offset = self._fresh(max_age_ms)
+                if offset is None:
+                    offset = await self._join()
+                await self._node.wait_applied(self._applier, offset)
+        except TimeoutError:
+            last = "" if self._error is None else f" (the last try: {self._error})"
+            text = f"no leader confirmed within {timeout_ms} ms that this node's state is current{last}"
+            raise QuorumUnavailableError(text) from self._error
+
+    async def wait_loaded(self, timeout_ms: int) -> None:
+        """Wait while this node loads a snapshot. Errors: QuorumUnavailableError, NotRunningError."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                while (offset := self._applier.loading_offset) is not None:
+                    await self._node.wait_applied(self._applier, offset)
+        except TimeoutError:
+            raise QuorumUnavailableError(f"this node has loaded a snapshot for {timeout_ms} ms, and goes on") from None
+
+    async def close(self) -> None:
+        """The node has ended: no read begins any more."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(NotRunningError("the node has ended"))
+
+    def _fresh(self, max_age_ms: int) -> Offset | None:
+        """The offset of the last confirmation, if it is young enough."""
+        if self._confirmed is None:
+            return None
+        begun_s, offset = self._confirmed
+        return offset if (asyncio.get_running_loop().time() - begun_s) * 1_000 < max_age_ms else None
+
+    def _join(self) -> asyncio.Future[Offset]:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Offset] = loop.create_future()
+        self._waiting.append(waiter)
+        if self._task is None:
+            self._task = loop.create_task(self._confirm(), name="pykraft read index")
+        return waiter
+
+    async def _confirm(self) -> None:
+        try:
+            while self._waiting:
+                self._serving, self._waiting = self._waiting, []
+                begun_s = asyncio.get_running_loop().time()
+                offset = await self._offset()
+                if offset is not None:
+                    self._confirmed = begun_s, offset
+                    for waiter in self._serving:
+                        if not waiter.done():
+                            waiter.set_result(offset)
+        except PykraftError as error:
+            for waiter in (*self._serving, *self._waiting):
+                if not waiter.done():
+                    waiter.set_exception(error)
+            self._waiting = []
+        except asyncio.CancelledError:
+            for waiter in self._serving:
+                if not waiter.done():
+                    waiter.set_exception(NotRunningError("the node has ended"))
+            raise
+        finally:
+            self._serving = []
+            self._task = None
+
+    async def _offset(self) -> Offset | None:
+        """The confirmed offset; None when nobody waits for it any more. Errors: NotRunningError."""
+        pause_s = PAUSE_S_MIN
+        while not all(waiter.done() for waiter in self._serving):
+            try:
+                offset = await self._ask()
+            except (NotLeaderError, BufferFullError, UnreachableError) as error:
+                self._error = error
+            else:
+                self._error = None
+                return offset
+            await asyncio.sleep(pause_s)
+            pause_s = min(PAUSE_S_MAX, pause_s * 2)
+        return None
+
+    async def _ask(self) -> Offset:
+        """Ask the leader, which may be this node. Errors: see `pykraft.machine.forwarder.ForwardConnection.ask`."""
+        if self._forwarder.is_needed:
+            return await self._forwarder.read_index()
+        return await self._node.ask(lambda host, answer: host.read_index(now(), answer))

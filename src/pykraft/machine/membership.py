@@ -16,7 +16,8 @@ from typing import Final
 
 from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.node import Node
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.quorum import Quorum
 from pykraft.config import NodeConfig
 from pykraft.errors import OutcomeUnknownError, RefusedError, UsageError
@@ -118,8 +119,8 @@ class Membership:
     def _admin(self) -> Admin:
         voters = self._node.latest_voter_set.voters
         known: list[Endpoint] = [next(iter(voter.listeners))[1] for voter in voters if len(voter.listeners)]
-        limits = AdminLimits(timeout_ms=self._timeout_ms, request_timeout_ms=self._timeout_ms)
-        return Admin(known, cluster_id=self._config.cluster_id, client_id="pykraft-membership", limits=limits)
+        patience = Patience(timeout_ms=self._timeout_ms, request_timeout_ms=self._timeout_ms)
+        return Admin(known, cluster_id=self._config.cluster_id, client_id="pykraft-membership", patience=patience)
 
 
 async def _voters(admin: Admin) -> list[ReplicaKey]:

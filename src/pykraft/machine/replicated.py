@@ -1,18 +1,17 @@
 """A state machine on every node of a quorum: commands with results, from any task of the program or without a loop.
 
-This module is the API that an application calls. Invariant: a command is applied at most once, however often it is
-sent. Each error says which of three happened: NotAppliedError and UsageError: it was certainly not applied;
-CommandRejectedError: the state machine got it and rejected it; OutcomeUnknownError: it may be applied, or not.
-`pykraft.machine.replica` decides what is applied, and `pykraft.machine.submission` brings commands into the log.
+Invariant: a command is applied at most once, however often it is sent. Each error says which of three happened:
+NotAppliedError and UsageError: it was certainly not applied; CommandRejectedError: the state machine got it and
+rejected it; OutcomeUnknownError: it may be applied, or not.
 
-Two more kinds of records are written from here, and an idle log grows by neither. The log time: commands bring it with
-them; where none come, the leader writes it so often that unused sessions end while any are open, and as soon as the log
-time has come that the state machine waits for. And what the comparison of replicas needs: the leader's CHECK, each
-voter's DIGEST, one at a time.
+Two more kinds of records are written from here, and an idle log grows by neither: the log time, so often that unused
+sessions end while any are open, and as soon as the state machine waits for it; and, to compare replicas, the leader's
+CHECK and each voter's DIGEST, one at a time.
 
 `ThreadedReplicated` is for programs without a loop (Flask, Django, scripts): the node and the state machine live on a
 loop in a thread of their own, and each call waits for its answer. Any number of threads may call at one time, and no
-call waits for a thread that has ended, or that is not in this process.
+call waits for a thread that has ended, or that is not in this process. A program never passes a `MachineRuntime`;
+`pykraft.machine.testing` does, so that the same code runs in simulated worlds.
 
 Source: Raft dissertation §6.3 and §6.4; ours (ADR 068, ADR 086, ADR 088, ADR 092).
 """
@@ -21,17 +20,20 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
+import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.node import Node
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import NodeConfig
 from pykraft.errors import (
     CommandRejectedError,
@@ -42,21 +44,48 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.machine.applier import Applier
-from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, Forwarder, ForwardServer
+from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, ConnectForward, Forwarder, ForwardServer, MachineReads
 from pykraft.machine.membership import Membership
-from pykraft.machine.reads import MachineReads
-from pykraft.machine.records import (
-    CheckRecord,
-    TickRecord,
-    encode_log_record,
-)
-from pykraft.machine.replica import APPLIED, REFUSED, MachineReplica
-from pykraft.machine.runtime import PROGRAM, ForwardDialer, MachineRuntime
+from pykraft.machine.records import CheckRecord, TickRecord, encode_log_record
+from pykraft.machine.replica import APPLIED, REFUSED, SESSION_TIMEOUT_MS, MachineReplica, NotApplied
 from pykraft.machine.state_check import CHECK_EVERY_MAX, StateCheck
 from pykraft.machine.state_machine import StateMachine
 from pykraft.machine.submission import Submission
-from pykraft.rpc.context import RpcContext
 from pykraft.types import VoterSet
+
+logger = logging.getLogger("pykraft")
+
+
+def program_node(config: NodeConfig, own_thread: bool) -> Node[bytes]:  # noqa: FBT001 - called by position only
+    """The node of a program. Errors: UsageError for an invalid configuration."""
+    return Node(config, own_thread=own_thread)
+
+
+def report_not_applied(what: NotApplied) -> None:
+    """Log what all replicas pass over: the operator should know."""
+    problem = "the operator skips it" if what.error is None else f"{type(what.error).__name__}: {what.error}"
+    logger.error("the record at offset %s (epoch %s) is not applied: %s", what.offset, what.epoch, problem)
+    logger.debug("where it failed", exc_info=what.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRuntime:
+    """The defaults are those of a program."""
+
+    make_node: Callable[[NodeConfig, bool], Node[bytes]] = program_node
+    """Makes the node; the second argument says whether it has a thread of its own."""
+    connect: ConnectForward | None = None
+    """Connects to other nodes; None: by TCP."""
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Returns so many bytes that nobody has drawn before."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    """Log time after which an unused session ends."""
+    on_not_applied: Callable[[NotApplied], object] = report_not_applied
+    """Called for what all replicas pass over."""
+
+
+PROGRAM: Final = MachineRuntime()
+
 
 PAUSE_S: Final = 0.02
 """Before each record: a node that reads an old log meets many a CHECK, and tells about the last one only."""
@@ -211,13 +240,8 @@ class Replicated(Generic[M_co]):
         )
         self._replica.on_not_applied = runtime.on_not_applied
         self._applier = Applier(self.node, self._replica)
-        context = RpcContext(
-            cluster_id=config.cluster_id,
-            topic_name=config.topic_name,
-            topic_id=config.topic_id,
-            default_listener=config.default_listener.upper(),
-        )
-        self._forwarder = Forwarder(self.node, context, runtime.connect or ForwardDialer().connect)
+        connect = runtime.connect or ClientDialer("pykraft-forward").connect
+        self._forwarder = Forwarder(self.node, config.cluster_id, connect)
         self._server = ForwardServer(self.node, self._applier, config.cluster_id, self._forwarder.confirm)
         self._submission = Submission(self.node, self._applier, self._forwarder, runtime.random_bytes)
         self._submission.group_size_bytes_max = min(BATCH_SIZE_BYTES_MAX, config.raft.batch_size_bytes_max // 2)
@@ -333,7 +357,6 @@ class Replicated(Generic[M_co]):
         yield self._machine
 
     async def _tell_of_end(self) -> None:
-        """Tell every waiting caller when the node has ended."""
         with suppress(Exception):  # whoever closes the node hears of its error
             await self.node.wait_closed()
         self._server.ended()
@@ -475,8 +498,6 @@ class ThreadedReplicated(Generic[M_co]):
                 self._calls.discard(answer)
 
     def _begin(self, act: Callable[[Replicated[M_co]], Awaitable[T]], answer: Future[T]) -> None:
-        """On the node's loop: run a call."""
-
         async def run() -> None:
             try:
                 result = await act(self._replicated)

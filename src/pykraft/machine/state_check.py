@@ -1,13 +1,11 @@
-"""Compares this replica with the others, while the program runs: a state machine that is not deterministic is told.
+"""Compares this replica with the others, while the program runs, and ends a node whose state machine parts from them.
 
-How it works, while ``check_every`` is given:
-
-1. After so many commands the leader writes a CHECK. Every replica takes a digest of its state and sessions when it
-   applies that record: all of them have applied the same records then.
+1. After ``check_every`` commands the leader writes a CHECK. Every replica takes a digest of its state and sessions when
+   it applies that record: all of them have applied the same records then.
 2. Every voter writes what it found into the log: the digest of the state, and that of each command since the last
    CHECK.
 3. A node whose digests differ from those on which a majority of the voters agrees stops, with a report. If there is
-   no such majority by the next CHECK, the largest group counts, and of two equal ones the one that was told first.
+   no such majority by the next CHECK, the largest group counts, and of two equal ones the one that came first.
 4. The digests of the commands name the first one that had another answer here. With ``check_every=1`` they include the
    state, so the first command that led to another state is named, too.
 
@@ -193,7 +191,6 @@ def _agree(one: DigestRecord, other: DigestRecord) -> bool:
 
 
 def _digests(commands: bytes, count: int) -> list[bytes]:
-    """The last digests, one for each command."""
     begin = len(commands) - count * _SIZE
     return [commands[at : at + _SIZE] for at in range(begin, len(commands), _SIZE)]
 

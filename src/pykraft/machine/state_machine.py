@@ -1,10 +1,9 @@
 """The application's side: a state machine that every node of a quorum runs alike.
 
 Invariant that the application keeps: `StateMachine.apply` depends on the state, the command and the context, and on
-nothing else: no clock, no random numbers, no order of a set, no file. Then all replicas have the same state.
-
-Commands that are dataclasses are JSON in the log, ``["Add", {"key": "x", "amount": 1}]``, and come back equal. One that
-would come back as something else, say a tuple as a list, is refused when it is serialized, so no replica ever sees it.
+nothing else: no clock, no random numbers, no order of a set, no file. Then all replicas have the same state. Commands
+that are dataclasses are JSON in the log, ``["Add", {"key": "x", "amount": 1}]``. One that would come back as something
+else, say a tuple as a list, is refused when it is serialized, so no replica ever sees it.
 
 Source: Raft dissertation §6.3; ours (ADR 068).
 """

@@ -1,8 +1,6 @@
 """Brings commands into the log, with retries, until their answer is known or their time is over.
 
 Commands of callers that run in the same turn of the loop make a group: it is sent as one batch, and tried again as one.
-Each caller waits for one future, which gets the answer when this node applies the command.
-
 Invariant: ``copies`` of a group counts how often its records are or may be in the log. Only an error that says that
 they certainly are not takes that off again. So when the time is over, a command without copies was certainly not
 applied.
@@ -37,8 +35,7 @@ from pykraft.errors import (
     UnreachableError,
 )
 from pykraft.host.leaderless import own_problem
-from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import Attempt, ClientSession
+from pykraft.machine.applier import Applier, Attempt, ClientSession
 from pykraft.machine.forwarder import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES, Forwarder
 from pykraft.machine.records import COMMAND_OVERHEAD_BYTES, NONCE_SIZE_BYTES, OpenRecord, encode_log_record
 from pykraft.machine.replica import REFUSED, CommandAnswer
@@ -54,11 +51,7 @@ class Submission(Generic[C, R]):
     """The commands of one node."""
 
     def __init__(
-        self,
-        node: Node[bytes],
-        applier: Applier[C, R],
-        forwarder: Forwarder,
-        random_bytes: Callable[[int], bytes],
+        self, node: Node[bytes], applier: Applier[C, R], forwarder: Forwarder, random_bytes: Callable[[int], bytes]
     ) -> None:
         self.group_size_bytes_max = BATCH_SIZE_BYTES_MAX
         """A group is one batch of the log and fits into a request to the leader; a larger command is alone."""
@@ -147,7 +140,6 @@ class Submission(Generic[C, R]):
         task.add_done_callback(self._tasks.discard)
 
     def _leave(self, session: ClientSession) -> None:
-        """Use this session no more, and forget it when nobody waits in it."""
         if self._session is session:
             self._session = None
         if not session.waiters:
@@ -241,7 +233,6 @@ class Submission(Generic[C, R]):
             await self._node.propose(records)
 
     def _wake_by(self, deadline_s: float) -> None:
-        """One alarm serves all commands: mostly it is set already, for one that has waited longer."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_s = deadline_s

@@ -3,9 +3,17 @@
 Each is short and complete: use it, or copy it and change it.
 """
 
-from pykraft.recipes.barrier import Barrier
-from pykraft.recipes.election import leader_of, leaders, leadership
-from pykraft.recipes.job_queue import JobQueue, TakenJob
+from pykraft.recipes.coordination import (
+    Barrier,
+    HeldLock,
+    JobQueue,
+    TakenJob,
+    holder_of,
+    leader_of,
+    leaders,
+    leadership,
+    lock,
+)
 from pykraft.recipes.key_value_commands import (
     Condition,
     Delete,
@@ -19,7 +27,6 @@ from pykraft.recipes.key_value_commands import (
 )
 from pykraft.recipes.key_value_store import KeyValueStore
 from pykraft.recipes.key_values import KeyValues
-from pykraft.recipes.lock import HeldLock, holder_of, lock
 
 __all__ = [
     "Barrier",

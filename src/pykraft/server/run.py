@@ -38,8 +38,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import PykraftError, SnapshotFailedError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
-from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.process.extras import imported_for
 from pykraft.process.signals import ending_signals, handlers_restored
 from pykraft.server.binding import accepted_max

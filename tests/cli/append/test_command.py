@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from pykraft.cli.append.command import (
     RECORD_SIZE_BYTES_MAX,
-    AppendOptions,
     AppendRun,
     Line,
     append,
@@ -24,7 +23,7 @@ from pykraft.cli.append.command import (
     text_value,
 )
 from pykraft.cli.client_options import ClientOptions
-from pykraft.client.remote.appender import Appender
+from pykraft.client.remote.numbered_appender import Appender
 from pykraft.errors import OutcomeUnknownError, QuorumUnavailableError, UsageError
 from pykraft.types import Endpoint, Offset
 
@@ -84,8 +83,7 @@ def append_from(terminal: int) -> signal.Signals | None:
         timeout_ms=1_000,
         request_timeout_ms=1_000,
     )
-    wanted = AppendOptions(value_of=text_value, as_json=False)
-    return asyncio.run(AppendRun(options, wanted).run(terminal))
+    return asyncio.run(AppendRun(options, text_value, as_json=False).run(terminal))
 
 
 @pytest.mark.parametrize("is_read_first", [True, False], ids=["ends", "fails"])

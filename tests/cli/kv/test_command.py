@@ -5,14 +5,31 @@ Options that the commands of ``pykraft kv`` share.
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pykraft.cli.kv.command import URLS, client_of, put, wanted_range, watch
-from pykraft.errors import CompactedError, UsageError
-from tests.kv.scripted_node import ScriptedNode, error, scripted
+from pykraft.cli.kv import command as items_module
+from pykraft.cli.kv import command as lock_module
+from pykraft.cli.kv import command as module
+from pykraft.cli.kv.command import URLS, client_of, kv, lock, put, serve, wanted_range, watch
+from pykraft.errors import (
+    CompactedError,
+    LeaseLostError,
+    OutcomeUnknownError,
+    PykraftError,
+    QuorumUnavailableError,
+    UsageError,
+)
+from pykraft.kv import service
+from pykraft.types import Endpoint
+from tests.kv.scripted_node import Answer, ScriptedNode, error, scripted
 
 PUT = {"revision": 3, "key": "a\n", "item": {"key": "a\n", "base64": "/w=="}}
 DELETED = {"revision": 4, "key": "a", "item": None}
@@ -52,3 +69,239 @@ def test_the_environment_may_name_the_nodes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_range_is_a_key_or_a_prefix() -> None:
     assert wanted_range("a", is_prefix=False) == {"key": "a"}
     assert wanted_range("a", is_prefix=True) == {"prefix": "a"}
+
+
+def at(node: ScriptedNode, *words: str, data: bytes | None = None) -> Result:
+    return CliRunner().invoke(kv, [words[0], "--url", node.url, *words[1:]], input=data)
+
+
+def item(key: str, value: bytes) -> dict[str, Any]:
+    try:
+        return {"key": key, "value": value.decode()}
+    except UnicodeDecodeError:
+        return {"key": key, "base64": base64.b64encode(value).decode()}
+
+
+def range_of(*found: dict[str, Any]) -> Answer:
+    return 200, {"revision": 9, "items": list(found), "more": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "shown"),
+    [
+        ((), b"red", b"red\n"),
+        ((), b"r\x1b[2Jd\xff", b"r\\x1b[2Jd\\xff\n"),
+        (("--raw",), b"r\x1b[2Jd\xff", b"r\x1b[2Jd\xff"),
+    ],
+)
+def test_a_value_is_printed(words: Sequence[str], value: bytes, shown: bytes) -> None:
+    with scripted(lambda path, body: range_of(item("color", value))) as node:
+        result = at(node, "get", "color", *words)
+        assert result.exit_code == 0, result.exception
+        assert result.stdout_bytes == shown
+        [(path, body)] = node.asked
+        assert (path, body["key"], body["stale"]) == ("/v1/range", "color", False)
+
+
+def test_a_missing_key_is_an_error_and_an_empty_prefix_is_not() -> None:
+    with scripted(lambda path, body: range_of()) as node:
+        result = at(node, "get", "a\nb", "--stale")
+        assert isinstance(result.exception, PykraftError)
+        assert str(result.exception) == "there is no key 'a\\nb'"
+        assert node.asked[0][1]["stale"] is True
+        assert at(node, "get", "a", "--prefix").stdout == ""
+        assert json.loads(at(node, "get", "a", "--json").stdout) == {"revision": 9, "items": [], "more": False}
+
+
+def test_a_prefix_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items_module, "PAGE", 2)
+    keys = [f"a/{number}" for number in range(5)]
+
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        left = [key for key in keys if key >= body.get("key", "")]
+        found = left[: body["limit"]]
+        return 200, {"revision": 9, "items": [item(key, b"\t") for key in found], "more": len(found) < len(left)}
+
+    with scripted(answer) as node:
+        result = at(node, "get", "a/", "--prefix")
+        assert result.stdout == "".join(f"{key}\t\\t\n" for key in keys)
+        assert [body.get("end") for _, body in node.asked] == [None, "a0", "a0"]
+        cut = at(node, "get", "a/", "--prefix", "--limit", "3")
+        assert cut.stdout.count("\n") == 3
+        assert cut.stderr == "pykraft: there are more than 3 keys: give a higher --limit\n"
+        told = json.loads(at(node, "get", "a/", "--prefix", "--limit", "3", "--json").stdout)
+        assert (len(told["items"]), told["more"]) == (3, True)
+
+
+def test_a_value_is_text_or_standard_input() -> None:
+    with scripted(lambda path, body: (200, {"revision": 4, "key": "a"})) as node:
+        assert at(node, "put", "a", "b", "--lease", "7").stdout == "revision 4\n"
+        told = at(node, "put", "a", "-", "--json", data=b"\xff\n")
+        assert json.loads(told.stdout) == {"revision": 4, "key": "a"}
+        assert [(body.get("value"), body.get("base64"), body.get("lease")) for _, body in node.asked] == [
+            ("b", None, 7),
+            (None, "/wo=", None),
+        ]
+
+
+def test_keys_are_deleted() -> None:
+    with scripted(lambda path, body: (200, {"revision": 4, "deleted": 1})) as node:
+        assert at(node, "del", "a").stdout == "deleted 1 key\n"
+        assert json.loads(at(node, "del", "a", "--prefix", "--json").stdout) == {"revision": 4, "deleted": 1}
+        assert [body.get("prefix") for _, body in node.asked] == [None, "a"]
+
+
+def test_errors_are_told_as_they_are() -> None:
+    with scripted(lambda path, body: (504, error("unknown", "unknown"))) as node:
+        assert isinstance(at(node, "put", "a", "b").exception, OutcomeUnknownError)
+    with scripted(lambda path, body: (400, error("invalid"))) as node:
+        assert isinstance(at(node, "put", "", "b").exception, UsageError)
+        assert isinstance(at(node, "get", "a", "--raw", "--json").exception, UsageError)
+
+
+HELD = {"held": True, "token": 5, "key": "tool/0000000000000005", "ahead": 0}
+
+
+def answers(**others: Answer) -> Any:
+    """A node on which the lock is free."""
+    known = {"/v1/lock": (200, HELD), **{f"/v1/lease/{name}": answer for name, answer in others.items()}}
+    return scripted(lambda path, body: known.get(path, (200, {"lease": 7})))
+
+
+def locked(node: ScriptedNode, *words: str) -> Result:
+    return CliRunner().invoke(lock, ["--url", node.url, *words])
+
+
+def test_a_command_runs_with_the_token_and_its_status_counts(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = f'echo "$PYKRAFT_LOCK_TOKEN $PYKRAFT_LOCK_KEY" >{told}; exit 7'
+    with answers() as node:
+        result = locked(node, "--json", "tool", "--", "sh", "-c", script)
+        assert result.exit_code == 7
+        assert told.read_text() == "5 tool/0000000000000005\n"
+        assert json.loads(result.stdout) == {"name": "tool", "key": HELD["key"], "token": 5, "lease": 7}
+        assert [path for path, _ in node.asked] == ["/v1/lease/grant", "/v1/lock", "/v1/lease/revoke"]
+        assert node.asked[0][1]["ttl_ms"] == 10_000
+        assert locked(node, "tool", "--", "sh", "-c", "kill -9 $$").exit_code == 137
+
+
+def test_a_command_is_ended_when_the_lock_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "END_SHARE", 60)  # it may take its time
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    code = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({str(ended)!r}).touch()))\n"
+        f"pathlib.Path({str(begun)!r}).touch()\n"
+        "time.sleep(600)"
+    )
+
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        if path == "/v1/lease/keep":
+            # Lost only once the command handles the signal.
+            return (409, error("lease_ended")) if begun.exists() else (200, {"lease": 7})
+        return 200, HELD if path == "/v1/lock" else {"lease": 7}
+
+    with scripted(answer) as node:
+        result = locked(node, "--ttl", "1", "tool", "--", sys.executable, "-c", code)
+    assert isinstance(result.exception, LeaseLostError)
+    assert "was ended, since another one may hold the lock now" in str(result.exception)
+    assert ended.exists()
+
+
+def test_a_command_that_ignores_its_end_is_killed() -> None:
+    with answers(keep=(409, error("lease_ended"))) as node:
+        result = locked(node, "--ttl", "1", "tool", "--", "sh", "-c", "trap '' TERM; while :; do sleep 0.01; done")
+    assert isinstance(result.exception, LeaseLostError)
+
+
+def test_a_lock_that_is_not_free_and_commands_that_cannot_run(tmp_path: Path) -> None:
+    with scripted(lambda path, body: (200, {"lease": 7, "held": False, "ahead": 1})) as node:
+        result = locked(node, "--wait", "0.1", "tool", "--", "true")
+        assert isinstance(result.exception, QuorumUnavailableError)
+        assert "lock 'tool' was not free within 0.1 s" in str(result.exception)
+        asked = len(node.asked)
+        for words, told in (
+            (("tool", "--", "no-such-command"), "no-such-command: there is no such command"),
+            (("", "--", "true"), "a lock has a name"),
+        ):
+            with pytest.raises(UsageError, match=told):
+                raise locked(node, *words).exception or AssertionError
+        assert len(node.asked) == asked, "nothing was asked"
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o700)
+    with answers() as node:
+        result = locked(node, "tool", "--", str(broken))
+        assert isinstance(result.exception, UsageError)
+        assert node.asked[-1][0] == "/v1/lease/revoke"
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests need no server."""
+    monkeypatch.setattr("pykraft.kv.service.require_package", lambda: None)
+
+
+def serving(*words: str) -> Result:
+    return CliRunner().invoke(serve, words)
+
+
+def test_a_node_has_the_file_and_what_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr(module, "_serve", lambda config, at, skip: served.append((config, at, skip)))
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9093\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={tmp_path / 'data'}\n"
+    )
+    result = serving(
+        "--config",
+        str(path),
+        "--http",
+        "[::1]:81",
+        "--override",
+        "node.id=1",
+        "--cluster-id",
+        "mine",
+        "--skip-offset",
+        "4",
+    )
+    assert result.exit_code == 0, result.exception
+    [(config, at, skip)] = served
+    assert (config.node_id, config.cluster_id, at, skip) == (1, "mine", Endpoint("::1", 81), (4,))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--http", "80"), "--http '80': give one host:port"),
+        (("--http", "a:1,b:2"), "give one host:port"),
+        (("--override", "a=b"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--skip-offset", "4"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--cluster-id", "a"), "--override, --cluster-id and --skip-offset need --config"),
+        (("--config", "x", "--nodes", "3"), "--nodes and --config"),
+        (("--config", "absent"), "--config absent: No such file"),
+        (("--http", "localhost:65535"), "ports are needed up to 65537"),
+    ],
+)
+def test_wrong_options_are_told(words: Sequence[str], told: str) -> None:
+    result = serving(*words)
+    assert result.exit_code != 0
+    assert told in str(result.exception)
+
+
+def test_without_a_file_nodes_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        name, pid = "node 1", 77
+
+    def try_quorum(nodes: int, first: Endpoint, *, show: Any, tell: Any) -> None:
+        assert nodes == 1
+        show([(first, Running)])
+        tell("node 1 ended with -9; 0 of 1 are left")
+
+    monkeypatch.setattr(service, "try_quorum", try_quorum)
+    result = serving("--nodes", "1", "--http", "localhost:7000")
+    assert result.exit_code == 0, result.exception
+    assert result.stdout.startswith("node 1: http://localhost:7000, process 77\n")
+    assert "  pykraft kv put --url http://localhost:7000 color red\n" in result.stdout
+    assert result.stderr == "pykraft: node 1 ended with -9; 0 of 1 are left\n"

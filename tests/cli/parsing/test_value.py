@@ -1,13 +1,9 @@
-"""Wrong values of options and arguments are refused with the option, the value and what to give.
-
-Where a command listens: host and port, or a port alone where the host is known.
-
-Options that take one of some names, or several.
-"""
+"""Wrong values are refused with the option, the value and what to give; ``--json`` means the same for every command."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import click
@@ -21,9 +17,13 @@ from pykraft.cli.parsing.value import (
     OneOf,
     WrongValueError,
     any_of,
+    listen_address,
     several_of,
 )
+from pykraft.errors import UsageError
 from pykraft.object_storage.uris import UriPath
+from pykraft.types import Endpoint
+from tests.cli.command_tree import leaves
 
 OPTION = click.Option(["-o", "--option"])
 ARGUMENT = click.Argument(["file"])
@@ -162,3 +162,69 @@ def test_a_word_that_is_not_similar_gets_the_list_alone() -> None:
         OneOf(NAMES).convert("x", None, None)
     with pytest.raises(click.BadParameter, match=r"; did you mean pause\?$"):
         OneOf(NAMES).convert("pase", None, None)
+
+
+WITHOUT = {
+    "pykraft completion": "prints a script",
+    "pykraft kv serve": "runs until it is stopped",
+    "pykraft local down": "prints what it stopped",
+    "pykraft pipeline package": "writes a file",
+    "pykraft server": "runs until it is stopped",
+}
+"""Commands without a result that a program would read."""
+
+
+def test_every_command_with_a_result_has_the_same_flag() -> None:
+    without = set()
+    for name, command in leaves():
+        found = [each for each in command.params if isinstance(each, click.Option) and "--json" in each.opts]
+        if not found:
+            without.add(name)
+            continue
+        [option] = found
+        assert option.is_flag, name
+        assert option.name == "as_json", name
+        told = option.help or ""
+        assert told.startswith("Print "), name
+        assert "JSON" in told, name
+    assert without == set(WITHOUT)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("a:80", "a", 80),
+        ("a:0", "a", 0),
+        ("[::1]:81", "::1", 81),
+        ("[::1]:0", "::1", 0),
+        ("192.0.2.1:65535", "192.0.2.1", 65_535),
+    ],
+)
+def test_an_address_has_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    assert listen_address("--at", text) == listen_address("--at", text, host="localhost") == Endpoint(host, port)
+
+
+@pytest.mark.parametrize("port", [0, 9404])
+def test_a_port_alone_is_that_of_the_known_host(port: int) -> None:
+    assert listen_address("--at", str(port), host="localhost") == Endpoint("localhost", port)
+
+
+@pytest.mark.parametrize("text", ["", ":", ":80", "a:", "a:b", "a:65536", "a:-1", "a:1,b:2", "::1:80", "http://a:80"])
+@pytest.mark.parametrize("host", [None, "localhost"])
+def test_anything_else_is_refused_with_what_to_give(text: str, host: str | None) -> None:
+    port = "a port, or " if host else ""
+    told = f"--at {text!r}: give {port}one host:port (IPv6 in brackets), with a port from 0 to 65535"
+    with pytest.raises(UsageError, match=f"^{re.escape(told)}$"):
+        listen_address("--at", text, host=host)
+
+
+@pytest.mark.parametrize("text", ["80", "0"])
+def test_a_port_alone_is_refused_where_no_host_is_known(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--at '{text}': give one host:port"):
+        listen_address("--at", text)
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "65536", "1.5", "localhost"])
+def test_a_port_alone_is_a_number(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--at '{text}': give a port, or one host:port"):
+        listen_address("--at", text, host="localhost")

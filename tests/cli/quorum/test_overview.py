@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from pykraft.cli.client_options import joined
 from pykraft.cli.quorum import overview
-from pykraft.cli.quorum.options import joined
 from pykraft.cli.quorum.overview import (
     overview_json,
     print_overview,
@@ -27,8 +27,7 @@ from pykraft.cli.quorum.overview import (
     watch_overview,
 )
 from pykraft.client.remote.admin import Admin
-from pykraft.client.remote.quorum import Quorum, ReplicaState, Role, quorum_of
-from pykraft.client.remote.verdict import Health, QuorumVerdict, verdict_on
+from pykraft.client.remote.quorum import Health, Quorum, QuorumVerdict, ReplicaState, Role, quorum_of, verdict_on
 from pykraft.core.messages import DescribedReplica, DescribeQuorumResponse
 from pykraft.errors import QuorumUnavailableError
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, uuid_parse
@@ -143,8 +142,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ask_voters
         asked.append(1)
         if len(asked) == 1:
-            admin._on_waiting("a:1: not yet")
-            admin._on_waiting(None)
+            admin._patience.on_waiting("a:1: not yet")
+            admin._patience.on_waiting(None)
             raise QuorumUnavailableError("no leader within 1 s", "a:1: it knows no leader")
         return next(given)
 

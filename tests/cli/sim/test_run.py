@@ -1,8 +1,11 @@
-"""``pykraft sim run``: ranges, workers, rows, the output of a failure, and one line for wrong input."""
+"""``pykraft sim run`` and ``replay``: seeds, scenarios, rows, totals, traces, and how a failure is shown."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,29 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.errors import exit_code
-from pykraft.cli.sim.command import sim
+from pykraft.cli.sim.run import (
+    SEEDS_MAX,
+    SEEDS_TOLD_MAX,
+    WIDTH,
+    choose,
+    draw,
+    parse_seed,
+    parse_seeds,
+    shrink_and_draw,
+    sim,
+    summary_lines,
+    tell_failure,
+)
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
-from tests.cli.sim_worlds import FAILING, at_once, live
+from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.run.campaign import Identity, Row
+from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import DEFAULT
+from tests.cli.sim_worlds import FAILING, at_once, failed, live, passed
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +137,235 @@ def test_it_takes_a_worker_to_work(workers: str) -> None:
     result = run("--workers", workers)
     assert isinstance(result.exception, UsageError)
     assert exit_code(result.exception) == 2
+
+
+def of(totals: Totals, *failures: Row) -> CampaignSummary:
+    identity = Identity(scenario="s", version="1", source="c")
+    return CampaignSummary(identity=identity, totals=totals, failed=len(failures), kept=[*failures])
+
+
+def test_without_faults_there_are_two_lines() -> None:
+    assert list(summary_lines(of(Totals()))) == [
+        "0 records committed, 0 acknowledged; 0 faults of 0 kinds (--coverage lists them)",
+        "PASSED: 0 seeds; 0 s of virtual time",
+    ]
+
+
+def test_names_are_counted_and_listed_only_when_asked_for() -> None:
+    totals = Totals(seeds=1, faults=Counter(kill=1), worlds_with=Counter(kill=1))
+    short = "0 records committed, 0 acknowledged; 1 fault of 1 kind, watched by 2 oracles"
+    assert next(summary_lines(of(totals), oracles=["One", "Two"])) == f"{short} (--coverage lists them)"
+    lines = list(summary_lines(of(totals), oracles=["One", "Two"], with_coverage=True))
+    assert lines[:3] == ["2 oracles watched each world:", "  One, Two", ""]
+    assert lines[-2:] == [short, "PASSED: 1 seed; 0 s of virtual time"]
+
+
+def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
+    totals = Totals(
+        faults=Counter(kill=1_200, split=7),
+        worlds_with=Counter(kill=3, split=7),
+        states={"kill": Counter(follower=200, leader=1_000)},
+    )
+    assert list(summary_lines(of(totals), with_coverage=True))[:4] == [
+        "fault  times  worlds  happened to",
+        "kill   1,200       3  leader 1,000, follower 200",
+        "split      7       7",
+        "",
+    ]
+
+
+def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
+    totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
+    assert list(summary_lines(of(totals), took_s=2.0))[-1] == (
+        "PASSED: 1 seed; 600 s of virtual time in 2 s (300.0 times as fast)"
+    )
+
+
+def test_a_failure_is_the_verdict_and_names_the_first_seeds() -> None:
+    one = of(Totals(seeds=3), {"seed": 7})
+    assert list(summary_lines(one))[-1] == "FAILED: 1 of 3 seeds (7); 0 s of virtual time"
+    many = of(Totals(seeds=30), *({"seed": seed} for seed in range(SEEDS_TOLD_MAX + 1)))
+    assert "FAILED: 11 of 30 seeds (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); " in list(summary_lines(many))[-1]
+
+
+def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:
+    names = [f"Oracle{number}IsRight" for number in range(20)]
+    lines = list(summary_lines(of(Totals()), oracles=names, with_coverage=True))
+    assert lines[0] == "20 oracles watched each world:"
+    named = lines[1 : lines.index("")]
+    assert "".join(named).replace(" ", "").split(",") == names
+    assert all(line.startswith("  ") and len(line) <= WIDTH for line in named)
+
+
+@pytest.fixture(autouse=True)
+def _worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(seed: int, scenario: Any, page: Path, words: Any, *, tell: Any = None) -> Outcome | Failure:
+        page.write_text("a page")
+        return live(seed, tell=tell)
+
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
+    monkeypatch.setattr("pykraft.cli.sim.run.draw", draw)
+
+
+def replay(*arguments: str) -> Result:
+    return CliRunner().invoke(sim, ["replay", *arguments])
+
+
+def test_a_seed_that_passes_is_told_whole() -> None:
+    result = replay("--seed", "4")
+    assert result.exit_code == 0
+    assert result.stdout == "a line of seed 4\nseed 4 passed: 10 records committed in 1.5 s\n"
+
+
+def test_a_seed_that_fails_is_told_with_its_story() -> None:
+    result = replay("--seed", "13", "--faults", "disk")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "a line of seed 13",
+        "the traceback",
+        "seed 13 failed: ViolationError: OneVote: it broke",
+        "replay it: bin/pykraft sim replay --seed 13 --faults disk",
+    ]
+
+
+def test_json_is_one_row_as_of_a_run(tmp_path: Path) -> None:
+    passed = replay("--seed", "4", "--json", "--html", str(tmp_path / "page.html"))
+    assert passed.exit_code == 0
+    assert passed.stderr == f"page: {tmp_path / 'page.html'}\n"
+    assert json.loads(passed.stdout)["failed"] is False
+    failed = replay("--seed", "13", "--json")
+    assert failed.exit_code == 1
+    row = json.loads(failed.stdout)
+    assert (row["seed"], row["failed"], row["replay"]) == (13, True, "bin/pykraft sim replay --seed 13")
+
+
+def test_a_page_is_written_with_the_trace_or_without(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = replay("--seed", "4", "--html", str(page), "--quiet")
+    assert page.read_text() == "a page"
+    assert result.stdout.splitlines()[0] == f"page: {page}"
+
+
+def test_shrinking_takes_the_place_of_the_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shrunk: list[tuple[int, Path]] = []
+    monkeypatch.setattr(
+        "pykraft.cli.sim.run.shrink_and_draw",
+        lambda failure, scenario, page, *, say: shrunk.append((failure.seed, page)),
+    )
+    result = replay("--seed", "13", "--shrink", "--html", str(tmp_path / "page.html"))
+    assert "a line of" not in result.stdout
+    assert replay("--seed", "13", "--shrink").exit_code == 1
+    assert shrunk == [(13, tmp_path / "page.html"), (13, Path("seed-13.html"))]
+
+
+def test_it_takes_a_seed() -> None:
+    assert replay().exit_code == 2
+    assert replay("--seed", "1:2").exception is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0:3", range(3)),
+        ("1000", range(1_000)),
+        ("5:6", range(5, 6)),
+        (f"{'9' * 17}8:{'9' * 18}", range(10**18 - 2, 10**18 - 1)),
+    ],
+)
+def test_seeds_are_a_range_or_a_count(text: str, seeds: range) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ":", "a", "0", "1:", ":1", "1:b", "-1:3", "3:3", "4:3", "1:2:3", "1.5", "٣", "1" * 19, f"0:{SEEDS_MAX + 1}"],
+)
+def test_other_seeds_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        parse_seeds(text)
+    assert "\n" not in str(refusal.value)
+
+
+def test_one_seed_is_one_number() -> None:
+    assert parse_seed("0") == 0
+    for text in ("", "0:1", "-1", "x", "1" * 19):
+        with pytest.raises(UsageError, match="--seed"):
+            parse_seed(text)
+
+
+def test_without_a_word_it_is_the_default_scenario() -> None:
+    choice = choose(None, ())
+    assert choice.scenario == DEFAULT
+    assert choice.words == ()
+
+
+def test_a_choice_knows_the_words_that_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[cluster]\nvoters = [3]\n")
+    choice = choose("quiet, disk", (path,))
+    assert choice.words == ("--faults", "quiet,disk", "--scenario", str(path))
+    assert choice.scenario.cluster.voters == (3,)
+
+
+@pytest.mark.parametrize("faults", ["", "nothing", "quiet,", "quiet;disk"])
+def test_scenarios_that_are_not_there_are_refused(faults: str) -> None:
+    with pytest.raises(UsageError, match="there is no scenario"):
+        choose(faults, ())
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        choose(None, (tmp_path / "none.toml",))
+
+
+def fails_with_three_voters(seed: int, *, scenario: Any, recorder: Recorder | None = None, **given: Any) -> Any:
+    voters = scenario.cluster.voters[0]
+    if recorder is not None:
+        recorder.nodes = dict.fromkeys(range(1, voters + 1), True)
+        recorder.note(1, 1, "starts")
+    if voters < 3:
+        return passed(seed)
+    harm = tuple((number, "kill") for number in scenario.pace.only)
+    return replace(failed(seed), voters=voters, observers=scenario.cluster.observers[0], harm=harm)
+
+
+def test_the_smaller_run_is_a_page_and_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate", fails_with_three_voters)
+    monkeypatch.setattr("pykraft.sim.run.shrink.simulate", fails_with_three_voters)
+    monkeypatch.setattr("pykraft.cli.sim.run.draw", draw)
+    page, said = tmp_path / "seed-13.html", list[str]()
+    shrink_and_draw(failed(13), DEFAULT, page, say=said.append)
+    assert said[0] == "shrinking: 4 nodes, 3 faults of 2 kinds, 2.000 s"
+    assert any(line.endswith("tries: 3 nodes, 0 faults of 0 kinds, 2.000 s") for line in said)
+    assert f"replay the shrunk run: bin/pykraft sim replay --seed 13 --scenario {page.with_suffix('.toml')}" in said[-1]
+    scenario = load((), [page.with_suffix(".toml")])
+    assert (scenario.cluster.voters, scenario.cluster.observers, scenario.pace.only) == ((3,), (0,), ())
+    assert "OneVote was violated" in page.read_text()
+
+
+@pytest.mark.parametrize("result", [passed(3), failed(3)])
+def test_a_page_is_written_of_what_passes_and_of_what_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: Outcome | Failure
+) -> None:
+    told: list[str] = []
+
+    def live(seed: int, *, tell: Callable[[str], None], **given: Any) -> Outcome | Failure:
+        tell("a line")
+        return result
+
+    monkeypatch.setattr("pykraft.cli.sim.run.simulate", live)
+    page = tmp_path / "page.html"
+    assert draw(3, DEFAULT, page, ("--faults", "a b"), tell=told.append) == result
+    assert told == ["a line"]
+    assert "sim replay --seed 3 --faults &#x27;a b&#x27;" in page.read_text()
+
+
+def test_a_long_story_and_a_short_one(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_failure(failed(13), (), is_short=False)
+    tell_failure(failed(13), (), is_short=True)
+    assert capsys.readouterr().out.count("the traceback") == 1
+
+
+def test_the_commands_are_there_and_say_what_they_do() -> None:
+    assert {"run", "replay"} == sim.commands.keys()
+    assert all(command.get_short_help_str() for command in sim.commands.values())

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from pykraft.client.remote.connection import AnswerStream, Caller, Connection, connect
+from pykraft.client.remote.connection import AnswerStream, ClientDialer, Connection
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.errors import ErrorCode, ProtocolError, UnreachableError
@@ -42,12 +42,8 @@ CLUSTER: Body = {"cluster_id": "c", "controller_id": 3}
 TIMEOUT_MS = 10_000
 
 
-def caller() -> Caller:
-    return Caller(client_id="test", context=CONTEXT, names=Names(asyncio.get_running_loop()))
-
-
 async def opened(node: ScriptedNode, *, timeout_ms: int = TIMEOUT_MS) -> Connection:
-    return await connect(node.endpoint, caller(), timeout_ms=timeout_ms)
+    return await ClientDialer("test").connect(node.endpoint, timeout_ms)
 
 
 def test_requests_and_bodies_are_answered_on_one_connection() -> None:
@@ -151,7 +147,7 @@ def test_nobody_there_is_told_in_the_systems_words() -> None:
     async def main() -> None:
         [port] = free_ports(1)
         with pytest.raises(UnreachableError, match=rf"{HOST}:{port}: connection refused"):
-            await connect(Endpoint(HOST, port), caller(), timeout_ms=TIMEOUT_MS)
+            await ClientDialer("test").connect(Endpoint(HOST, port), TIMEOUT_MS)
 
     run(main)
 
@@ -162,9 +158,9 @@ def test_an_unknown_name_is_told() -> None:
 
     async def main() -> None:
         names = Names(asyncio.get_running_loop(), lookup=unknown)
-        asking = Caller(client_id="test", context=CONTEXT, names=names)
+        asking = ClientDialer("test", names=names)
         with pytest.raises(UnreachableError, match=r"nowhere.invalid:1: its name cannot be resolved \(Name or service"):
-            await connect(Endpoint("nowhere.invalid", 1), asking, timeout_ms=TIMEOUT_MS)
+            await asking.connect(Endpoint("nowhere.invalid", 1), TIMEOUT_MS)
 
     run(main)
 
@@ -172,14 +168,14 @@ def test_an_unknown_name_is_told() -> None:
 def test_a_name_without_addresses_and_a_slow_name_server_are_told() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        asking = Caller(client_id="test", context=CONTEXT, names=Names(loop, lookup=lambda _: []))
+        asking = ClientDialer("test", names=Names(loop, lookup=lambda _: []))
         with pytest.raises(UnreachableError, match="it has no address"):
-            await connect(Endpoint("empty.invalid", 1), asking, timeout_ms=TIMEOUT_MS)
+            await asking.connect(Endpoint("empty.invalid", 1), TIMEOUT_MS)
         slow = Names(loop)
         slow._under_way[Endpoint("slow.invalid", 1)] = loop.create_future()
-        asking = Caller(client_id="test", context=CONTEXT, names=slow)
+        asking = ClientDialer("test", names=slow)
         with pytest.raises(UnreachableError, match=r"its name was not resolved within 0\.05 s"):
-            await connect(Endpoint("slow.invalid", 1), asking, timeout_ms=50)
+            await asking.connect(Endpoint("slow.invalid", 1), 50)
 
     run(main)
 
@@ -188,8 +184,8 @@ def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
     async def main() -> None:
         async with ScriptedNode({}) as node:
             names = Names(asyncio.get_running_loop(), lookup=lambda _: ["127.0.0.9", HOST])
-            asking = Caller(client_id="test", context=CONTEXT, names=names)
-            connection = await connect(Endpoint("two.invalid", node.endpoint.port), asking, timeout_ms=TIMEOUT_MS)
+            asking = ClientDialer("test", names=names)
+            connection = await asking.connect(Endpoint("two.invalid", node.endpoint.port), TIMEOUT_MS)
             await connection.close()
 
     run(main)
@@ -206,7 +202,7 @@ def test_nobody_who_accepts_is_waited_for_only_so_long() -> None:
                 each.setblocking(False)
                 each.connect_ex((full_endpoint.host, full_endpoint.port))
             with pytest.raises(UnreachableError, match=r"within 0\.2 s"):
-                await connect(full_endpoint, caller(), timeout_ms=200)
+                await ClientDialer("test").connect(full_endpoint, 200)
             for each in waiting:
                 each.close()
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.observer import TOPICS
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID
 from pykraft.core.messages import FetchRequest

@@ -1,10 +1,34 @@
-"""Which node to ask next, given the earlier answers."""
+"""Which node to ask next, given the earlier answers; each node is named once, in an order that every run repeats."""
 
 from __future__ import annotations
 
-from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
-from pykraft.client.remote.leader_search import LeaderSearch, do_not_tell
-from pykraft.types import Endpoint, Epoch, NodeId
+import pytest
+
+from pykraft.client.arguments import ENDPOINTS_MAX
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import (
+    AskedNodes,
+    LeaderSearch,
+    Patience,
+    do_not_tell,
+    nodes_in,
+    own_words,
+    problem_in,
+    whom_it_names,
+)
+from pykraft.client.remote.numbered_appender import NumberedAppender
+from pykraft.client.remote.observer import TOPICS
+from pykraft.errors import ErrorCode, QuorumUnavailableError
+from pykraft.local.voters import HOST, free_ports
+from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc.api_versions import api_key_bodies
+from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, NodeId
+from tests.client.logs import ScriptedLog
+from tests.client.quorums import cluster_body
+from tests.client.remote.test_leader_fetch import request
+from tests.client.scripted import SILENCE, Script, ScriptedNode, run
 
 A, B, C, D = (Endpoint(name, 1) for name in "abcd")
 
@@ -67,7 +91,7 @@ def test_the_nodes_that_are_remembered_are_bounded() -> None:
     search = LeaderSearch([A])
     for port in range(1, ENDPOINTS_MAX + 10):
         search.redirected(A, Epoch(1), Endpoint("x", port), "not me")
-    assert len(search._nodes) == ENDPOINTS_MAX
+    assert len(search.nodes) == ENDPOINTS_MAX
 
 
 def test_voters_that_are_named_are_asked_too() -> None:
@@ -95,3 +119,169 @@ def test_a_node_under_two_names_is_asked_last_under_both() -> None:
 
 def test_nobody_has_to_be_told() -> None:
     do_not_tell("why")
+
+
+NAMED, NUMERIC, OTHER, THIRD = (Endpoint(*each) for each in (("n", 1), ("10.0.0.1", 1), ("n", 2), ("10.0.0.3", 3)))
+VOTERS = {NodeId(3): THIRD, NodeId(1): NUMERIC, NodeId(2): OTHER}
+REFUSED = "connection refused"
+
+
+def asked(*bootstrap: Endpoint) -> AskedNodes:
+    found = AskedNodes(bootstrap)
+    found.resolved(NAMED, ["::1", "10.0.0.1"])
+    return found
+
+
+def test_voters_are_told_by_id_each_once_under_the_name_that_was_known_first() -> None:
+    nodes = asked(THIRD, NAMED)
+    nodes.note(THIRD, REFUSED, has_answered=False)
+    nodes.note(NUMERIC, "an older problem", has_answered=False)
+    nodes.note(NAMED, "it knows no leader", has_answered=True)
+    assert nodes.add_voters(VOTERS) == [OTHER]
+    assert nodes.add_voters({}) == []
+    assert nodes.story == (
+        "1 of 3 voters answers, 2 are needed; voter 1 at n:1: it knows no leader; voter 2 at n:2: not asked yet; "
+        f"voter 3 at 10.0.0.3:3: {REFUSED}"
+    )
+    assert str(nodes.unavailable(1_500)) == f"no leader within 1.5 s: {nodes.story}"
+    nodes.clear()
+    assert not nodes.has(NAMED)
+
+
+def test_two_names_that_turn_out_to_be_one_node_are_told_once() -> None:
+    nodes = AskedNodes([NAMED, NUMERIC])
+    nodes.note(NUMERIC, "first", has_answered=False)
+    nodes.note(NAMED, "second", has_answered=False)
+    assert nodes.story == "n:1: second; 10.0.0.1:1: first"
+    nodes.resolved(NAMED, ["10.0.0.1"])
+    assert nodes.story == "n:1: second"
+    assert nodes.are_all_silent([NAMED, NUMERIC])
+    assert str(nodes.silent()) == "no node answers: n:1: second"
+
+
+def test_enough_voters_that_answer_may_elect_yet() -> None:
+    nodes = asked()
+    nodes.add_voters({NodeId(1): NUMERIC})
+    assert nodes.story.startswith("0 of 1 voter answer, 1 is needed; ")
+    nodes.note(NUMERIC, "it knows no leader", has_answered=True)
+    assert nodes.story.startswith("1 of 1 voter answers, but none leads yet; ")
+    assert not nodes.are_all_silent([NUMERIC])
+
+
+def test_only_a_node_that_answered_has_words_of_its_own() -> None:
+    nodes = asked(NAMED, OTHER)
+    assert nodes.answer_of(NAMED) is None
+    nodes.note(NAMED, REFUSED, has_answered=False)
+    assert nodes.answer_of(NAMED) is None
+    nodes.note(NUMERIC, "it knows no leader", has_answered=True)
+    assert nodes.answer_of(NAMED) == "it knows no leader"
+
+
+def test_who_answers_under_an_unknown_name_may_be_a_voter_so_nobody_is_counted() -> None:
+    nodes = asked(Endpoint("proxy", 9))
+    nodes.note(Endpoint("proxy", 9), "it knows no leader", has_answered=True)
+    nodes.add_voters({NodeId(1): NUMERIC})
+    nodes.note(NUMERIC, REFUSED, has_answered=False)
+    assert nodes.story == f"voter 1 at 10.0.0.1:1: {REFUSED}; proxy:9: it knows no leader"
+
+
+def test_the_nodes_are_bounded() -> None:
+    nodes = AskedNodes([NAMED])
+    assert sum(nodes.add(Endpoint("x", port)) for port in range(1, 2 * ENDPOINTS_MAX)) == ENDPOINTS_MAX - 1
+
+
+def test_a_refusal_that_is_not_for_want_of_a_leader_names_no_nodes() -> None:
+    body = {**cluster_body(-1, {1: NUMERIC}), "error_code": ErrorCode.LEADER_NOT_AVAILABLE}
+    assert nodes_in(body) == {1: NUMERIC}
+    assert nodes_in({**body, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE}) == {}
+
+
+def test_a_node_may_say_of_itself_why_it_cannot_vote() -> None:
+    led = cluster_body(2, {1: NUMERIC})
+    assert own_words({**led, "error_code": 0, "error_message": None}) is None
+    assert problem_in({**led, "error_code": 0, "error_message": None}) is None
+    cannot = {**led, "error_code": 0, "error_message": "its directory is unproven"}
+    assert own_words(cannot) == "its directory is unproven"
+    assert problem_in(cannot) == "it names node 2 as the leader, and its directory is unproven"
+    unknown = {**led, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": None}
+    assert own_words(unknown) == problem_in(unknown) == "it knows no leader"
+    assert own_words({**led, "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "error_message": "no"}) is None
+
+
+@pytest.mark.parametrize("leader_id", [None, -1])
+def test_no_leader_is_told_the_same_in_each_protocol(leader_id: int | None) -> None:
+    assert whom_it_names(leader_id) == "it knows no leader"
+
+
+CLIENTS = {"api_keys": api_key_bodies({**API_VERSIONS, **CLIENT_VERSIONS})}
+CLUSTER: Body = {"brokers": [], "cluster_id": None, "controller_id": 1, "topics": []}
+
+
+@pytest.mark.parametrize("is_kafka", [False, True])
+def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
+    """One node of three is there, and knows no leader; its own address has another spelling than the bootstrap list."""
+
+    async def main() -> None:
+        log = ScriptedLog()
+        log.leader_id = None
+        log.epoch = EPOCH_ZERO
+        dead = [Endpoint(HOST, port) for port in free_ports(2)]
+
+        def refuses(_: Body) -> Body:
+            voters = cluster_body(-1, {3: dead[1], 1: node.endpoint, 2: dead[0]})
+            return {**voters, "error_code": ErrorCode.LEADER_NOT_AVAILABLE, "error_message": "it knows no leader"}
+
+        def appends(_: Body) -> Body:
+            leader = {"leader_id": -1, "leader_epoch": 0}
+            part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": leader}
+            return {"responses": [{"name": "t", "partition_responses": [part]}]}
+
+        versions = [each for each in CLIENTS["api_keys"] if not is_kafka or each["api_key"] < 1_000]
+        scripts: dict[ApiKey, Script] = {
+            ApiKey.API_VERSIONS: lambda _: {"api_keys": versions},
+            ApiKey.DESCRIBE_CLUSTER: refuses,
+            ApiKey.FETCH: lambda _: log.body(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            ApiKey.METADATA: lambda _: CLUSTER,
+            ApiKey.PRODUCE: appends,
+        }
+        node = ScriptedNode(scripts)
+        bootstrap = [Endpoint("localhost", node.endpoint.port), dead[1]]
+        told: list[str] = []
+        async with node:
+            patience = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+            limits = Patience(timeout_ms=1_000, request_timeout_ms=900, retry_backoff_ms=5)
+            reader = LeaderFetch(bootstrap, topics=TOPICS, cluster_id=None, client_id="test", patience=patience)
+            appender = NumberedAppender(bootstrap, patience=patience)
+            async with Admin(bootstrap, patience=limits) as admin, appender:
+                for ask in (admin.describe_quorum, lambda: reader.ask(request), lambda: appender.append(b"a")):
+                    with pytest.raises(QuorumUnavailableError) as caught:
+                        await ask()
+                    told.append(str(caught.value))
+                await reader.close()
+        first, third = f"{bootstrap[0]}: it knows no leader", f"{dead[1]}: {REFUSED}"
+        voters = f"voter 1 at {first}; voter 2 at {dead[0]}: {REFUSED}; voter 3 at {third}"
+        whole = f"{first}; {third}" if is_kafka else f"1 of 3 voters answers, 2 are needed; {voters}"
+        assert told == [f"no leader within 1 s: {whole}"] * 3
+
+    run(main)
+
+
+def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again() -> None:
+    async def main() -> None:
+        part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": {"leader_id": -1}}
+        answer = {"responses": [{"name": "t", "partition_responses": [part]}]}
+        node = ScriptedNode(
+            {
+                ApiKey.API_VERSIONS: lambda _: CLIENTS,
+                ApiKey.DESCRIBE_CLUSTER: lambda _: SILENCE,
+                ApiKey.METADATA: lambda _: CLUSTER,
+                ApiKey.PRODUCE: lambda _: answer,
+            }
+        )
+        patience = Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
+        async with node, NumberedAppender([node.endpoint], patience=patience) as appender:
+            with pytest.raises(QuorumUnavailableError, match="it knows no leader"):
+                await appender.append(b"a")
+        assert len(node.requests(ApiKey.DESCRIBE_CLUSTER)) > 1
+
+    run(main)

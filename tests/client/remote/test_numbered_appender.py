@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import Patience
-from pykraft.client.remote.numbered_appender import LeaderClient, NumberedAppender
+from pykraft.client.remote.leader_search import Patience
+from pykraft.client.remote.numbered_appender import BATCH_SIZE_BYTES_MAX, Appender, NumberedAppender
 from pykraft.errors import (
     ErrorCode,
     ForeignClusterError,
     OutcomeUnknownError,
     QuorumUnavailableError,
     RefusedError,
-    UnreachableError,
     UsageError,
 )
 from pykraft.local.voters import HOST, free_ports
 from pykraft.protocol.messages import API_VERSIONS, CLIENT_VERSIONS, ApiKey
+from pykraft.protocol.records import decode_values, read_header
 from pykraft.protocol.schema import Body
 from pykraft.rpc.api_versions import api_key_bodies
 from pykraft.types import Endpoint
@@ -105,8 +105,7 @@ def test_a_batch_without_an_answer_is_sent_again(lost: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED],
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
 )
 def test_a_batch_that_was_certainly_not_appended_is_sent_again(code: ErrorCode) -> None:
     one = node(in_turn(produced(code), produced()))
@@ -232,21 +231,15 @@ def test_nobody_there_is_told_at_once() -> None:
 QUESTION: Any = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
 
 
-class Asking(LeaderClient):
+class Asking(NumberedAppender):
     """Asks whichever node it reaches for the cluster."""
 
     async def ask(self) -> int:
-        return await self._until_done(self._try)
+        return await self._until_done(self._try_cluster)
 
-    async def _try(self) -> int | None:
-        connection = await self._reached()
-        if connection is None:
-            return None
-        try:
-            answer = await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION)
-        except UnreachableError:
-            return None
-        return int(answer["error_code"])
+    async def _try_cluster(self) -> int:
+        connection = await self._connected(self._search.whom)
+        return int((await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION))["error_code"])
 
 
 def test_one_connection_serves_all_requests_until_an_answer_is_lost() -> None:
@@ -278,9 +271,85 @@ def test_a_node_that_was_never_there_is_told_at_once_and_one_that_left_after_the
 
 @pytest.mark.parametrize(("host", "port", "is_known"), [("localhost", 9, True), ("", 0, False), (HOST, 70_000, False)])
 def test_a_leader_is_dialed_only_where_that_is_possible(host: str, port: int, is_known: bool) -> None:
-    client = LeaderClient([Endpoint(HOST, 1)], client_id="a-client")
+    client = NumberedAppender([Endpoint(HOST, 1)], client_id="a-client")
     answer = {"node_endpoints": [{"node_id": 4, "host": host, "port": port}]}
     client._redirected(Endpoint(HOST, 1), answer, {"current_leader": {"leader_id": 4, "leader_epoch": 2}})
     assert (client._search.leader == Endpoint(host, port)) is is_known
     client._redirected(Endpoint(HOST, 1), answer, {"current_leader": {"leader_id": -1, "leader_epoch": -1}})
     assert client._search.epoch == 2
+
+
+ID = {"error_code": 0, "producer_id": 77, "producer_epoch": 0}
+
+
+def serving(*answers: object) -> ScriptedNode:
+    return node(in_turn(*answers), init_producer_id=lambda _: ID)  # type: ignore[arg-type]  # answers of any kind
+
+
+def test_batches_are_numbered_in_turn_and_what_is_sent_again_keeps_its_number() -> None:
+    async def main() -> None:
+        lost = produced(ErrorCode.REQUEST_TIMED_OUT)
+        async with serving(produced(), lost, produced(base_offset=9), produced(base_offset=10)) as one:
+            async with Appender([one.endpoint], patience=PATIENT) as appender:
+                offsets = [await appender.append_values(values) for values in ([b"a", b"b"], [b"c"], [b"d"])]
+            assert offsets == [7, 9, 10]
+            batches = sent(one)
+            assert [decode_values(batch) for batch in batches] == [[b"a", b"b"], [b"c"], [b"c"], [b"d"]]
+            headers = [read_header(batch) for batch in batches]
+            assert [header.base_sequence for header in headers] == [0, 2, 2, 3]
+            assert {(header.producer_id, header.producer_epoch) for header in headers} == {(77, 0)}
+            assert all(header.base_timestamp > 0 for header in headers)
+            assert len(one.requests(ApiKey.INIT_PRODUCER_ID)) == 1
+
+    run(main)
+
+
+def test_an_unknown_outcome_names_the_number_of_records() -> None:
+    async def main() -> None:
+        async with serving(SILENCE) as one, Appender([one.endpoint], patience=HASTY) as appender:
+            with pytest.raises(OutcomeUnknownError, match="the records may be in the log, or not") as raised:
+                await appender.append_values([b"a", b"b"])
+            assert raised.value.count == 2
+
+    run(main)
+
+
+def test_after_an_unknown_outcome_the_next_batch_has_an_id_and_numbers_of_its_own() -> None:
+    """Under the same numbers the leader would answer with the offset of the batch that it has."""
+
+    async def main() -> None:
+        ids = in_turn(ID, {**ID, "producer_id": 78})
+        refused = produced(ErrorCode.UNKNOWN_PRODUCER_ID)
+        one = node(in_turn(produced(), HANG_UP, refused, produced(base_offset=9)), init_producer_id=ids)
+        async with one, Appender([one.endpoint], patience=PATIENT) as appender:
+            await appender.append_values([b"a"])
+            with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER_ID") as raised:
+                await appender.append_values([b"b"])
+            assert raised.value.count == 1
+            assert await appender.append_values([b"c"]) == 9
+            headers = [read_header(batch) for batch in sent(one)]
+            numbers = [(header.producer_id, header.base_sequence) for header in headers]
+            assert numbers == [(77, 0), (77, 1), (77, 1), (78, 0)]
+
+    run(main)
+
+
+def test_a_refusal_without_a_lost_answer_is_a_refusal() -> None:
+    async def main() -> None:
+        refusing = serving(produced(ErrorCode.MESSAGE_TOO_LARGE))
+        async with refusing as one, Appender([one.endpoint], patience=PATIENT) as appender:
+            with pytest.raises(RefusedError, match="the append was refused: MESSAGE_TOO_LARGE"):
+                await appender.append_values([b"a"])
+
+    run(main)
+
+
+@pytest.mark.parametrize("values", [[], [b""], [b"a", b""], [bytes(BATCH_SIZE_BYTES_MAX)]])
+def test_what_cannot_be_a_batch_is_refused_before_it_is_sent(values: list[bytes]) -> None:
+    async def main() -> None:
+        async with serving(produced()) as one, Appender([one.endpoint], patience=PATIENT) as appender:
+            with pytest.raises(UsageError, match="an append has at least one record"):
+                await appender.append_values(values)
+            assert one.asked == []
+
+    run(main)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import LeaderFetch, Patience
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.observer import FAR_OFFSET, TOPICS, FetchLimits, Observer, Start, Window, epoch_before, probe
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.protocol.messages import ApiKey
@@ -26,11 +27,7 @@ QUICK = FetchLimits(wait_ms_max=20)
 
 
 def observing(
-    log: ScriptedLog,
-    start: Start | int = Start.EARLIEST,
-    *,
-    patience: Patience = PATIENT,
-    limits: FetchLimits = QUICK,
+    log: ScriptedLog, start: Start | int = Start.EARLIEST, *, patience: Patience = PATIENT, limits: FetchLimits = QUICK
 ) -> Observer:
     where = start if isinstance(start, Start) else Offset(start)
     return Observer(log.bootstrap, start=where, patience=patience, limits=limits)

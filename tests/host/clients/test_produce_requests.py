@@ -13,11 +13,19 @@ import cramjam
 import pytest
 
 from pykraft.config import METADATA_TOPIC_NAME, RaftConfig
-from pykraft.errors import BufferFullError, ErrorCode, NotLeaderError, NotRunningError, RecordBatchTooLargeError
+from pykraft.errors import (
+    BufferFullError,
+    ErrorCode,
+    NotLeaderError,
+    NotRunningError,
+    ProtocolError,
+    RecordBatchTooLargeError,
+)
 from pykraft.host import producers as producers_module
-from pykraft.host.clients.produce_requests import CHECKED_AT_ONCE_SIZE_BYTES_MAX
+from pykraft.host.clients.produce_requests import CHECKED_AT_ONCE_SIZE_BYTES_MAX, AppendOrder, CheckResult
 from pykraft.host.clients.producer_states import COUNTER_BITS
-from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_records
@@ -92,10 +100,7 @@ def test_a_batch_whose_predecessor_is_rejected_leaves_no_gap() -> None:
     leader.reject(BufferFullError("full"))
     assert leader.inbox.take() is None
     answers, leader.answers = leader.answers, []
-    assert [codes(each) for each in answers] == [
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ]
+    assert [codes(each) for each in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
 def test_a_repeat_of_a_batch_that_is_rejected_takes_its_place() -> None:
@@ -345,3 +350,65 @@ def test_a_lost_leadership_leaves_the_outcome_unknown_for_both() -> None:
     answers, leader.answers = leader.answers, []
     codes = [one["responses"][0]["partition_responses"][0]["error_code"] for one in answers if one]
     assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 2
+
+
+FIRST, OTHER = ConnectionId(1), ConnectionId(2)
+PRODUCER = 7
+
+
+def header(sequence: int) -> BatchHeader:
+    return batch_of(producer_id=PRODUCER, sequence=sequence)[0]
+
+
+class Desk:
+    """What has gone on, and which producer ids are held."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.gone: list[CheckResult] = []
+        self.order = AppendOrder(lambda found: found.producer_id in self.held)
+
+
+def test_a_checked_batch_waits_for_the_one_before_it() -> None:
+    desk = Desk()
+    large = desk.order.join(FIRST, desk.gone.append)
+    assert not desk.order.passes(FIRST, header(1))
+    assert desk.order.passes(OTHER, header(1)), "another connection does not wait"
+    desk.order.join(FIRST, desk.gone.append).found = header(1)
+    desk.order.advance()
+    assert desk.gone == []
+    large.found = header(0)
+    desk.order.advance()
+    assert desk.gone == [header(0), header(1)]
+    assert len(desk.order) == 0
+    assert desk.order.passes(FIRST, header(2))
+
+
+def test_a_batch_waits_while_one_of_its_producer_has_no_place() -> None:
+    desk = Desk()
+    desk.held.add(PRODUCER)
+    bad = ProtocolError("bad")
+    assert not desk.order.passes(FIRST, header(0))
+    assert desk.order.passes(FIRST, bad), "a bad batch waits for nobody"
+    desk.order.join(FIRST, desk.gone.append).found = header(0)
+    desk.order.join(OTHER, desk.gone.append).found = bad
+    desk.order.advance()
+    assert desk.gone == [bad]
+    desk.held.clear()
+    desk.order.advance()
+    assert desk.gone == [bad, header(0)]
+
+
+def test_a_batch_that_goes_on_may_free_others() -> None:
+    desk = Desk()
+    desk.held.add(PRODUCER)
+
+    def rejects(found: CheckResult) -> None:
+        desk.gone.append(found)
+        desk.held.clear()
+        desk.order.advance()
+
+    desk.order.join(FIRST, desk.gone.append).found = header(0)
+    desk.order.join(OTHER, rejects).found = ProtocolError("bad")
+    desk.order.advance()
+    assert [type(each) for each in desk.gone] == [ProtocolError, BatchHeader]

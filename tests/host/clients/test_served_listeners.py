@@ -5,6 +5,9 @@ Source: Kafka's ``RequestChannel``; ours (ADR 065).
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,8 +19,10 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, NodeId
+from tests.host.clients.fuzz import fuzz
 from tests.host.fakes import CLUSTER_ID, LISTENER, TOPIC_NAME
 from tests.host.test_inbound import ONE, Desk, fetch_body
+from tests.tidy.repository import ROOT
 
 
 class Broker:
@@ -166,3 +171,24 @@ def test_a_refused_describe_quorum_ends_the_connection_of_a_client_only() -> Non
         assert len(desk.answers(ApiKey.DESCRIBE_QUORUM, 2)) == 1, "the answer leaves first"
         assert desk.ports.closed == ([ONE] if is_closed else [])
         assert desk.inbound.violations == 0
+
+
+pytestmark = pytest.mark.no_cover  # it would take twice as long, and other tests reach the same
+
+INPUTS = 10_000
+
+
+def check(told: dict[str, int]) -> None:
+    assert told["played"] == INPUTS
+    assert told["answered"] > 4_000, "most requests are well-formed"
+
+
+def test_a_node_serves_on_after_ten_thousand_drawn_requests() -> None:
+    check(fuzz(INPUTS, seed=0, measures=False))
+
+
+def test_none_of_them_takes_much_memory() -> None:
+    words = (sys.executable, "-m", "tests.host.clients.fuzz", "--inputs", str(INPUTS), "--seed", "0")
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    check(json.loads(ended.stdout))

@@ -19,7 +19,6 @@ from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.status import Status
 from pykraft.errors import ProtocolError
-from pykraft.host.clients.assemble import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.fetch_read import FetchReads
 from pykraft.host.inbox import Inbox
@@ -118,7 +117,7 @@ class Leader:
         self.closed: list[ProtocolError] = []
         self.is_there = True
         self.reads = FetchReads(self.ports, Log(), self.recent, lambda *_: None)
-        clients = client_requests(
+        self.clients = ClientRequests(
             config(**changes),
             lambda: self.status,
             ports=self.ports,
@@ -128,8 +127,6 @@ class Leader:
             view=self.view,
             log=Log(),
         )
-        assert clients is not None
-        self.clients: ClientRequests = clients
 
     def ask(self, key: ApiKey, version: int, body: Body, *, connection: int = 1) -> None:
         """One request; what is answered is encoded and decoded, so that it fits its table."""

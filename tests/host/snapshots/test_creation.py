@@ -1,6 +1,7 @@
-"""Snapshots that the application takes: where one may end, and what each call answers.
+"""When a listener is asked for a snapshot, where one may end, what each call answers, and which one a listener gets.
 
-Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
+Source: KIP-630 §When to Snapshot, KIP-853, KIP-1170; Kafka's ``KafkaRaftLog.createNewSnapshot`` and
+``SnapshotGenerator``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.client.serde import bytes_serde
+from pykraft.config import LogSettings
 from pykraft.errors import NotRunningError, SnapshotFailedError, StorageError, UsageError
-from pykraft.host.snapshots.creation import NewSnapshot
+from pykraft.host.snapshots.creation import Loader, NewSnapshot, SnapshotLoading, SnapshotTrigger
+from pykraft.snapshot.catalog import Reason
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.head import read_head
+from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
+from tests.host.fakes import snapshot_files
+from tests.snapshot.snapshots import id_of
 
 
 def committed(cluster: Cluster) -> tuple[Machine, Epoch]:
@@ -216,3 +222,133 @@ def test_a_node_that_does_not_run_takes_none() -> None:
     answers: list[object] = []
     host.create_snapshot(OffsetAndEpoch(Offset(1), Epoch(1)), bytes_serde, answers.append)
     assert isinstance(answers[0], NotRunningError)
+
+
+def load(reader: SnapshotReader[bytes]) -> None: ...
+
+
+def bootstrap(reader: SnapshotReader[bytes]) -> None: ...
+
+
+BOTH = Loader(bytes_serde, load, bootstrap=bootstrap)
+LOADS = Loader(bytes_serde, load)
+
+
+@pytest.mark.conformance(119, 128)
+@pytest.mark.parametrize(
+    ("loader", "snapshots", "next_offset", "start_offset", "expected"),
+    [
+        (None, [(9, 1)], 0, 0, None),
+        (LOADS, [], 0, 0, None),
+        (LOADS, [(9, 1)], 0, 0, load),
+        (LOADS, [(9, 1)], 9, 0, None),
+        (LOADS, [(5, 1), (9, 1)], 4, 5, load),
+        (BOTH, [], 0, 0, bootstrap),
+        (BOTH, [], 3, 0, None),
+        (BOTH, [(9, 1)], 0, 0, load),
+    ],
+)
+def test_at_first(
+    loader: Loader | None, snapshots: list[tuple[int, int]], next_offset: int, start_offset: int, expected: object
+) -> None:
+    files = snapshot_files(*snapshots, has_bootstrap=True)
+    wanted = SnapshotLoading(loader, files, is_fresh=True).wanted(Offset(next_offset), Offset(start_offset))
+    assert (wanted and wanted.load) is expected
+
+
+@pytest.mark.parametrize(("next_offset", "expected"), [(0, load), (4, load), (5, None), (7, None), (9, None)])
+def test_later_on_only_what_the_log_does_not_hold(next_offset: int, expected: object) -> None:
+    loading = SnapshotLoading(BOTH, snapshot_files((5, 1), (9, 1), has_bootstrap=True), is_fresh=True)
+    loading.given()
+    wanted = loading.wanted(Offset(next_offset), Offset(5))
+    assert (wanted and wanted.load) is expected
+
+
+def test_there_is_no_checkpoint_of_formatting_in_most_directories() -> None:
+    assert SnapshotLoading(BOTH, snapshot_files(), is_fresh=True).wanted(Offset(0), Offset(0)) is None
+
+
+class Counted:
+    """One listener's count; a snapshot is due after 100 bytes, or after a second."""
+
+    def __init__(self, *, interval_ms: int = 1_000) -> None:
+        self.wakes = 0
+        self.saving = SnapshotTrigger(
+            LogSettings(snapshot_record_bytes_max=100, snapshot_interval_ms=interval_ms), self._wake
+        )
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def given(self, offset: int, size_bytes: int, high_watermark: int) -> None:
+        self.saving.given(id_of(offset, 1), size_bytes, Offset(high_watermark))
+
+    def poll(self, mono_ms: int, high_watermark: int = 0) -> None:
+        self.saving.poll(mono_ms, Offset(high_watermark))
+
+
+def test_so_many_bytes_make_it_due_once() -> None:
+    counted = Counted()
+    counted.given(3, 60, 3)
+    assert counted.saving.take() is None
+    counted.given(5, 40, 5)
+    assert counted.saving.take() == (id_of(5, 1), Reason.SIZE)
+    assert counted.saving.take() is None
+    counted.given(6, 99, 6)
+    assert counted.saving.take() is None
+
+
+def test_who_is_behind_is_asked_where_the_committed_log_ended_when_it_was_due() -> None:
+    counted = Counted()
+    counted.given(5, 100, 20)
+    assert counted.saving.take() is None
+    counted.given(19, 1_000, 30)
+    assert counted.saving.take() is None
+    counted.given(21, 10, 40)
+    assert counted.saving.take() == (id_of(21, 1), Reason.SIZE)
+
+
+def test_time_counts_from_the_first_poll_and_only_with_records() -> None:
+    counted = Counted()
+    counted.poll(500)
+    assert counted.saving.next_deadline_ms is None
+    counted.poll(5_000)
+    assert counted.saving.take() is None
+    counted.given(3, 1, 3)
+    assert counted.saving.next_deadline_ms == 1_500
+    counted.poll(5_001, 3)
+    assert counted.saving.next_deadline_ms is None
+    assert counted.saving.take() == (id_of(3, 1), Reason.TIME)
+
+
+@pytest.mark.parametrize("interval_ms", [0, 1_000])
+def test_a_count_that_begins_anew_begins_its_time_anew(interval_ms: int) -> None:
+    counted = Counted(interval_ms=interval_ms)
+    counted.poll(0)
+    counted.given(3, 99, 3)
+    counted.saving.begin_anew()
+    counted.given(4, 99, 4)
+    counted.poll(10_000, 4)
+    assert counted.saving.take() is None
+    assert counted.saving.next_deadline_ms == (11_000 if interval_ms else None)
+
+
+def test_whoever_keeps_the_time_is_woken_when_it_begins_to_count() -> None:
+    counted = Counted()
+    counted.given(3, 1, 3)
+    assert counted.wakes == 1
+    counted.given(4, 1, 4)
+    assert counted.wakes == 1
+    counted.saving.begin_anew()
+    assert counted.wakes == 2
+
+
+def test_nothing_given_is_nothing_to_save() -> None:
+    counted = Counted()
+    counted.poll(0)
+    counted.poll(10**9)
+    assert counted.saving.take() is None
+    end: OffsetAndEpoch = id_of(1, 1)
+    counted.saving.given(end, 100, Offset(1))
+    counted.saving.begin_anew()
+    assert counted.saving.take() is None

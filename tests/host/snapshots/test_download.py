@@ -10,8 +10,7 @@ import pytest
 from pykraft.config import LogSettings
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, Event, SnapshotFrozen
 from pykraft.host.inbox import Inbox
-from pykraft.host.snapshots.failures import SnapshotAccess, SnapshotFailures
-from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.host.snapshots.files import SnapshotAccess, SnapshotFailures, SnapshotFiles
 from pykraft.host.snapshots.store import DownloadJobs
 from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.files import list_snapshots

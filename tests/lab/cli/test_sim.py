@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from lab.campaign.rows import RowFile
 from lab.cli.sim import kept_rows, mutants, sim, write_report
-from pykraft.cli.sim.command import sim as packaged
+from pykraft.cli.sim.run import sim as packaged
 from pykraft.errors import UsageError
 from pykraft.sim.run.campaign import Identity, row_of
 from pykraft.sim.run.outcome import Outcome

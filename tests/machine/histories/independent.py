@@ -46,10 +46,7 @@ def checked(history: Path, page: Path | None = None) -> IndependentVerdict:
         raise UsageError(f"porcupine cannot read {history}: {done.stderr.strip()}")
     told = json.loads(done.stdout)
     return IndependentVerdict(
-        groups=told["groups"],
-        calls=told["calls"],
-        refused=tuple(told["refused"]),
-        undecided=tuple(told["undecided"]),
+        groups=told["groups"], calls=told["calls"], refused=tuple(told["refused"]), undecided=tuple(told["undecided"])
     )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from pykraft.client.remote.admin import Admin, AdminLimits
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.errors import PykraftError
 from pykraft.local.child import wait_until
 from pykraft.local.voters import HOST
@@ -39,7 +40,7 @@ LEADER_SHARE: Final = 0.6
 JUMPS_MS: Final = (50, 5_000, 3_600_000, 40 * 86_400_000)
 VOTERS_MIN: Final = 3
 CHANGE_TIMEOUT_S: Final = 60.0
-LIMITS: Final = AdminLimits(timeout_ms=5_000, request_timeout_ms=2_000)
+LIMITS: Final = Patience(timeout_ms=5_000, request_timeout_ms=2_000)
 
 Undo: TypeAlias = Callable[[], None]
 
@@ -247,7 +248,7 @@ class Nemesis:
     def _described(self) -> set[int]:
         async def ask() -> set[int]:
             endpoints = [Endpoint(HOST, port) for port in self._quorum.ports()]
-            async with Admin(endpoints, limits=LIMITS) as admin:
+            async with Admin(endpoints, patience=LIMITS) as admin:
                 return {int(voter.key.id) for voter in (await admin.describe_quorum()).voters}
 
         def look() -> set[int] | None:

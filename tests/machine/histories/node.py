@@ -29,15 +29,13 @@ from typing import Any, Final
 
 from pykraft.client import configure, until_signal
 from pykraft.client.configure import LISTENER
-from pykraft.client.remote.connection import Caller, connect
+from pykraft.client.remote.connection import ClientDialer
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import PykraftError
 from pykraft.local.voters import HOST
 from pykraft.machine import Replicated
-from pykraft.machine.runtime import ForwardLink, MachineRuntime
+from pykraft.machine.replicated import MachineRuntime
 from pykraft.recipes import KeyValues, KeyValueStore
-from pykraft.rpc.context import RpcContext
-from pykraft.server.binding import Names
 from pykraft.types import Endpoint, Listeners
 from tests.machine.histories.client import OF_READERS, SHARES, TIMEOUT_MS, StoreClient, Teller
 from tests.machine.histories.planted import PLANTS
@@ -108,7 +106,7 @@ async def run(options: Options) -> None:
     descriptor = os.open(options.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if options.plant:
         PLANTS[options.plant]()
-    runtime = MachineRuntime(connect=_dialer(options.node_id))
+    runtime = MachineRuntime(connect=ClientDialer(f"raft-client-{options.node_id}").connect)
     node = Replicated(config_of(options), KeyValues(), own_thread=options.node_id % 2 == 0, runtime=runtime)
     teller = Teller(descriptor, options.node_id, lambda: node.node.leader_and_epoch.is_leader(node.node.node_id))
     enough = asyncio.Event()
@@ -166,18 +164,6 @@ async def _commands() -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         yield lines()
     finally:
         transport.close()
-
-
-def _dialer(node_id: int) -> Callable[[Endpoint, RpcContext, int], Awaitable[ForwardLink]]:
-    """Connects under the name of the node, as its own requests do."""
-    names: list[Names] = []
-
-    async def dial(endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> ForwardLink:
-        names[:] = names or [Names(asyncio.get_running_loop())]
-        caller = Caller(client_id=f"raft-client-{node_id}", context=context, names=names[0])
-        return await connect(endpoint, caller, timeout_ms=timeout_ms)
-
-    return dial
 
 
 def main(words: list[str]) -> None:

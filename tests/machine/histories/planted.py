@@ -10,7 +10,7 @@ from typing import Any, Final
 from pykraft.core import enter_state
 from pykraft.core.on import fetch_request, read
 from pykraft.errors import PykraftError
-from pykraft.machine.reads import MachineReads
+from pykraft.machine.forwarder import MachineReads
 from pykraft.machine.replica import CommandAnswer, MachineReplica
 from pykraft.machine.submission import Submission
 

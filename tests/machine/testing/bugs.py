@@ -26,10 +26,8 @@ from pykraft.errors import (
 )
 from pykraft.host.host import Host
 from pykraft.machine import Applied, StateMachine, forwarder
-from pykraft.machine.applier import Applier
-from pykraft.machine.client_session import Attempt, ClientSession
-from pykraft.machine.forwarder import ForwardConnection
-from pykraft.machine.reads import MachineReads
+from pykraft.machine.applier import Applier, Attempt, ClientSession
+from pykraft.machine.forwarder import ForwardConnection, MachineReads
 from pykraft.machine.records import (
     CommandRecord,
     ResultRecord,
@@ -41,7 +39,7 @@ from pykraft.machine.records import (
 )
 from pykraft.machine.replica import MachineReplica
 from pykraft.machine.submission import Submission, _CommandGroup
-from pykraft.machine.testing.reference import WatchedMachine
+from pykraft.machine.testing.recorded import WatchedMachine
 from pykraft.types import Epoch, Instant, Offset
 from tests.machine.counters import Add, Counters
 from tests.sim.mutants.patch import Patch

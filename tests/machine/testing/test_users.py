@@ -1,12 +1,8 @@
-"""A world whose nodes run a program's state machine: what its callers see, and what ends it.
-
-A node on the host of a simulated process: the machine's time, and what ends the node.
-
-Connections between simulated processes: answers, nobody there, silence, and an end in the middle.
-"""
+"""A world whose nodes run a program's state machine: what its callers see, its connections, and what ends a node."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -16,17 +12,24 @@ import pytest
 
 from pykraft.errors import CommandRejectedError, NotRunningError, UnreachableError, UsageError
 from pykraft.machine import Applied
-from pykraft.machine.testing.judge import CallVerdict
+from pykraft.machine.testing.recorded import CallVerdict
 from pykraft.machine.testing.simulate import ORACLES
-from pykraft.machine.testing.users import MachineUsers, SimulatedEngine, SimulatedLink, open_link
-from pykraft.machine.testing.virtual_loop import VirtualLoop
+from pykraft.machine.testing.users import (
+    TURNS_MAX,
+    MachineUsers,
+    SimulatedEngine,
+    SimulatedLink,
+    VirtualLoop,
+    open_link,
+)
 from pykraft.machine.testing.workload import CALLERS, DrawnCommands
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.facts.history import WRITE, value_of
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.machine.clock import Clock, NodeClock
 from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.settings import LISTENER, rpc_context
+from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import Endpoint
 from tests.machine.counters import Add, Counters
 from tests.machine.testing.bugs import draw
@@ -137,9 +140,8 @@ def test_errors_of_the_program_are_told() -> None:
     engine.call(wrong, refused.append)
     assert [str(error) for error in refused] == ["not so"]
     engine.stop()
-    engine.fail_unless_ended(NotRunningError("over"))
     assert not failures
-    engine.fail_unless_ended(ZeroDivisionError())
+    engine.fail(ZeroDivisionError())
     engine.fail(KeyError())
     assert [type(error) for error in failures] == [ZeroDivisionError, KeyError]
 
@@ -164,7 +166,7 @@ def run(world: World, act: Callable[[Process, Endpoint], Awaitable[Any]]) -> Any
 
 
 async def opened(process: Process, endpoint: Endpoint) -> SimulatedLink:
-    link = await open_link(process, endpoint, rpc_context(process._node.config), 500)
+    link = await open_link(process, endpoint, 500)
     assert isinstance(link, SimulatedLink)
     return link
 
@@ -222,3 +224,134 @@ def test_a_peer_that_dies_breaks_the_link() -> None:
         assert not link.is_open
 
     run(world, act)
+
+
+class LoopWorld:
+    """One loop on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.node_clock = NodeClock(self.clock)
+        self.failures: list[dict[str, Any]] = []
+        self.loop = VirtualLoop(self.node_clock, self.clock.after, self.failures.append)  # type: ignore[abstract]
+
+    def run(self) -> None:
+        while self.clock.advance():
+            pass
+
+
+def test_tasks_and_timers_run_in_virtual_time() -> None:
+    world = LoopWorld()
+    seen: list[object] = []
+
+    async def main() -> None:
+        rung = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(1.5, rung.set_result, None)
+        await rung
+        seen.append(asyncio.get_running_loop().time())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await asyncio.get_running_loop().create_future()
+        seen.append(asyncio.get_running_loop().time())
+
+    task = world.loop.create_task(main())
+    world.run()
+    assert task.done()
+    assert seen == [1.5, 3.5]
+    assert world.clock.now_us == 3_500_000
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()  # nothing runs between two turns
+
+
+def test_a_timer_follows_the_clock_of_its_machine() -> None:
+    world = LoopWorld()
+    seen: list[object] = []
+    world.loop.call_later(1, lambda: seen.append(world.clock.now_us))
+    world.clock.after(500_000, lambda: world.node_clock.go_at(500_000))  # from here on half as fast
+    world.run()
+    assert seen == [1_500_000]
+
+
+def test_no_timer_rings_before_its_time() -> None:
+    world = LoopWorld()
+    when = 0.264 + 0.3
+    assert when > 0.564  # but when * 1,000 is 564
+    seen: list[float] = []
+    world.loop.call_at(when, lambda: seen.append(world.loop.time()))
+    world.run()
+    assert seen == [0.565]
+
+
+def test_a_cancelled_call_does_not_run() -> None:
+    world = LoopWorld()
+    seen: list[object] = []
+    world.loop.call_soon(seen.append, 1).cancel()
+    world.loop.call_later(1, seen.append, 2).cancel()
+    world.loop.call_soon(seen.append, 3)
+    world.run()
+    assert seen == [3]
+
+
+def test_an_exception_that_nobody_awaits_is_told() -> None:
+    world = LoopWorld()
+
+    async def main() -> None:
+        raise ZeroDivisionError
+
+    world.loop.create_task(main()).add_done_callback(lambda _: None)
+    world.run()
+    world.loop.abandon()
+    assert world.loop.is_running()
+    assert not world.loop.is_closed()
+    world = LoopWorld()
+
+    def call() -> None:
+        raise ZeroDivisionError
+
+    world.loop.call_soon(call)
+    with pytest.raises(ZeroDivisionError):
+        world.run()
+
+
+def test_an_abandoned_loop_drops_its_tasks_in_silence() -> None:
+    world = LoopWorld()
+    seen: list[object] = []
+
+    async def main() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            seen.append("closed")
+
+    task = world.loop.create_task(main())
+    world.run()
+    assert not task.done()
+    world.loop.abandon()
+    del task
+    assert seen == ["closed"]
+    assert not world.failures
+
+
+def test_a_loop_that_goes_on_without_waiting_is_told_once() -> None:
+    world = LoopWorld()
+    loop = world.loop
+    ended: list[bool] = []
+
+    def count(left: int, then: Callable[[], object]) -> None:
+        if left:
+            loop.call_soon(count, left - 1, then)
+        else:
+            then()
+
+    def rest() -> None:
+        loop.call_later(0.001, count, TURNS_MAX - 10, partial(ended.append, True))
+
+    count(TURNS_MAX - 10, rest)
+    world.run()
+    assert ended == [True]
+    assert world.failures == []
+    count(3 * TURNS_MAX, partial(ended.append, False))
+    world.run()
+    assert [failure["message"] for failure in world.failures] == [
+        "10000 turns within a millisecond: a task goes on without waiting"
+    ]

@@ -1,22 +1,30 @@
-"""A test's own program runs on each process, again and again, and what it asserts is a finding."""
+"""A test's own program runs on each process, and what it asserts is a finding; callers note each kind of answer."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any, cast
 
 import pytest
 
-from pykraft.errors import NotAppliedError
+from pykraft.errors import CommandRejectedError, NotAppliedError, OutcomeUnknownError, QuorumUnavailableError
 from pykraft.machine import Replicated
+from pykraft.machine.testing import workload
+from pykraft.machine.testing.recorded import CallHistory, CallVerdict, RecordedNode, Reference, WatchedMachine
 from pykraft.machine.testing.simulate import ORACLES
 from pykraft.machine.testing.users import MachineUsers
-from pykraft.machine.testing.workload import MachineProgram, RepeatedProgram
+from pykraft.machine.testing.workload import MachineCaller, MachineProgram, RepeatedProgram
 from pykraft.recipes import KeyValues, KeyValueStore
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.machine.clock import Clock
 from pykraft.sim.run.world import World
 from tests.machine.counters import Add, Counters
+from tests.machine.testing.bugs import draw
 from tests.sim.worlds import SEED_OF_THREE, THREE, run_until, started
 
 CALM = replace(THREE, course=replace(THREE.course, progress_records=5))
@@ -72,3 +80,55 @@ def test_leases_end_in_a_world() -> None:
     run_until(started(world), lambda: any(call.number < 0 for call in users.history.reference.calls))
     users.over()
     users.abandon()
+
+
+class Scripted:
+    """Answers with what the script says, then never again."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.machine: WatchedMachine[Any, Any] = WatchedMachine(Counters(), Reference(), 1)
+        self.over = asyncio.Event()
+        self._answers = list(answers)
+
+    async def execute(self, command: object, *, timeout_ms: int) -> Any:
+        assert timeout_ms > 0
+        if not self._answers:
+            self.over.set()
+            await asyncio.get_running_loop().create_future()
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @asynccontextmanager
+    async def read(self, *, timeout_ms: int) -> AsyncIterator[WatchedMachine[Any, Any]]:
+        await self.execute(None, timeout_ms=timeout_ms)
+        yield self.machine
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_each_answer_has_its_verdict(monkeypatch: pytest.MonkeyPatch, is_read: bool) -> None:
+    monkeypatch.setattr(workload, "READ_PROBABILITY", float(is_read))
+    monkeypatch.setattr(workload, "PAUSE_MS_MAX", 1)
+    failures: list[Exception] = [CommandRejectedError("no"), OutcomeUnknownError("?"), NotAppliedError("out")]
+    if is_read:
+        failures = [QuorumUnavailableError("none")]
+    history = CallHistory(Clock())
+
+    async def main() -> None:
+        scripted = Scripted(7, *failures)
+        node = cast("Replicated[WatchedMachine[Any, Any]]", scripted)
+        task = asyncio.create_task(MachineCaller(draw, RecordedNode(history, 1, node), Random(1)).run())
+        await scripted.over.wait()
+        task.cancel()
+
+    asyncio.run(main())
+    verdicts = [call.verdict for call in history.calls]
+    if is_read:
+        assert verdicts == [CallVerdict.APPLIED, CallVerdict.NOT_APPLIED, CallVerdict.OPEN]
+        assert history.calls[0].position == 0
+    else:
+        expected = [CallVerdict.APPLIED, CallVerdict.APPLIED, CallVerdict.UNKNOWN, CallVerdict.NOT_APPLIED]
+        assert verdicts == [*expected, CallVerdict.OPEN]
+        assert [call.answer for call in history.calls[:2]] == ["b'7'", "rejected: no"]
+        assert history.answered == 2

@@ -7,7 +7,6 @@ Each plants itself with a patch, and its docstring says what it does.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,14 +23,13 @@ from pykraft.recipes import (
     KeyValueStore,
     Put,
     Transaction,
-    election,
-    key_space,
+    coordination,
     key_value_store,
+    key_values,
 )
-from pykraft.recipes.job_queue import JobQueue, TakenJob
-from pykraft.recipes.key_space import KeySpace
+from pykraft.recipes.coordination import JobQueue, TakenJob, _before, lock
 from pykraft.recipes.key_value_commands import GrantLease, KeepLease
-from pykraft.recipes.lock import _before, lock
+from pykraft.recipes.key_values import KeySpace
 from tests.recipes.worlds import programs, snapshot_bugs
 from tests.sim.mutants.patch import Patch
 
@@ -197,7 +195,7 @@ def revision_is_cut_in_two(patch: Patch) -> None:
     def cut(self: KeySpace, stop: int) -> int:
         kept, end = self.kept, min(stop, len(self.kept))
         # If all that is looked at is of one revision, the watch would look at it for ever.
-        begin = max(0, end - key_space.SCANNED_MAX)
+        begin = max(0, end - key_values.SCANNED_MAX)
         is_one = end < len(kept) and kept[begin].revision == kept[end].revision
         return whole(self, stop) if is_one else end
 
@@ -267,7 +265,7 @@ def leader_is_who_came_last(patch: Patch) -> None:
         found = await store.range(f"{name}/", f"{name}0")
         return found[-1] if found else None
 
-    patch.setattr(election, "holder_of", newest)
+    patch.setattr(coordination, "holder_of", newest)
 
 
 def job_is_taken_without_a_look(patch: Patch) -> None:
@@ -323,7 +321,7 @@ def waiter_begins_at_the_item_again(patch: Patch) -> None:
                     if change.item is None:
                         return
 
-    patch.setattr(sys.modules[lock.__module__], "wait_deleted", stubborn)
+    patch.setattr(coordination, "wait_deleted", stubborn)
 
 
 def barrier_counts_the_dead(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pykraft.errors import CommandRejectedError
-from pykraft.machine.testing.reference import AppliedCall
+from pykraft.machine.testing.recorded import AppliedCall
 from pykraft.recipes import Item, KeyChange, KeyValues
 from pykraft.sim.invariants.violation import ViolationError
 from tests.recipes.worlds.model import StoreModel

@@ -9,8 +9,7 @@ from pykraft.client import StableRecords
 from pykraft.machine.records import TimeRecord
 from pykraft.machine.replica import MachineReplica, _snapshot_records
 from pykraft.recipes import KeyValues
-from pykraft.recipes.key_space import KeySpace
-from pykraft.recipes.key_values import SNAPSHOTS, LeaseState
+from pykraft.recipes.key_values import SNAPSHOTS, KeySpace, LeaseState
 from tests.sim.mutants.patch import Patch
 
 

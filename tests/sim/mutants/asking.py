@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.host.delivery import Registration
-from pykraft.host.snapshots.trigger import SnapshotTrigger
+from pykraft.host.snapshots.creation import SnapshotTrigger
 from pykraft.snapshot.catalog import Reason
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant

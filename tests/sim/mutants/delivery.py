@@ -7,7 +7,7 @@ from typing import Any
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import Delivery, Registration
-from pykraft.host.snapshots.loading import SnapshotLoading
+from pykraft.host.snapshots.creation import SnapshotLoading
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 

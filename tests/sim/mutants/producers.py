@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.host.clients import assemble
+from pykraft.host.clients import client_requests
 from pykraft.host.clients.client_requests import ClientRequests
 from pykraft.host.clients.produce_requests import AppendOrder, ProduceRequests
 from pykraft.host.clients.producer_states import COUNTER_BITS, ProducerStates
@@ -28,7 +28,7 @@ def followers_forget_producers(patch: Patch) -> None:
 
 def restart_forgets_producers(patch: Patch) -> None:
     """A start does not read the log for the producers that wrote it, and takes them for new ones."""
-    patch.setattr(assemble, "recover", lambda states, view, log: None)
+    patch.setattr(client_requests, "recover", lambda states, view, log: None)
 
 
 def cut_batches_stay_known(patch: Patch) -> None:

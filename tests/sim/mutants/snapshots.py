@@ -16,7 +16,7 @@ from pykraft.errors import ErrorCode
 from pykraft.host import execute
 from pykraft.host.snapshots import creation
 from pykraft.host.snapshots.creation import SnapshotCreation
-from pykraft.host.snapshots.failures import SnapshotFailures, SnapshotTroubles
+from pykraft.host.snapshots.files import SnapshotFailures, SnapshotTroubles
 from pykraft.host.snapshots.store import SnapshotStore
 from pykraft.log import recovery
 from pykraft.log.log import Log

@@ -15,7 +15,7 @@ from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
 from pykraft.host import inbound
 from pykraft.host.describe_cluster import CONTROLLERS
-from pykraft.host.snapshots.trigger import SnapshotTrigger
+from pykraft.host.snapshots.creation import SnapshotTrigger
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.small_files.quarantine_file import QuarantineFile

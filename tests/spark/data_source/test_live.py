@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.leader_search import Patience
 from pykraft.errors import ForeignClusterError, QuorumUnavailableError, UsageError
 from pykraft.protocol.batch import scan
 from pykraft.spark.data_source import live

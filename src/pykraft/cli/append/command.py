@@ -1,12 +1,8 @@
 """``pykraft append``: lines from a terminal, a pipe or a file become records of a live quorum.
 
-It prints where each batch was committed. Lines that arrive while a batch is under way form the next one. Invariant: the
+Lines that arrive while a batch is under way form the next one. A daemon thread reads them, so that the end of the
+process need not wait for a line that nobody types, and the next piece only when there is room for it. Invariant: the
 command never says that a record is, or is not, in the log unless it knows, and appends each record once.
-
-`pykraft.client.remote.appender` talks to the quorum.
-
-Lines are read by a daemon thread that blocks in ``read``, so that the end of the process need not wait for a line that
-nobody types. Memory is bounded: the thread reads the next piece only when the loop has room for it.
 """
 
 from __future__ import annotations
@@ -38,8 +34,8 @@ from pykraft.cli.client_options import (
 from pykraft.cli.errors import EXIT_FAILED
 from pykraft.cli.interrupt import CommandInterrupted, hang_up, is_input_output_error, signals_to
 from pykraft.cli.parsing.value import OneOf
-from pykraft.cli.waiting_line import WaitingLine
-from pykraft.client.remote.appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
+from pykraft.cli.printable import WaitingLine
+from pykraft.client.remote.numbered_appender import BATCH_SIZE_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Appender
 from pykraft.errors import OutcomeUnknownError, PykraftError, UsageError
 from pykraft.text.words import counted
 from pykraft.types import Offset
@@ -151,14 +147,6 @@ ANSWER_WAIT_S: Final = 0.5
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendOptions:
-    """What to append and how to report it; ``value_of`` makes a record of a line, None for an empty line."""
-
-    value_of: Callable[[Line], bytes | None]
-    as_json: bool
-
-
 @click.command(short_help="Append lines to a live quorum, a record each.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @controllers_option
@@ -188,13 +176,9 @@ def append(
     appends each line once. If it cannot know in time whether records are in the log, it says so and exits with 1.
     """
     options = client_options(
-        controllers=bootstrap_controller,
-        command_config=command_config,
-        timeout_s=timeout,
-        client_id="pykraft-append",
+        controllers=bootstrap_controller, command_config=command_config, timeout_s=timeout, client_id="pykraft-append"
     )
     value_of = json_value if line_form == "json" else text_value
-    wanted = AppendOptions(value_of=value_of, as_json=as_json)
     with ExitStack() as stack:
         descriptor = 0
         if file is not None and str(file) != "-":
@@ -205,7 +189,7 @@ def append(
         elif sys.stdin.isatty():
             click.echo("Type a record and press Enter to append it; Ctrl-D ends.", err=True)
         try:
-            ended_by = asyncio.run(AppendRun(options, wanted).run(descriptor))
+            ended_by = asyncio.run(AppendRun(options, value_of, as_json=as_json).run(descriptor))
         except BrokenPipeError:
             # The reader is gone; keep the interpreter from flushing standard output again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -217,9 +201,11 @@ def append(
 class AppendRun:
     """One run of the command: reads, appends, prints."""
 
-    def __init__(self, options: ClientOptions, wanted: AppendOptions) -> None:
+    def __init__(self, options: ClientOptions, value_of: Callable[[Line], bytes | None], *, as_json: bool) -> None:
+        """``value_of`` makes a record of a line, None for an empty line."""
         self._options = options
-        self._wanted = wanted
+        self._value_of = value_of
+        self._as_json = as_json
         self._committed_line = 0
         self._empty_count = 0
         self._under_way = ""
@@ -268,7 +254,7 @@ class AppendRun:
                         break
                     await self._stopped.wait()
                     return
-                values = [value for line in taken if (value := self._wanted.value_of(line)) is not None]
+                values = [value for line in taken if (value := self._value_of(line)) is not None]
                 self._empty_count += len(taken) - len(values)
                 if values:
                     await self._append(appender, values, taken)
@@ -287,14 +273,13 @@ class AppendRun:
             click.echo(f"pykraft: skipped {empty}: a record has at least one byte", err=True)
 
     async def _append(self, appender: Appender, values: Sequence[bytes], taken: Sequence[Line]) -> None:
-        """Append one batch and print where it is. Errors: as `Appender.append_values`."""
         first, last = taken[0].number, taken[-1].number
         told = f"line {first}" if first == last else f"lines {first} to {last}"
         self._under_way = f"{told} {'was' if first == last else 'were'} sent"
         try:
             offset = await appender.append_values(values)
         except OutcomeUnknownError as error:
-            if self._wanted.as_json:
+            if self._as_json:
                 outcome: dict[str, Any] = {"outcome": "unknown", "baseOffset": None, "count": len(values)}
                 click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
             story = f"the outcome of {told} is unknown: {error}; {self._so_far()}; later lines were not sent"
@@ -309,7 +294,7 @@ class AppendRun:
         return f"the records up to line {self._committed_line} were committed"
 
     def _print_committed(self, offset: Offset, count: int, first: int, last: int) -> None:
-        if self._wanted.as_json:
+        if self._as_json:
             outcome: dict[str, Any] = {"outcome": "committed", "baseOffset": offset, "count": count}
             click.echo(_COMPACT.encode(outcome | {"firstLine": first, "lastLine": last}))
         elif count == 1:

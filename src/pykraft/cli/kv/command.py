@@ -25,12 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors
-from pykraft.cli.identity import with_cluster_id
-from pykraft.cli.json_option import json_lines_option, json_option
+from pykraft.cli.config_file import checked_config, override, read_properties, tell_of_neighbors, with_cluster_id
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.listen_address import listen_address
-from pykraft.cli.parsing.value import NumberType, OneOf
+from pykraft.cli.parsing.value import NumberType, OneOf, json_lines_option, json_option, listen_address
 from pykraft.cli.printable import printable
 from pykraft.cli.server import LEVELS
 from pykraft.config import INT64_MAX, NodeConfig
@@ -40,7 +37,8 @@ from pykraft.text.words import counted
 from pykraft.types import PORT_MAX, Endpoint
 
 if TYPE_CHECKING:  # imported when a command runs, so that --help is quick
-    from pykraft.kv.client import KeyValueClient
+    from pykraft.kv.client import ClientLease, KeyValueClient
+    from pykraft.local.child import Child
 
 HTTP: Final = "127.0.0.1:7080"
 """Node 1 of `pykraft kv serve`; the others have the next ports."""
@@ -172,9 +170,6 @@ def _end_of(key: str) -> str:
     return prefix(key)[1]
 
 
-if TYPE_CHECKING:  # imported when the nodes run, so that --help is quick
-    from pykraft.local.child import Child
-
 NODES: Final = 3
 NODES_MAX: Final = 15
 
@@ -254,7 +249,7 @@ def _serve(config: NodeConfig, at: Endpoint, skip_offsets: tuple[int, ...]) -> N
 
 
 def _try(first: Endpoint, nodes: int) -> None:
-    from pykraft.kv.trial import try_quorum
+    from pykraft.kv.service import try_quorum
 
     if first.port + nodes - 1 > PORT_MAX:
         raise UsageError(f"--http {first}: ports are needed up to {first.port + nodes - 1}")
@@ -281,9 +276,6 @@ def _examples(first: Endpoint, option: str) -> list[str]:
         f'  curl http://{first}/v1/get -d \'{{"key": "color"}}\'',
     ]
 
-
-if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
-    from pykraft.kv.client_lease import ClientLease
 
 TTL_S: Final = 10.0
 END_SHARE: Final = 0.1
@@ -315,7 +307,7 @@ def lock(
     COMMAND gets PYKRAFT_LOCK_TOKEN, a number that is higher for each later holder, and PYKRAFT_LOCK_KEY. If the lock is
     lost, COMMAND is ended by SIGTERM, then SIGKILL.
     """
-    from pykraft.kv.client_lease import ClientLease
+    from pykraft.kv.client import ClientLease
 
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]}: there is no such command")

@@ -47,7 +47,6 @@ def _problem(error: click.ClickException, context: click.Context | None) -> str:
 
 
 def _named(param: click.Parameter) -> str:
-    """As the help shows it."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return (param.metavar or (param.name or "").upper()).rstrip(".")
@@ -121,7 +120,6 @@ class Group(click.Group):
 
 
 def _meant(ctx: click.Context, args: Sequence[str]) -> str:
-    """``; did you mean pykraft GROUP COMMAND?``, or nothing."""
     word = args[0].lower()
     if word == "help":
         found = [" ".join([ctx.command_path, *args[1:], "--help"])]
@@ -142,7 +140,6 @@ def _meant(ctx: click.Context, args: Sequence[str]) -> str:
 
 
 def _names(command: click.Command, path: str) -> Iterator[str]:
-    """The full names of all commands below this one."""
     if not isinstance(command, click.Group):
         return
     context = click.Context(command)
@@ -154,11 +151,9 @@ def _names(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _called(word: str, commands: Sequence[str]) -> list[str]:
-    """The commands whose last word this is."""
     return [name for name in commands if name.rpartition(" ")[2] == word]
 
 
 def _similar(word: str, commands: Sequence[str]) -> list[str]:
-    """The commands whose last word is the most similar."""
     name = closest(word, (name.rpartition(" ")[2] for name in commands))
     return [] if name is None else _called(name, commands)

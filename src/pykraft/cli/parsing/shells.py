@@ -89,13 +89,11 @@ class _Shell(ShellComplete, ABC):
     """What the three have in common."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """See `ShellComplete`: the finished words, and the one that is being completed."""
         # The mark tells a word that is still empty from none, and counts as part of an open quotation.
         *finished, last = split_arg_string(os.environ["COMP_LINE"] + _CURSOR)
         return finished[1:], last.removesuffix(_CURSOR)
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """See `ShellComplete`; a value after ``--option=`` gets the option in front again."""
         option = _OPTION.match(incomplete)
         found = super().get_completions(args, incomplete)
         if option is None:
@@ -105,7 +103,6 @@ class _Shell(ShellComplete, ABC):
         ]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """See `ShellComplete`."""
         return "\t".join((item.type, self.typed(item.value), re.sub(r"\s+", " ", item.help or "")))
 
     def typed(self, value: str) -> str:
@@ -125,7 +122,6 @@ class _Bash(_Shell):
         return value.removeprefix(incomplete[:split])
 
     def format_completion(self, item: CompletionItem) -> str:
-        """See `ShellComplete`; bash shows no help."""
         return f"{item.type}\t{self.typed(item.value)}"
 
 

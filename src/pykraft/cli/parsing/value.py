@@ -1,9 +1,8 @@
-"""Values of options and arguments: numbers within bounds, names out of a list, files and folders.
+"""Values of options and arguments: numbers within bounds, names out of a list, files, folders, and addresses.
 
-A misspelled name gets a suggestion, and the shell completes names.
-
-Invariant: a wrong value is refused with the option, the value and what to give instead, before the command does
-anything.
+``--json`` is a flag and never takes a file: a command with one result prints one document, and one that prints while it
+works prints an object per line. Invariant: a wrong value is refused with the option, the value and what to give
+instead, before the command does anything; a misspelled name gets a suggestion, and the shell completes names.
 """
 
 from __future__ import annotations
@@ -12,13 +11,43 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from pykraft.errors import UsageError
 from pykraft.object_storage.uris import UriPath, is_uri, located
 from pykraft.text.words import did_you_mean
+from pykraft.types import PORT_MAX, Endpoint
+
+
+def listen_address(option: str, text: str, *, host: str | None = None) -> Endpoint:
+    """Parse ``host:port``, IPv6 in brackets; a port alone is one of ``host``, if that is given. Errors: UsageError."""
+    from pykraft.client.arguments import parse_bootstrap
+
+    wanted = "one host:port" if host is None else "a port, or one host:port"
+    name, colon, port = text.rpartition(":")
+    if not colon and host is not None:
+        name = host
+    try:
+        # A bootstrap list has no port 0.
+        found = parse_bootstrap(option, f"{name}:1" if port == "0" else f"{name}:{port}")
+    except UsageError:
+        found = ()
+    if len(found) != 1:
+        raise UsageError(f"{option} {text!r}: give {wanted} (IPv6 in brackets), with a port from 0 to {PORT_MAX}")
+    return Endpoint(found[0].host, 0) if port == "0" else found[0]
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def json_lines_option(of: str) -> Callable[[_Command], _Command]:
+    """The option of a command that prints an object per line, one for each of these."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print JSON lines instead of text: one object {of}.")
 
 
 class WrongValueError(click.BadParameter):
@@ -69,10 +98,17 @@ WHOLE: Final = NumberType()
 DECIMAL: Final = NumberType(float)
 
 
-class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
-    """A file, or a folder, that exists and may be read."""
-
+class _PathType(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
     name = "path"
+    is_folder = False
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir" if self.is_folder else "file")]
+
+
+class ExistingPath(_PathType):
+    """A file, or a folder, that exists and may be read."""
 
     def __init__(self, wanted: str, *, is_folder: bool = False, may_be_uri: bool = False) -> None:
         """``wanted`` says what to give; it follows the message about a path that is missing or of the other kind.
@@ -80,7 +116,7 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
         What a URI of object storage names is looked up by the command.
         """
         self._wanted = wanted
-        self._is_folder = is_folder
+        self.is_folder = is_folder
         self._may_be_uri = may_be_uri
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
@@ -92,23 +128,16 @@ class ExistingPath(click.ParamType):  # type: ignore[type-arg] # generic only in
             is_folder = stat.S_ISDIR(path.stat().st_mode)
         except OSError as error:
             raise WrongValueError(value, f"{error.strerror or error}: {self._wanted}", param, ctx) from error
-        if is_folder != self._is_folder:
-            problem = "Not a directory" if self._is_folder else "Is a directory"
+        if is_folder != self.is_folder:
+            problem = "Not a directory" if self.is_folder else "Is a directory"
             raise WrongValueError(value, f"{problem}: {self._wanted}", param, ctx)
         if not os.access(path, os.R_OK):
             raise WrongValueError(value, "Permission denied", param, ctx)
         return path
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="dir" if self._is_folder else "file")]
 
-
-class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+class NewFile(_PathType):
     """A file to write; it may exist, and its folder must: a misspelled folder is never made."""
-
-    name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
@@ -119,16 +148,12 @@ class NewFile(click.ParamType):  # type: ignore[type-arg] # generic only in newe
             raise WrongValueError(value, f"there is no folder {path.parent}; make it first", param, ctx)
         return path
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="file")]
 
-
-class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in newer versions of click
+class NewFolder(_PathType):
     """A folder for files of the command; it is made if it does not exist."""
 
     name = "folder"
+    is_folder = True
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401 - as click has it
         """See `click.ParamType`. Errors: WrongValueError."""
@@ -140,11 +165,6 @@ class NewFolder(click.ParamType):  # type: ignore[type-arg] # generic only in ne
         if path.exists() and not path.is_dir():
             raise WrongValueError(value, "Not a directory", param, ctx)
         return path
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """See `click.ParamType`; the shell completes the names."""
-        del ctx, param
-        return [CompletionItem(incomplete, type="dir")]
 
 
 def _plain(bound: float | None) -> str:

@@ -1,16 +1,14 @@
-"""``pykraft pipeline``: write a quorum's log into tables, and show how far they are.
+"""``pykraft pipeline``: write a quorum's log into tables, show how far they are, summarize them, and keep them compact.
 
 Prints a line of progress while it runs or, if asked, a JSON object for each micro-batch. A signal ends it; the next run
-continues from there. ``--master`` and ``--conf`` are Spark's own options. `pykraft.spark.pipeline` does the
-work.
-
+continues from there. ``--master`` and ``--conf`` are Spark's own options; the upkeep needs neither Spark nor Java.
 Invariant: an address for ``--metrics-port`` that cannot be used is an error before Spark starts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,15 +16,25 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
-from pykraft.cli.json_option import json_lines_option, json_option
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.listen_address import listen_address
-from pykraft.cli.parsing.value import NewFile, NewFolder, NumberType, OneOf, start_option
+from pykraft.cli.parsing.value import (
+    ExistingPath,
+    NewFile,
+    NewFolder,
+    NumberType,
+    OneOf,
+    json_lines_option,
+    json_option,
+    listen_address,
+    start_option,
+)
+from pykraft.cli.pipeline.metadata import metadata
+from pykraft.cli.printable import print_table
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
-from pykraft.spark.tables.names import UPKEEP_INTERVAL
+from pykraft.spark.tables.names import RETENTION_HOURS, TARGET_SIZE_BYTES, UPKEEP_INTERVAL
 from pykraft.text.table import table_lines, terminal_width
-from pykraft.text.words import counted
+from pykraft.text.words import counted, ms_number
 from pykraft.types import Endpoint
 
 if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
@@ -39,7 +47,6 @@ HOST: Final = "localhost"
 
 
 def _address(ctx: click.Context, param: click.Parameter, text: str | None) -> Endpoint | None:
-    """Errors: UsageError."""
     del ctx, param
     return None if text is None else listen_address(OPTION, text, host=HOST)
 
@@ -255,3 +262,192 @@ def _line(progress: Mapping[str, Any]) -> dict[str, Any]:
         "duration_ms": progress["durationMs"].get("triggerExecution"),
         "end": json.loads(progress["sources"][0]["endOffset"]),
     }
+
+
+if TYPE_CHECKING:  # imported when the command runs, so that --help is quick
+    from pykraft.spark.pipeline.report import PipelineReport, PipelineRun
+    from pykraft.spark.pipeline.upkeep import PipelineUpkeep
+
+
+@pipeline.command(short_help="Merge small files of the tables, and delete old ones.")
+@click.option(
+    "--tables",
+    "root",
+    required=True,
+    type=ExistingPath("give the folder that `pykraft pipeline run` fills", is_folder=True),
+    help="Folder of the tables.",
+)
+@click.option(
+    "--target-size",
+    "target_size_bytes",
+    type=NumberType(int, 1),
+    default=TARGET_SIZE_BYTES,
+    metavar="BYTES",
+    help="Size of the files that small ones become; 128 MiB by default.",
+)
+@click.option(
+    "--retention-hours",
+    type=NumberType(int, 0),
+    default=RETENTION_HOURS,
+    show_default=True,
+    help="How long files that the tables do not have any more stay for readers.",
+)
+@click.option("--allow-short-retention", is_flag=True, help="Allow less than 168 hours: no reader takes longer.")
+@json_option
+def upkeep(
+    *, root: Path, target_size_bytes: int, retention_hours: int, allow_short_retention: bool, as_json: bool
+) -> None:
+    """Merge small files of the Delta tables in order of replica and offset, and delete files that are out of use.
+
+    A pipeline may be running. The rows stay the same.
+    """
+    if retention_hours < RETENTION_HOURS and not allow_short_retention:
+        raise UsageError(
+            f"--retention-hours {retention_hours}: a query that began earlier would miss its files; give at least "
+            f"{RETENTION_HOURS}, or --allow-short-retention if no query takes that long"
+        )
+    with imported_for("the upkeep of tables"):
+        from pykraft.spark.pipeline.upkeep import keep_tables
+    with Console(stderr=True).status("opening the tables") as line:
+        found = keep_tables(
+            root,
+            target_size_bytes=target_size_bytes,
+            retention_hours=retention_hours,
+            on_progress=lambda name, size_bytes: line.update(f"{name}: {size_bytes / 1e6:,.0f} MB merged"),
+        )
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2))
+    else:
+        _print(found)
+
+
+def _print(found: PipelineUpkeep) -> None:
+    heads = ("table", "files before", "files", "MB merged", "files deleted")
+    rows = [
+        (
+            name,
+            f"{done.files_before:,}",
+            f"{done.files:,}",
+            f"{done.rewritten_bytes / 1e6:,.1f}",
+            f"{done.deleted_files:,}",
+        )
+        for name, done in found.tables.items()
+    ]
+    print_table("upkeep", heads, rows)
+
+
+@pipeline.command(short_help="Summarize the tables, as text or as a page with figures.")
+@tables_option
+@click.option("--replica", help="Read this replica's log; by default the one that reaches furthest.")
+@click.option(
+    "--journal",
+    type=ExistingPath("give the file journal.jsonl that `pykraft demo --data` keeps"),
+    help="Journal of acknowledgements; its rows are kept in a table.",
+)
+@click.option("--write", "is_written", is_flag=True, help="Also write the results to tables named gold_*.")
+@click.option("--html", "page", type=NewFile(), help="Also write a page with figures; needs the extra plots.")
+@click.option(
+    "--beside",
+    type=ExistingPath("give the folder of the tables of another run", is_folder=True),
+    help="Show these tables beside the others on the page.",
+)
+@json_option
+def report(
+    *,
+    root: Path,
+    replica: str | None,
+    journal: Path | None,
+    is_written: bool,
+    page: Path | None,
+    beside: Path | None,
+    as_json: bool,
+) -> None:
+    """Summarize the tables: totals, leaders, throughput, commit latency and replica lag.
+
+    Commit latency needs the acknowledgements: give the nodes' --journal once; a table keeps it. --html writes a page
+    with figures of all this and the sizes of the tables.
+    """
+    if beside is not None and page is None:
+        raise UsageError("--beside shows two runs on a page: give --html, too")
+    with imported_for(COMMAND):
+        from pykraft.spark.pipeline.report import PipelineRun, acknowledgements, make_report, read_journal, read_run
+        from pykraft.spark.pipeline.status import pipeline_status
+        from pykraft.spark.session.master import session_at, settings_at
+        from pykraft.spark.tables.delta import DeltaTables
+        from pykraft.spark.tables.names import ACKNOWLEDGED
+    write_page = None if page is None else _page_writer(page)
+    said = None if journal is None else read_journal(journal)
+    status = pipeline_status(root)
+    if beside is not None:
+        pipeline_status(beside)  # report a wrong folder before Spark starts
+    tables = DeltaTables(root)
+    settings = settings_at("pykraft pipeline report")
+    with session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
+        if said is not None:
+            tables.replace(ACKNOWLEDGED, acknowledgements(spark, said))
+        found = make_report(spark, tables, replica=replica, is_written=is_written)
+        runs = [PipelineRun(name=str(root), report=found, tables=status.tables)]
+        if beside is not None:
+            runs.append(read_run(spark, beside))
+    if write_page is not None:
+        write_page(runs)
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2))
+    else:
+        _print_report(found)
+
+
+def _page_writer(page: Path) -> Callable[[Sequence[PipelineRun]], None]:
+    """A function that writes the page. Errors: UsageError, before any work, if what draws it is not installed."""
+    from pykraft.spark.pipeline.figures import pipeline_page
+
+    def write(runs: Sequence[PipelineRun]) -> None:
+        page.write_text(pipeline_page(runs), encoding="utf-8")
+
+    return write
+
+
+def _print_report(found: PipelineReport) -> None:
+    seconds = len(found.throughput)
+    name = "what the log holds" if found.replica is None else f"what the log of {found.replica} holds"
+    totals = {
+        "records": f"{found.records:,}",
+        "control records": f"{found.control_records:,}",
+        "bytes of values": f"{found.size_bytes:,}",
+        "offsets": f"{found.first_offset} to {found.last_offset}",
+        "damaged places": f"{found.corrupt:,}",
+        "seconds with records": f"{seconds:,}",
+        "records per second with records": f"{found.records / max(1, seconds):,.0f}",
+    }
+    print_table(name, ("what", "value"), list(totals.items()))
+    heads = ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms")
+    print_table("leaders", heads, [_leader(row) for row in found.epochs])
+    if found.commit_latency:
+        _print_latency(found.commit_latency)
+    if found.replica_lag:
+        _print_lag(found.replica_lag)
+
+
+def _leader(row: Mapping[str, Any]) -> tuple[str, ...]:
+    begun = row["begun"].isoformat(" ", "milliseconds")
+    gap = "" if row["gap_ms"] is None else str(row["gap_ms"])
+    cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun, f"{row['records']:,}", gap)
+    return tuple(map(str, cells))
+
+
+def _print_latency(rows: list[dict[str, Any]]) -> None:
+    ordered = sorted(rows, key=lambda row: row["p50_ms"])
+    chosen = {"fastest": ordered[0], "median": ordered[len(rows) // 2], "slowest": ordered[-1]}
+    cells = [(name, *(ms_number(row[key]) for key in ("p50_ms", "p99_ms", "max_ms"))) for name, row in chosen.items()]
+    print_table("append to commit, in ms", ("second", "p50", "p99", "slowest"), cells)
+
+
+def _print_lag(rows: list[dict[str, Any]]) -> None:
+    cells = []
+    for node_id in sorted({row["node"] for row in rows}):
+        own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
+        cells.append((str(node_id), f"{max(own, default=0):,}", f"{len(own):,}"))
+    print_table("lag of the replicas", ("node", "records behind, max", "samples"), cells)
+
+
+pipeline.add_command(metadata)

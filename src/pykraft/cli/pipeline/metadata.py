@@ -1,7 +1,6 @@
 """``pykraft pipeline metadata``: the cluster that a metadata log describes, at a moment, and what changed between two.
 
 Reads directories of Kafka's controllers or brokers, or a live quorum; nothing is written, and Spark is not needed.
-`pykraft.spark.metadata` has the tables.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykraft.cli.json_option import json_option
-from pykraft.cli.parsing.value import ExistingPath, any_of
-from pykraft.cli.printable import printable
-from pykraft.cli.tables import print_table
+from pykraft.cli.parsing.value import ExistingPath, any_of, json_option
+from pykraft.cli.printable import print_table, printable
 from pykraft.cli.tail import in_utc
-from pykraft.client.remote.bootstrap import parse_bootstrap
+from pykraft.client.arguments import parse_bootstrap
 from pykraft.errors import UsageError
 from pykraft.text.words import counted, did_you_mean
 

@@ -1,9 +1,8 @@
 """``pykraft quorum``: describe and change a live quorum, with the verbs, columns and wording of Kafka's tools.
 
-`pykraft.cli.quorum.overview` has Kafka's two views, and ours of both. Options that Kafka takes before the verb are also
-accepted after it. ``upgrade`` has options and output of ``kafka-features upgrade``, and raises only the named feature.
-Kafka has no ``transfer``: it needs a pykraft leader; the successor may be any voter. `pykraft.client.remote.admin`
-talks to the quorum.
+Options that Kafka takes before the verb are also accepted after it. ``upgrade`` has options and output of
+``kafka-features upgrade``, and raises only the named feature. Kafka has no ``transfer``: it needs a pykraft leader; the
+successor may be any voter.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``FeatureCommand``; KIP-584, KIP-595, KIP-836, KIP-853; Raft dissertation
 §3.10.
@@ -21,19 +20,14 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from pykraft.cli.client_options import ClientOptions
-from pykraft.cli.config_file import read_properties
-from pykraft.cli.identity import parse_directory_id
-from pykraft.cli.json_option import json_option
+from pykraft.cli.client_options import ClientOptions, admin_of, joined, with_options
+from pykraft.cli.config_file import parse_directory_id, read_properties
 from pykraft.cli.parsing.group import Group
-from pykraft.cli.parsing.value import DECIMAL, NumberType
+from pykraft.cli.parsing.value import DECIMAL, NumberType, json_option
 from pykraft.cli.printable import printable
-from pykraft.cli.quorum.options import admin_of, joined, with_options
 from pykraft.cli.quorum.overview import row_json, status_json, status_lines, table, table_lines
 from pykraft.client.remote.admin import Admin
-from pykraft.client.remote.quorum import Quorum
-from pykraft.client.remote.registration import unregister_controller
-from pykraft.client.remote.verdict import shared_endpoints
+from pykraft.client.remote.quorum import Quorum, shared_endpoints
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.config.properties import node_config
 from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError, UsageError
@@ -41,7 +35,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
 from pykraft.text.words import in_ms
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 T = TypeVar("T")
 
@@ -124,7 +118,7 @@ def remove_controller(
     if unregister and not is_back:
         # The line above is out: if this fails, one knows that the voter is gone all the same.
         if not dry_run:
-            _do(options, lambda admin: _unregister(admin, key.id, options))
+            _do(options, lambda admin: admin.unregister_controller(key.id))
         document["unregistered"] = True
         if not as_json:
             click.echo(f"{'DRY RUN of unregistering' if dry_run else 'Unregistered'} controller {key.id}")
@@ -151,16 +145,6 @@ async def _joins_again(admin: Admin, key: ReplicaKey) -> bool:
         if any(voter.key == key for voter in voters):
             return True
     return False
-
-
-async def _unregister(admin: Admin, controller_id: NodeId, options: ClientOptions) -> None:
-    async def find_leader() -> Endpoint | None:
-        # A broker passes the request on to its controllers, whose addresses are not for clients.
-        return (await admin.describe_quorum()).leader_endpoint if options.is_controllers else options.bootstrap[0]
-
-    await unregister_controller(
-        controller_id, find_leader, client_id=options.client_id, timeout_ms=options.request_timeout_ms
-    )
 
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:

@@ -1,11 +1,9 @@
-"""``pykraft quorum describe`` without a view of Kafka's: a verdict on the quorum, then the quorum and each replica.
+"""``pykraft quorum describe``: a verdict on the quorum, then the quorum and each replica; and Kafka's own two views.
 
 On a terminal it has colours (`NO_COLOR` is respected); ``--watch`` draws over its last picture there, and elsewhere
-prints one picture, or one line of JSON, after the other. Ages are those at the leader, so this machine's clock does not
-matter. Invariant: every text that came from the quorum is escaped.
-
-Kafka's two views are those of ``kafka-metadata-quorum describe``, byte for byte, and the same as JSON: labels are
-padded to 24 columns, cells to the width of their column, each followed by a tab, including the last.
+prints one picture, or one line of JSON, after the other. Ages are those at the leader. Kafka's views are those of
+``kafka-metadata-quorum describe``, byte for byte: labels are padded to 24 columns, cells to the width of their column,
+each followed by a tab, including the last. Invariant: every text that came from the quorum is escaped.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
 """
@@ -24,13 +22,21 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pykraft.cli.client_options import ClientOptions
+from pykraft.cli.client_options import ClientOptions, admin_of
 from pykraft.cli.printable import printable
-from pykraft.cli.quorum.options import admin_of
 from pykraft.client.remote.admin import Admin
 from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
-from pykraft.client.remote.quorum import Quorum, ReplicaState, Role
-from pykraft.client.remote.verdict import Health, QuorumVerdict, age, age_ms, problem_of, verdict_on
+from pykraft.client.remote.quorum import (
+    Health,
+    Quorum,
+    QuorumVerdict,
+    ReplicaState,
+    Role,
+    age,
+    age_ms,
+    problem_of,
+    verdict_on,
+)
 from pykraft.errors import QuorumUnavailableError
 from pykraft.text.table import block_lines, folded
 from pykraft.types import ZERO_UUID, uuid_text
@@ -70,7 +76,6 @@ def status_json(found: Quorum) -> dict[str, Any]:
 
 
 def _node_json(replica: ReplicaState) -> dict[str, Any]:
-    """A node; unknown fields are left out."""
     shown: dict[str, Any] = {"id": replica.key.id}
     if replica.key.directory_id is not None:
         shown["directoryId"] = uuid_text(replica.key.directory_id)
@@ -163,7 +168,6 @@ async def _watch(
     show: Callable[[QuorumVerdict, Quorum | None], None],
     on_waiting: OnWaiting = do_not_tell,
 ) -> None:
-    """Look and show for ever."""
     loop = asyncio.get_running_loop()
     async with admin_of(options, on_waiting) as admin:
         while True:
@@ -173,7 +177,6 @@ async def _watch(
 
 
 async def _look(admin: Admin) -> tuple[QuorumVerdict, Quorum | None]:
-    """The quorum now; without a leader only why."""
     try:
         found = await admin.describe_quorum(ask_voters=True)
     except QuorumUnavailableError as error:
@@ -188,7 +191,6 @@ def _no_leader(story: str) -> QuorumVerdict:
 def _show_below(
     console: Console, verdict: QuorumVerdict, found: Quorum | None, *, as_json: bool, end: str = "\n"
 ) -> None:
-    """Print one picture, below what was printed before."""
     if as_json:
         click.echo(json.dumps(overview_json(verdict, found)))
     else:
@@ -207,7 +209,6 @@ def overview_json(verdict: QuorumVerdict, found: Quorum | None) -> dict[str, Any
 
 
 def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> Text:
-    """One look, for people."""
     picture = Text(overflow="fold")
     health = f"{verdict.health.value}:"
     lines = folded(f"{health} {printable(verdict.detail)}", console.width if console.is_terminal else None)
@@ -239,7 +240,6 @@ def _picture(console: Console, verdict: QuorumVerdict, found: Quorum | None) -> 
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows whose cells begin in the same columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -251,7 +251,6 @@ def _styles(found: Quorum) -> Iterator[str]:
 
 
 def _row(found: Quorum, replica: ReplicaState) -> tuple[str, ...]:
-    """A replica's cells; - for what the leader does not know."""
     endpoint = next((str(endpoint) for _, endpoint in replica.listeners), "-")
     directory_id = replica.key.directory_id
     return (

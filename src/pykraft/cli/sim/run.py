@@ -1,40 +1,301 @@
-"""`pykraft sim run`: run a range of seeds on all cores; for a failure, print the command that replays it.
+"""`pykraft sim run` and `replay`: a range of seeds on all cores with its totals, or one world again with its trace.
 
-Defines the options, the bar and the exit status. `pykraft.sim` runs the worlds.
+Keeps the words that choose a scenario, so that a replay command can repeat them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, wraps
+from itertools import repeat
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, TypeVar
 
 import click
 
-from pykraft.cli.json_option import json_lines_option
-from pykraft.cli.parsing.value import NewFolder
+from pykraft.cli.parsing.group import Group
+from pykraft.cli.parsing.value import WHOLE, NewFile, NewFolder, json_lines_option, json_option, several_of
 from pykraft.cli.printable import print_lines
-from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
-from pykraft.cli.sim.options import (
-    ORACLES,
-    Choice,
-    require_folder,
-    scenario_options,
-    seed_options,
-    told_row,
-    workers_option,
-)
-from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
+from pykraft.sim.invariants import ALL
+from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.page.render import render
 from pykraft.sim.run.campaign import Identity, Row, row_of
 from pykraft.sim.run.outcome import Outcome
-from pykraft.sim.run.simulation import Failure, simulate, simulate_all
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.shrink import Shrinking, Small
+from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
+from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.scenario.file import load, shipped_names
+from pykraft.sim.scenario.scenario import Scenario
+from pykraft.sim.scenario.text import scenario_text
+from pykraft.text.table import table_lines, terminal_width
+from pykraft.text.words import counted
+
+TRIES_A_LINE = 20
+
+
+def tell_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> None:
+    """Print the end of the trace and the traceback, unless ``is_short``, and the command that replays the seed."""
+    if not is_short:
+        click.echo("\n".join(failure.trace))
+        click.echo(failure.story)
+    click.echo(f"seed {failure.seed} failed: {failure.reason}\nreplay it: {replay_command(failure.seed, words)}")
+
+
+def shrink(failure: Failure, scenario: Scenario, *, say: Callable[[str], None]) -> Small:
+    """The smallest failing run that the search finds; prints progress now and then."""
+
+    def tell(tries: int, best: Small) -> None:
+        if tries % TRIES_A_LINE == 0:
+            say(f"shrinking: {counted(tries, 'try', 'tries')}, {_size(best.failure)}")
+
+    say(f"shrinking: {_size(failure)}")
+    search = Shrinking(failure, scenario, tell=tell)
+    best = search.search()
+    say(f"shrunk in {counted(search.tries, 'try', 'tries')}: {_size(best.failure)}")
+    return best
+
+
+def shrink_and_draw(failure: Failure, scenario: Scenario, page: Path, *, say: Callable[[str], None]) -> None:
+    """Write the page of the shrunk run, and its scenario beside it."""
+    best = shrink(failure, scenario, say=say)
+    path = page.with_suffix(".toml")
+    path.write_text(scenario_text(best.scenario))
+    words = ("--scenario", str(path))
+    draw(failure.seed, best.scenario, page, words)
+    say(f"replay the shrunk run: {replay_command(failure.seed, words)}\npage: {page}")
+
+
+def draw(
+    seed: int, scenario: Scenario, page: Path, words: Sequence[str], *, tell: Callable[[str], None] | None = None
+) -> Outcome | Failure:
+    """Run a world and write its page."""
+    recorder = Recorder()
+    result = simulate(seed, scenario=scenario, tell=tell, recorder=recorder)
+    reason = result.reason if isinstance(result, Failure) else None
+    title = f"pykraft sim, seed {seed}"
+    text = render(recorder, title=title, replay=replay_command(seed, words), reason=reason)
+    page.write_text(text)
+    return result
+
+
+def _size(failure: Failure) -> str:
+    nodes, harm = failure.voters + failure.observers, len(failure.harm)
+    kinds = len({kind for _, kind in failure.harm})
+    faults = f"{counted(harm, 'fault')} of {counted(kinds, 'kind')}"
+    return f"{counted(nodes, 'node')}, {faults}, {failure.at_us / 1e6:.3f} s"
+
+
+ORACLES = tuple(oracle.__name__ for oracle in ALL)
+SEEDS_MAX = 10_000_000
+"""Most seeds of one call; split more over several calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A scenario, and the words of the command line that choose it."""
+
+    scenario: Scenario
+    words: tuple[str, ...]
+
+
+def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--seeds`` and ``--seed``; the command gets ``seeds``. Errors: UsageError."""
+
+    @click.option(
+        "--seeds", "text", default="100", show_default=True, help="Seeds to run: N for 0 to N-1, or A:B for A to B-1."
+    )
+    @click.option("--seed", "one", metavar="S", help="Run only this seed.")
+    @wraps(command)
+    def chosen(*, text: str, one: str | None, **given: object) -> object:
+        seeds = parse_seeds(text) if one is None else range(parse_seed(one), parse_seed(one) + 1)
+        return command(seeds=seeds, **given)
+
+    return chosen
+
+
+def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--faults`` and ``--scenario``; the command gets a ``choice``. Errors: UsageError."""
+
+    @click.option(
+        "--faults",
+        metavar="NAME[,NAME…]",
+        shell_complete=several_of(shipped_names),
+        help="Shipped scenarios, such as all or quiet; later ones override earlier ones.",
+    )
+    @click.option(
+        "--scenario",
+        "scenario_files",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="TOML file that changes the scenario; overrides --faults. May be repeated.",
+    )
+    @wraps(command)
+    def chosen(*, faults: str | None, scenario_files: tuple[Path, ...], **given: object) -> object:
+        return command(choice=choose(faults, scenario_files), **given)
+
+    return chosen
+
+
+def workers_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``--workers``; the command gets ``workers``. Errors: UsageError."""
+    return click.option(
+        "--workers", type=WHOLE, callback=_at_least_one, default=os.cpu_count() or 1, show_default=True, help=help_text
+    )
+
+
+def _at_least_one(context: click.Context, option: click.Parameter, workers: int) -> int:
+    del context, option
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: give at least 1")
+    return workers
+
+
+def choose(faults: str | None, files: tuple[Path, ...]) -> Choice:
+    """The scenario of these options. Errors: UsageError."""
+    names = [] if faults is None else [name.strip() for name in faults.split(",")]
+    words = ["--faults", ",".join(names)] if names else []
+    for path in files:
+        words += ["--scenario", str(path)]
+    return Choice(scenario=load(names, files), words=tuple(words))
+
+
+def parse_seeds(text: str) -> range:
+    """``A:B`` from A to B-1, or N for the first N. Errors: UsageError."""
+    first, separator, end = text.partition(":")
+    if not _is_number(first) or (separator and not _is_number(end)):
+        raise UsageError(f"--seeds {text}: give N or A:B, with whole numbers of at most 18 digits")
+    seeds = range(int(first), int(end)) if separator else range(int(first))
+    if not seeds:
+        raise UsageError(f"--seeds {text}: this range has no seeds")
+    if len(seeds) > SEEDS_MAX:
+        raise UsageError(f"--seeds {text}: at most {SEEDS_MAX:,} seeds at a time")
+    return seeds
+
+
+def parse_seed(text: str) -> int:
+    """One seed. Errors: UsageError."""
+    if not _is_number(text):
+        raise UsageError(f"--seed {text}: give a whole number of at most 18 digits")
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def require_folder(folder: Path | None) -> None:
+    """Create the folder for pages before the run that may need it. Errors: UsageError that names --html."""
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--html: {folder}: {error.strerror}") from error
+
+
+def told_row(row: Row, choice: Choice) -> Row:
+    """A row with its oracles and, for a failure, the replay command: what ``--json`` prints of a seed."""
+    replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
+    return {**row, "oracles": ORACLES, **replay}
+
+
+@click.command(short_help="Run one seed again and show its trace or page.")
+@click.option("--seed", "seed_text", metavar="S", required=True, help="The seed to replay.")
+@scenario_options
+@click.option("--html", "page", type=NewFile(), help="Write an HTML page for stepping through the run.")
+@click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails the same way.")
+@click.option("--quiet", is_flag=True, help="Do not print the trace.")
+@json_option
+def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool, quiet: bool, as_json: bool) -> None:
+    """Run one seed and print everything that happens; exits with 1 if it fails.
+
+    --html writes a self-contained page: a lane for each node, messages as arrows, states, faults, and what failed.
+    --shrink also writes the scenario of the smaller run, next to the page or as seed-S.toml.
+    """
+    seed = parse_seed(seed_text)
+    tell = None if quiet or is_shrunk or as_json else click.echo
+    say = partial(click.echo, err=as_json)
+    if page is not None and not is_shrunk:
+        result = draw(seed, choice.scenario, page, choice.words, tell=tell)
+        say(f"page: {page}")
+    else:
+        result = simulate(seed, scenario=choice.scenario, tell=tell)
+    if as_json:
+        click.echo(json.dumps(told_row(row_of(result, Identity.of(choice.scenario)), choice)))
+    elif not isinstance(result, Failure):
+        records = counted(result.committed, "record")
+        click.echo(f"seed {seed} passed: {records} committed in {result.virtual_ms / 1_000:.1f} s")
+    else:
+        if tell is not None:
+            click.echo(result.story)
+        tell_failure(result, choice.words, is_short=True)
+    if not isinstance(result, Failure):
+        return
+    if is_shrunk:
+        shrink_and_draw(result, choice.scenario, page or Path(f"seed-{seed}.html"), say=say)
+    raise SystemExit(1)
+
+
+WIDTH = 100
+"""Longest line of names before it is wrapped."""
+SEEDS_TOLD_MAX = 10
+
+coverage_option = click.option(
+    "--coverage", "with_coverage", is_flag=True, help="Also list the oracles, and how often each fault happened."
+)
+
+
+def summary_lines(
+    summary: CampaignSummary, *, took_s: float | None = None, oracles: Sequence[str] = (), with_coverage: bool = False
+) -> Iterator[str]:
+    """Counts, and the verdict as the last line; ``took_s`` is real time."""
+    totals = summary.totals
+    if with_coverage:
+        yield from _coverage_lines(totals, oracles)
+    times = f"{counted(sum(totals.faults.values()), 'fault')} of {counted(len(totals.faults), 'kind')}"
+    watched = f", watched by {counted(len(oracles), 'oracle')}" if oracles else ""
+    hint = "" if with_coverage else " (--coverage lists them)"
+    committed = counted(totals.sums["committed"], "record")
+    yield f"{committed} committed, {totals.sums['acknowledged']:,} acknowledged; {times}{watched}{hint}"
+    virtual_s = totals.sums["virtual_ms"] / 1_000
+    pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
+    yield f"{_verdict(summary)}; {virtual_s:,.0f} s of virtual time{pace}"
+
+
+def _verdict(summary: CampaignSummary) -> str:
+    count = counted(summary.totals.seeds, "seed")
+    if not summary.failed:
+        return f"PASSED: {count}"
+    seeds = [str(row["seed"]) for row in summary.failures]
+    more = ", …" if summary.failed > SEEDS_TOLD_MAX else ""
+    named = f"{', '.join(seeds[:SEEDS_TOLD_MAX])}{more}"
+    return f"FAILED: {summary.failed:,} of {count} ({named})"
+
+
+def _coverage_lines(totals: Totals, oracles: Sequence[str]) -> Iterator[str]:
+    if oracles:
+        yield f"{counted(len(oracles), 'oracle')} watched each world:"
+        yield from wrap(", ".join(oracles), WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield ""
+    if totals.faults:
+        rows = map(_row, sorted(totals.faults), repeat(totals))
+        yield from table_lines(("fault", "times", "worlds", "happened to"), rows, width=terminal_width())
+        yield ""
+
+
+def _row(kind: str, totals: Totals) -> tuple[str, ...]:
+    roles = totals.states.get(kind, Counter())
+    told = ", ".join(f"{role} {count:,}" for role, count in roles.most_common())
+    return kind, f"{totals.faults[kind]:,}", f"{totals.worlds_with[kind]:,}", told
+
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
@@ -54,10 +315,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--trace", is_flag=True, help="Print the trace; with --json, to standard error."),
         json_lines_option("per seed"),
         click.option(
-            "--html",
-            "folder",
-            type=NewFolder(),
-            help="Shrink the first failures and write their pages to this folder.",
+            "--html", "folder", type=NewFolder(), help="Shrink the first failures and write their pages to this folder."
         ),
         coverage_option,
     )
@@ -69,14 +327,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(short_help="Run a range of seeds.")
 @run_options
 def run(
-    *,
-    seeds: range,
-    choice: Choice,
-    workers: int,
-    trace: bool,
-    as_json: bool,
-    folder: Path | None,
-    with_coverage: bool,
+    *, seeds: range, choice: Choice, workers: int, trace: bool, as_json: bool, folder: Path | None, with_coverage: bool
 ) -> None:
     """Run a range of seeds. Exits with 1 if one fails, and prints the command that replays it."""
     began_s = time.monotonic()
@@ -145,7 +396,6 @@ def _again(row: Row, choice: Choice) -> Failure:
 
 
 def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
-    """Show a bar with rate and time left, if standard error is a terminal."""
     if hidden or sys.__stderr__ is None or not sys.__stderr__.isatty():
         yield from results
         return
@@ -172,3 +422,12 @@ def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
         for done, result in enumerate(results, start=1):
             bar.update(task, advance=1, rate=f"{done / (time.monotonic() - began_s):.1f} seeds/s")
             yield result
+
+
+@click.group(cls=Group)
+def sim() -> None:
+    """Run the simulator: the production node on a virtual disk, network and clock."""
+
+
+sim.add_command(run)
+sim.add_command(replay)

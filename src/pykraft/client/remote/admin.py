@@ -1,43 +1,46 @@
 """Requests to a live quorum as a whole: who belongs to it, how far each replica is, and changes of the voters.
 
-This module searches for the node that can answer. One round of the search:
+One round of the search for the node that can answer:
 
 1. Ask a known node about the cluster: its id, its nodes, its leader (DescribeCluster).
 2. Ask the leader (for brokers: the same node, which forwards the request). Its answer ends the search.
 3. A node that fails or no longer leads is asked last in the next round. So is the node that named it, since it may be
    cut off and name a leader that resigned long ago.
 
-The words for a search without a result are those of `pykraft.client.remote.no_leader`.
-
-Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
-each. If one has answered, if only that it knows no leader, it continues until the time is over, since a leader may yet
-be elected; after each round it tells ``on_waiting`` what is wrong with each node. Every answer is bounded in time and
-size (`pykraft.client.remote.connection`).
+Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once. If one has answered, if
+only that it knows no leader, it continues until the time is over, since a leader may yet be elected.
 
 A change of the voters is sent once to each leader; any answer other than "ask another node" is final. The error code
-decides, never the text, which Kafka leaves out: after a code of `NEVER_MADE` the change can no longer be made. If the
-answer is lost, or has another code, and no later answer says that the change is made, the result is an
-OutcomeUnknownError.
+decides, never the text: after a code of `NEVER_MADE` the change can no longer be made. If the answer is lost, or has
+another code, and no later answer says that the change is made, the result is an OutcomeUnknownError.
 
-Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
+Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``; ADR 024, ADR 128.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
-from pykraft.client.arguments import INT32_MAX, nodes_to_contact, whole_number
-from pykraft.client.remote.connection import Caller, Connection, connect
-from pykraft.client.remote.leader_search import OnWaiting, do_not_tell
-from pykraft.client.remote.no_leader import AskedNodes, is_pykraft, nodes_in, problem_in, whom_it_names
+from pykraft.client.arguments import INT32_MAX, whole_number
+from pykraft.client.remote.connection import ClientDialer, Connection
+from pykraft.client.remote.leader_search import (
+    PATIENCE,
+    LeaderClient,
+    Patience,
+    cluster_at,
+    is_pykraft,
+    nodes_in,
+    own_words,
+    problem_in,
+    whom_it_names,
+)
 from pykraft.client.remote.quorum import Quorum, VoterProblem, quorum_of
-from pykraft.client.remote.voter_problem import VOTER_TIMEOUT_MS, own_problem_at, problem_with
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
     MAY_BE_MADE_YET,
@@ -45,6 +48,8 @@ from pykraft.core.messages import (
     ChangeVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    FetchRequest,
+    FetchResponse,
     RemoveVoterRequest,
     Request,
     Response,
@@ -64,12 +69,28 @@ from pykraft.errors import (
 )
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
-from pykraft.server.binding import Names
-from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey
+from pykraft.types import EPOCH_ZERO, Endpoint, Epoch, Listeners, NodeId, Offset, ReplicaKey
 
-TIMEOUT_MS: Final = 15_000
-REQUEST_TIMEOUT_MS: Final = 5_000
-RETRY_BACKOFF_MS: Final = 100
+VOTER_TIMEOUT_MS: Final = 1_000
+"""For the connection, and again for the answer; all voters are asked at the same time."""
+
+
+async def own_problem_at(connection: Connection, *, timeout_ms: int) -> VoterProblem | None:
+    """What this voter says of itself; None when nothing is wrong, or when it is not a pykraft node.
+
+    Errors: UnreachableError.
+    """
+    answer = await cluster_at(connection, timeout_ms=timeout_ms)
+    text = None if answer is None else own_words(answer)
+    return None if text is None else VoterProblem(text=text, is_own=True)
+
+
+def problem_with(error: UnreachableError) -> VoterProblem:
+    """The problem with a voter that could not be asked."""
+    return VoterProblem(text=str(error), is_refused=isinstance(error.__cause__, ConnectionRefusedError))
+
+
+T = TypeVar("T")
 _LEADS_NOT: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE}
 )
@@ -108,15 +129,6 @@ class NodeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminLimits:
-    """Time limits in ms: the whole search, one request, and the pause before the next round."""
-
-    timeout_ms: int = TIMEOUT_MS
-    request_timeout_ms: int = REQUEST_TIMEOUT_MS
-    retry_backoff_ms: int = RETRY_BACKOFF_MS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
     """One node's description of its cluster; ``leader_id`` is None when the node knows no leader.
 
@@ -129,7 +141,7 @@ class ClusterDescription:
     problem: str
 
 
-class Admin(AbstractAsyncContextManager["Admin", None]):
+class Admin(LeaderClient):
     """A client of a live quorum; use it in ``async with``, within one event loop. One request at a time."""
 
     def __init__(
@@ -139,29 +151,24 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         kind: NodeKind = NodeKind.CONTROLLER,
         cluster_id: str | None = None,
         client_id: str = "pykraft-admin",
-        limits: AdminLimits = AdminLimits(),
-        on_waiting: OnWaiting = do_not_tell,
+        patience: Patience = PATIENCE,
     ) -> None:
         """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
 
-        ``on_waiting`` is called while no leader is found, and with None when that is over.
-
         Errors: UsageError for an empty list.
         """
-        self._nodes = nodes_to_contact("bootstrap", bootstrap)
-        self._asked = AskedNodes(self._nodes)
+        super().__init__(bootstrap, client_id=client_id, patience=patience)
         self._kind = kind
         self._cluster_id = cluster_id
-        self._client_id = client_id
-        self._limits = limits
-        self._on_waiting = on_waiting
+        self._context = RpcContext(
+            cluster_id=cluster_id,
+            topic_name=METADATA_TOPIC_NAME,
+            topic_id=METADATA_TOPIC_ID,
+            default_listener="CONTROLLER",
+        )
         self._is_somebody_there = False
         self._connections: dict[Endpoint, Connection] = {}
-        self._caller: Caller | None = None
-        self._deadline_s = 0.0
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self._end_s = 0.0
 
     async def close(self) -> None:
         """Close all connections."""
@@ -174,7 +181,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         Errors: QuorumUnavailableError when no node answers, or there is no leader within the time; ForeignClusterError;
         UsageError when the nodes are of the other kind.
         """
-        cluster, answer = await self._ask_leader(DescribeQuorumRequest(), doubts=[])
+        cluster, answer = await self._ask_leader(partial(self._answer_of, DescribeQuorumRequest(), 0, []))
         assert isinstance(answer, DescribeQuorumResponse)
         assert answer.leader_id is not None
         found = quorum_of(cluster.cluster_id, answer, answer.leader_id)
@@ -188,15 +195,16 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
 
         async def ask(voter: Endpoint) -> VoterProblem | None:
             try:
-                return await own_problem_at(await self._connection(voter, timeout_ms), timeout_ms=timeout_ms)
+                return await own_problem_at(await self._connection_to(voter, timeout_ms), timeout_ms=timeout_ms)
             except UnreachableError as error:
-                self._connections.pop(voter, None)
                 return problem_with(error)
 
         problems = await asyncio.gather(*map(ask, voters.values()))
         return {node_id: problem for node_id, problem in zip(voters, problems, strict=True) if problem is not None}
 
-    async def add_voter(self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = TIMEOUT_MS) -> None:
+    async def add_voter(
+        self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = PATIENCE.timeout_ms
+    ) -> None:
         """Make an observer that has caught up a voter; returns when the new voter set is committed.
 
         ``listeners`` are those that voters dial.
@@ -240,11 +248,39 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         assert isinstance(answer, TransferLeadershipResponse)
         return answer.epoch
 
+    async def unregister_controller(self, controller_id: NodeId) -> None:
+        """Remove the registration of a controller that is gone from a quorum of Kafka's controllers.
+
+        A registration is a record of Kafka's application. It outlives the voter, and `kafka-features` then still waits
+        for what the gone controller supports. Our own quorums have no registrations.
+
+        Errors: RefusedError with the leader's reason, such as CONTROLLER_ID_NOT_REGISTERED, or that the controller is
+        still a voter; UsageError when the leader does not offer it; as `describe_quorum`.
+        Source: KIP-1312; Kafka's ``QuorumController.unregisterController``.
+        """
+
+        async def ask(leader: Endpoint, _: Endpoint) -> int:
+            connection = await self._connection_to(leader)
+            key = ApiKey.UNREGISTER_CONTROLLER
+            if not connection.offers_key(key):
+                text = f"{leader} does not offer UnregisterController: only Kafka's controllers do, from 4.4 on"
+                raise UsageError(text)
+            body = {"controller_id": controller_id}
+            answer = await connection.ask_body(key, body, timeout_ms=self._timeout_ms())
+            code: int = answer["error_code"]
+            if code in _LEADS_NOT:
+                raise UnreachableError(leader, f"it does not lead ({error_name(code)})", has_answered=True)
+            if code:
+                raise RefusedError(f"unregistering controller {controller_id}", code, answer["error_message"])
+            return code
+
+        await self._ask_leader(ask)
+
     async def _change(self, message: Request, what: str, *, longer_ms: int = 0) -> Response:
         """Send a change to the leader and return its answer, which may take ``longer_ms`` longer than other answers."""
         doubts: list[str] = []
         try:
-            _, answer = await self._ask_leader(message, longer_ms=longer_ms, doubts=doubts)
+            _, answer = await self._ask_leader(partial(self._answer_of, message, longer_ms, doubts), longer_ms)
         except QuorumUnavailableError as error:
             if not doubts:
                 raise
@@ -261,71 +297,64 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         return answer
 
     async def _ask_leader(
-        self, message: Request, *, longer_ms: int = 0, doubts: list[str]
-    ) -> tuple[ClusterDescription, Response]:
-        """Find the leader and return its answer. Errors: as `describe_quorum`.
+        self, ask: Callable[[Endpoint, Endpoint], Awaitable[T]], longer_ms: int = 0
+    ) -> tuple[ClusterDescription, T]:
+        """Find the leader and return what ``ask`` returns for it and the node that named it.
 
-        ``doubts`` collects a text for each leader that may have begun what it was asked for.
+        Errors: as `describe_quorum`; those of ``ask``, except UnreachableError.
         """
-        loop = asyncio.get_running_loop()
-        self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
+        self._end_s = asyncio.get_running_loop().time() + (self._patience.timeout_ms + longer_ms) / 1_000
         self._is_somebody_there = False
-        self._asked.clear()
+        self._search.asked.clear()
         try:
-            return await self._search(message, longer_ms, doubts)
+            return await self._search_leader(ask)
         finally:
-            self._on_waiting(None)
+            self._patience.on_waiting(None)
 
-    async def _search(self, message: Request, longer_ms: int, doubts: list[str]) -> tuple[ClusterDescription, Response]:
-        """The rounds of `_ask_leader`."""
+    async def _search_leader(self, ask: Callable[[Endpoint, Endpoint], Awaitable[T]]) -> tuple[ClusterDescription, T]:
         loop = asyncio.get_running_loop()
+        nodes = self._search.nodes
         is_first = True
         while True:
-            for node in tuple(self._nodes):
-                if not is_first and loop.time() >= self._deadline_s:
+            for node in tuple(nodes):
+                if not is_first and loop.time() >= self._end_s:
                     break
                 is_first = False
                 try:
                     # 1. The cluster, then 2. its leader.
                     cluster = await self._cluster_at(node)
-                    return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
+                    return cluster, await ask(self._leader_in(cluster, node), node)
                 except UnreachableError as error:
                     self._note(error)
                     # 3. Ask this node last in the next round, also if only the leader that it named failed.
-                    self._nodes.remove(node)
-                    self._nodes.append(node)
+                    nodes.remove(node)
+                    nodes.append(node)
             if not self._is_somebody_there:
-                raise self._asked.silent()
-            if loop.time() >= self._deadline_s:
-                raise self._asked.unavailable(self._limits.timeout_ms)
-            self._on_waiting(self._asked.story)
-            await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
+                raise self._search.asked.silent()
+            if loop.time() >= self._end_s:
+                raise self._search.asked.unavailable(self._patience.timeout_ms)
+            self._patience.on_waiting(self._search.asked.story)
+            await self.pause()
 
     def _note(self, error: UnreachableError) -> None:
-        """Note what is wrong with the node that this error names."""
         node = error.endpoint
         assert isinstance(node, Endpoint), "every connection has one"
         # Once our own time is over every request fails; do not overwrite the real problem with that.
-        if not self._asked.has(node) or asyncio.get_running_loop().time() < self._deadline_s:
-            self._asked.note(node, error.problem, has_answered=error.has_answered)
+        if not self._search.asked.has(node) or asyncio.get_running_loop().time() < self._end_s:
+            self._search.asked.note(node, error.problem, has_answered=error.has_answered)
 
     async def _cluster_at(self, node: Endpoint) -> ClusterDescription:
         """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
-        connection = await self._connection(node)
+        connection = await self._connection_to(node)
         body = {"endpoint_type": self._kind.value}
-        timeout_ms = self._timeout_ms()
-        try:
-            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, timeout_ms=timeout_ms)
-        except UnreachableError:
-            del self._connections[node]
-            raise
+        answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, timeout_ms=self._timeout_ms())
         code = answer["error_code"]
         if code in _OTHER_KIND:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
             raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
         nodes = nodes_in(answer)
         if self._kind is NodeKind.CONTROLLER and is_pykraft(connection):
-            self._nodes += self._asked.add_voters(nodes)
+            self._search.nodes += self._search.asked.add_voters(nodes)
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
             # A node of a quorum that elects: it will know the leader in a moment.
             self._is_somebody_there = True
@@ -342,37 +371,40 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
         if self._cluster_id not in (None, found.cluster_id):
             raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
         self._cluster_id = found.cluster_id
-        self._nodes += [endpoint for endpoint in nodes.values() if self._asked.add(endpoint)]
+        self._search.nodes += [endpoint for endpoint in nodes.values() if self._search.asked.add(endpoint)]
         return found
 
-    async def _answer_of_leader(
-        self, cluster: ClusterDescription, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
+    def _leader_in(self, cluster: ClusterDescription, node: Endpoint) -> Endpoint:
+        """The leader that ``node`` named. Errors: UnreachableError."""
+        if self._kind is NodeKind.BROKER:
+            return node
+        if cluster.leader_id is None:
+            raise UnreachableError(node, cluster.problem, has_answered=True)
+        if cluster.leader_id not in cluster.nodes:
+            problem = f"it does not know the address of its leader, node {cluster.leader_id}"
+            raise UnreachableError(node, problem, has_answered=True)
+        leader = cluster.nodes[cluster.leader_id]
+        # In case that the leader fails. If it is this node itself, only its own problem counts, also an older one.
+        if leader != node:
+            self._note(UnreachableError(node, cluster.problem, has_answered=True))
+        return leader
+
+    async def _answer_of(
+        self, message: Request, longer_ms: int, doubts: list[str], leader: Endpoint, node: Endpoint
     ) -> Response:
         """The answer of the leader that ``node`` named. Errors: UnreachableError, also when that node does not lead.
 
-        ``doubts`` gets a text if the leader got the request but no answer says what happened to it.
+        ``doubts`` gets a text if the leader may have begun what it was asked for.
         """
-        leader = node
-        if self._kind is NodeKind.CONTROLLER:
-            if cluster.leader_id is None:
-                raise UnreachableError(node, cluster.problem, has_answered=True)
-            if cluster.leader_id not in cluster.nodes:
-                problem = f"it does not know the address of its leader, node {cluster.leader_id}"
-                raise UnreachableError(node, problem, has_answered=True)
-            leader = cluster.nodes[cluster.leader_id]
-            # In case that the leader fails. If it is this node itself, only its own problem counts, also an older one.
-            if leader != node:
-                self._note(UnreachableError(node, cluster.problem, has_answered=True))
-        connection = await self._connection(leader)
+        connection = await self._connection_to(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")
             raise UsageError(f"{leader} does not offer {name}: it is another program, or an older one")
         try:
-            answer = (await connection.ask(message, self._me().context, timeout_ms=self._timeout_ms(longer_ms))).message
+            answer = (await connection.ask(message, self._context, timeout_ms=self._timeout_ms(longer_ms))).message
         except UnreachableError as error:
             # The leader may have received the request before the connection failed.
             doubts.append(str(error))
-            del self._connections[leader]
             raise
         code = answer.error
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
@@ -380,7 +412,7 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
             if _may_be_made_yet(answer):
                 doubts.append(f"{leader}: it does not lead, and may have begun before")
             # What it said of itself when it was asked for its leader says more.
-            own = None if leader == node else self._asked.answer_of(leader)
+            own = None if leader == node else self._search.asked.answer_of(leader)
             raise UnreachableError(leader, own or f"it does not lead ({error_name(code)})", has_answered=True)
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
@@ -388,32 +420,17 @@ class Admin(AbstractAsyncContextManager["Admin", None]):
             raise UnreachableError(leader, "it describes a quorum without a leader", has_answered=True)
         return answer
 
-    async def _connection(self, endpoint: Endpoint, timeout_ms: int | None = None) -> Connection:
-        """The connection to this node, opened if there is none. Errors: UnreachableError."""
-        connection = self._connections.get(endpoint)
-        if connection is None:
-            connection = await connect(endpoint, self._me(), timeout_ms=timeout_ms or self._timeout_ms())
-            self._connections[endpoint] = connection
+    async def _connection_to(self, node: Endpoint, timeout_ms: int | None = None) -> Connection:
+        """The connection to this node, opened if none is open. Errors: UnreachableError."""
+        connection = self._connections.get(node)
+        if connection is None or not connection.is_open:
+            connection = self._connections[node] = await self._dialer.connect(node, timeout_ms or self._timeout_ms())
         return connection
 
     def _timeout_ms(self, longer_ms: int = 0) -> int:
         """The time for one request, limited by what is left of the search."""
-        left_ms = math.ceil((self._deadline_s - asyncio.get_running_loop().time()) * 1_000)
-        return max(1, min(self._limits.request_timeout_ms + longer_ms, left_ms))
-
-    def _me(self) -> Caller:
-        """The caller of this client; created on the loop that uses it."""
-        if self._caller is None:
-            context = RpcContext(
-                cluster_id=self._cluster_id,
-                topic_name=METADATA_TOPIC_NAME,
-                topic_id=METADATA_TOPIC_ID,
-                default_listener="CONTROLLER",
-            )
-            names = Names(asyncio.get_running_loop())
-            resolved = self._asked.resolved
-            self._caller = Caller(client_id=self._client_id, context=context, names=names, resolved=resolved)
-        return self._caller
+        left_ms = math.ceil((self._end_s - asyncio.get_running_loop().time()) * 1_000)
+        return max(1, min(self._patience.request_timeout_ms + longer_ms, left_ms))
 
 
 def _may_be_made_yet(answer: Response) -> bool:
@@ -421,3 +438,35 @@ def _may_be_made_yet(answer: Response) -> bool:
     if isinstance(answer, TransferLeadershipResponse):
         return answer.error not in _NEVER_TRANSFERRED
     return isinstance(answer, ChangeVoterResponse) and answer.error not in NEVER_MADE
+
+
+# Without an id it acknowledges nothing; at epoch 0 only a new voter has nothing to object.
+_QUESTION = FetchRequest(
+    replica=None,
+    epoch=EPOCH_ZERO,
+    fetch_offset=Offset(0),
+    last_fetched_epoch=EPOCH_ZERO,
+    wait_ms_max=0,
+    size_bytes_max=0,
+    high_watermark=-1,
+)
+
+
+async def epochs_of(voters: Mapping[NodeId, Endpoint], context: RpcContext) -> dict[NodeId, Epoch | UnreachableError]:
+    """The epoch of each voter, or why it could not be asked."""
+    dialer = ClientDialer("pykraft-epochs")
+
+    async def epoch_at(endpoint: Endpoint) -> Epoch | UnreachableError:
+        try:
+            connection = await dialer.connect(endpoint, VOTER_TIMEOUT_MS)
+            try:
+                message = (await connection.ask(_QUESTION, context, timeout_ms=VOTER_TIMEOUT_MS)).message
+            finally:
+                await connection.close()
+        except UnreachableError as error:
+            return error
+        if isinstance(message, FetchResponse):
+            return message.epoch
+        return UnreachableError(endpoint, "it belongs to another cluster, or keeps another log")
+
+    return dict(zip(voters, await asyncio.gather(*map(epoch_at, voters.values())), strict=True))

@@ -1,17 +1,9 @@
 """A client's connection to one node: it negotiates versions when opened, then sends one request at a time.
 
-`AnswerStream` receives, and `DialedConnection` knows what is said on the connection. Invariant: every
-failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError` that names the
-node and says what it did, and closes the connection. The caller's time limits each wait, and each frame has a size
-limit. The caller deals with leaders, retries and the meaning of answers.
-
-What one node sends back: the bytes of its answers, received where their frame is put together.
-
-`DialedConnection` puts the frames together, and says where the next bytes of a large one belong. The loop receives them
-there: an answer of 4 MiB is copied once on its way from the system, and not once more in the loop and twice in a frame.
-
-Invariant: nobody waits for ever. A waiting `answer` ends with the frame, with bytes that are not one, or with the
-connection; and a node that sends something while nobody waits loses the connection.
+Invariant: every failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError`
+that names the node and says what it did, and closes the connection. The caller's time limits each wait, and each frame
+has a size limit; a node that sends something while nobody waits loses the connection. The loop receives the bytes of a
+large answer where its frame is put together, so they are copied once.
 
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``; ``asyncio.BufferedProtocol``.
 """
@@ -21,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar, cast
 
@@ -121,33 +112,14 @@ class AnswerStream(asyncio.BufferedProtocol):
 
 
 def _ended(problem: Exception | None) -> OSError:
-    """The error for the end of the stream."""
     return problem if isinstance(problem, OSError) else ConnectionResetError(errno.ECONNRESET, "end of the stream")
 
 
 T = TypeVar("T")
 
 
-def _do_not_tell(endpoint: Endpoint, addresses: Collection[str]) -> None:
-    """A caller that does not compare nodes."""
-    del endpoint, addresses
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """The client: its client id, the partition that its requests are about, and the name lookups of its loop.
-
-    ``resolved`` is told which addresses a host has.
-    """
-
-    client_id: str
-    context: RpcContext
-    names: Names
-    resolved: Callable[[Endpoint, Collection[str]], None] = _do_not_tell
-
-
 class Connection:
-    """An open connection with negotiated versions. Create it with `connect`."""
+    """An open connection with negotiated versions. Create it with `ClientDialer`."""
 
     def __init__(self, endpoint: Endpoint, wire: DialedConnection, stream: AnswerStream) -> None:
         self.endpoint = endpoint
@@ -196,7 +168,6 @@ class Connection:
         await self._exchange(ApiKey.API_VERSIONS, self._wire.negotiate(), self._wire.negotiated, timeout_ms)
 
     async def _check_offered(self, key: ApiKey) -> None:
-        """Check that the connection is usable and has this API. Errors: UnreachableError."""
         if self._is_closed:
             raise UnreachableError(self.endpoint, "the connection was closed because an earlier request was given up")
         try:
@@ -233,48 +204,62 @@ class Connection:
         raise UnreachableError(self.endpoint, problem)
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
-        """Close the connection because of what the other end sent."""
         await self.close()
         return UnreachableError(self.endpoint, f"{_name(key)}: {error}")
 
 
-async def connect(endpoint: Endpoint, caller: Caller, *, timeout_ms: int) -> Connection:
-    """Connect within this time, then negotiate within the same time again. Errors: UnreachableError."""
-    connection = await _dial(endpoint, caller, timeout_ms)
-    await connection.negotiate(timeout_ms)
-    return connection
+class ClientDialer:
+    """Connects under one client id, with one memory of names; ``resolved`` gets the addresses of a host."""
 
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        names: Names | None = None,
+        resolved: Callable[[Endpoint, Collection[str]], object] = lambda *_: None,
+    ) -> None:
+        """Without ``names`` they are looked up on the loop of the first call."""
+        self._client_id = client_id
+        self._names = names
+        self._resolved = resolved
 
-async def _dial(endpoint: Endpoint, caller: Caller, timeout_ms: int) -> Connection:
-    """Try the addresses of a host in turn, each with its share of the time. Errors: UnreachableError."""
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + timeout_ms / 1_000
-    try:
-        async with asyncio.timeout_at(end_s):
-            addresses = await caller.names.addresses(endpoint)
-    except TimeoutError:
-        raise UnreachableError(endpoint, f"its name was not resolved within {in_seconds(timeout_ms)}") from None
-    except OSError as error:
-        raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
-    caller.resolved(endpoint, addresses)
-    problem, cause = "it has no address", None
-    wire = DialedConnection(caller.client_id)
-    for at, address in enumerate(addresses):
-        share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
+    async def connect(self, endpoint: Endpoint, timeout_ms: int) -> Connection:
+        """Connect within this time, then negotiate within the same time again. Errors: UnreachableError."""
+        connection = await self._dial(endpoint, timeout_ms)
+        await connection.negotiate(timeout_ms)
+        return connection
+
+    async def _dial(self, endpoint: Endpoint, timeout_ms: int) -> Connection:
+        """Try the addresses of a host in turn, each with its share of the time. Errors: UnreachableError."""
+        loop = asyncio.get_running_loop()
+        if self._names is None:
+            self._names = Names(loop)
+        end_s = loop.time() + timeout_ms / 1_000
         try:
-            async with asyncio.timeout(share_s):
-                _, stream = await loop.create_connection(partial(AnswerStream, wire, loop), address, endpoint.port)
+            async with asyncio.timeout_at(end_s):
+                addresses = await self._names.addresses(endpoint)
         except TimeoutError:
-            problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
+            raise UnreachableError(endpoint, f"its name was not resolved within {in_seconds(timeout_ms)}") from None
         except OSError as error:
-            problem, cause = in_words(error).lower(), error
-        except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
-            problem = f"cannot connect ({error})"
-        else:
-            return Connection(endpoint, wire, stream)
-    raise UnreachableError(endpoint, problem) from cause
+            raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
+        self._resolved(endpoint, addresses)
+        problem, cause = "it has no address", None
+        wire = DialedConnection(self._client_id)
+        for at, address in enumerate(addresses):
+            share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
+            try:
+                async with asyncio.timeout(share_s):
+                    _, stream = await loop.create_connection(partial(AnswerStream, wire, loop), address, endpoint.port)
+            except TimeoutError:
+                problem = f"nothing accepted a connection within {in_seconds(timeout_ms)}"
+            except OSError as error:
+                problem, cause = in_words(error).lower(), error
+            except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
+                problem = f"cannot connect ({error})"
+            else:
+                return Connection(endpoint, wire, stream)
+        raise UnreachableError(endpoint, problem) from cause
 
 
 def _name(key: ApiKey) -> str:
-    """The name of an API as Kafka writes it: DescribeQuorum."""
     return "".join(word.capitalize() for word in key.name.split("_"))

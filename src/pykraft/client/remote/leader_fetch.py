@@ -1,26 +1,18 @@
 """Fetches records and snapshots from the leader, for a client without a replica id.
 
-This module owns one connection, to the node that probably leads, and the time limit for finding a useful answer.
-Invariant: a returned answer comes from the leader of the highest known epoch and has no error. For any other answer the
-next node is tried, with a pause after the first few tries, until the time is over. The caller reports whether it could
-use an answer; an unusable one counts as no answer.
-
-The topic of the log is found by trial: a node refuses a fetch of a topic that it does not have before it looks at
-anything else in the request.
+Invariant: a returned answer comes from the leader of the highest known epoch and has no error; for any other answer the
+next node is tried. The caller reports whether it could use an answer; an unusable one counts as none. The topic of the
+log is found by trial: a node refuses a fetch of a topic that it does not have before it looks at anything else.
 
 Source: KIP-595 §Fetch; Kafka's ``KafkaRaftClient`` as an observer.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
-from pykraft.client.remote.connection import Caller, Connection, connect
-from pykraft.client.remote.leader_search import LeaderSearch, OnWaiting, do_not_tell
-from pykraft.client.remote.no_leader import voters_at, whom_it_names
+from pykraft.client.remote.leader_search import LeaderClient, Patience, whom_it_names
 from pykraft.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -31,10 +23,8 @@ from pykraft.core.messages import (
 from pykraft.errors import ErrorCode, ForeignClusterError, UnreachableError, error_name
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
-from pykraft.server.binding import Names
 from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, Uuid
 
-TRIES_WITHOUT_PAUSE: Final = 2
 _LISTENER: Final = "LEADER"
 _OF_A_LEADER: Final = {
     FetchResponse: frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}),
@@ -57,22 +47,7 @@ _Response: TypeAlias = FetchResponse | FetchSnapshotResponse
 R = TypeVar("R", FetchResponse, FetchSnapshotResponse)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a client keeps trying without a useful answer, in ms, and whom it tells meanwhile."""
-
-    timeout_ms: int = 15_000
-    request_timeout_ms: int = 5_000
-    """For connecting, for negotiating, and for an answer, in addition to the time that a fetch may wait for records."""
-    retry_backoff_ms: int = 50
-    on_waiting: OnWaiting = do_not_tell
-    """Called while no leader is found, and with None when that is over."""
-
-
-PATIENCE: Final = Patience()
-
-
-class LeaderFetch:
+class LeaderFetch(LeaderClient):
     """Fetches from the leader, one at a time, in one event loop."""
 
     def __init__(
@@ -85,24 +60,10 @@ class LeaderFetch:
         patience: Patience,
     ) -> None:
         """``topics`` are possible names and ids of the log's topic; without a cluster id any cluster is accepted."""
-        self._search = LeaderSearch(bootstrap)
+        super().__init__(bootstrap, client_id=client_id, patience=patience)
         self._topics = list(topics)
         self._topics_left = len(topics)
         self._cluster_id = cluster_id
-        self._client_id = client_id
-        self._patience = patience
-        self._names: Names | None = None
-        self._connection: Connection | None = None
-        self._trouble_since_s: float | None = None
-        self._tries = 0
-        self._was_heard = False
-
-    async def close(self) -> None:
-        """Close the connection; nothing is waited for any more."""
-        self._patience.on_waiting(None)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
 
     @property
     def topic_name(self) -> str:
@@ -116,20 +77,7 @@ class LeaderFetch:
 
         Errors: QuorumUnavailableError when no node was of use within the time; ForeignClusterError.
         """
-        loop = asyncio.get_running_loop()
-        if self._trouble_since_s is None:
-            self._trouble_since_s = loop.time()
-        while True:
-            if self._tries and loop.time() >= self._trouble_since_s + self._patience.timeout_ms / 1_000:
-                self._trouble_since_s = None
-                raise self._search.asked.unavailable(self._patience.timeout_ms)
-            if self._tries > TRIES_WITHOUT_PAUSE:
-                self._patience.on_waiting(self._search.asked.story)
-                await self.pause()
-            self._tries += 1
-            found = await self._try(request_in, FetchResponse)
-            if found is not None:
-                return found
+        return await self._go_on(lambda: self._try(request_in, FetchResponse))
 
     async def ask_for_snapshot(
         self, request_in: Callable[[Epoch], FetchSnapshotRequest]
@@ -141,7 +89,7 @@ class LeaderFetch:
 
         Errors: as `ask`.
         """
-        return await self._try(request_in, FetchSnapshotResponse)
+        return await self._once(lambda: self._try(request_in, FetchSnapshotResponse))
 
     @property
     def epoch(self) -> Epoch:
@@ -153,38 +101,24 @@ class LeaderFetch:
         """What was wrong with each node since the last answer of a leader."""
         return self._search.asked.story
 
-    def accept(self) -> None:
-        """The last answer was useful: reset the time limit and the tries."""
-        if self._tries > TRIES_WITHOUT_PAUSE:
-            self._patience.on_waiting(None)
-        self._trouble_since_s = None
-        self._tries = 0
-
     def reject(self, problem: str) -> None:
         """The last answer was not usable; another node may do better, or the same one later."""
         self._search.failed(self._search.whom, problem)
 
-    async def pause(self) -> None:
-        """Wait briefly, so that nodes do not get a storm of requests."""
-        await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
-
     async def _try(self, request_in: Callable[[Epoch], _Request], kind: type[R]) -> tuple[R, Buffer] | None:
-        """Try the next node once; None when its answer was of no use. Errors: as `ask`."""
+        """Ask the next node once; None when it does not lead. Errors: UnreachableError, ForeignClusterError."""
         node = self._search.whom
-        try:
-            request = request_in(self._search.epoch)
-            answer = await self._exchange(node, request)
-            message = self._judge(node, answer, request.epoch)
-            # Only in trouble: a first redirect names the leader, and who the voters are does not matter then.
-            if message is None and self._connection is not None and self._tries > TRIES_WITHOUT_PAUSE:
-                timeout_ms = self._patience.request_timeout_ms
-                self._search.told(node, *await voters_at(self._connection, timeout_ms=timeout_ms))
-        except UnreachableError as error:
-            self._search.failed(node, error.problem)
-            if self._search.is_nobody_there and not self._was_heard:
-                # No node has ever answered: fail at once instead of waiting for an election.
-                raise self._search.asked.silent() from None
-            return None
+        connection = await self._connected(node)
+        request = request_in(self._search.epoch)
+        name, topic_id = self._topics[0]
+        context = RpcContext(
+            cluster_id=self._cluster_id, topic_name=name, topic_id=topic_id, default_listener=_LISTENER
+        )
+        wait_ms = request.wait_ms_max if isinstance(request, FetchRequest) else 0
+        timeout_ms = wait_ms + self._patience.request_timeout_ms
+        answer = await connection.ask(request, context, timeout_ms=timeout_ms)
+        self._connection = connection
+        message = self._judge(node, answer, request.epoch)
         if message is None:
             return None
         assert isinstance(message, kind), "a response has the type of its request"
@@ -235,29 +169,3 @@ class LeaderFetch:
         if not self._topics_left:
             self._topics_left = len(self._topics)
             raise UnreachableError(node, f"it keeps none of the topics {names}")
-
-    async def _exchange(self, node: Endpoint, request: _Request) -> Answer:
-        """Send one request to this node, over the open connection if it goes to that node. Errors: UnreachableError."""
-        connection, self._connection = self._connection, None
-        if connection is not None and connection.endpoint != node:
-            await connection.close()
-            connection = None
-        caller = self._caller()
-        timeout_ms = self._patience.request_timeout_ms
-        if connection is None:
-            connection = await connect(node, caller, timeout_ms=timeout_ms)
-        wait_ms = request.wait_ms_max if isinstance(request, FetchRequest) else 0
-        answer = await connection.ask(request, caller.context, timeout_ms=wait_ms + timeout_ms)
-        self._connection = connection
-        return answer
-
-    def _caller(self) -> Caller:
-        """The caller for the topic that is tried now."""
-        if self._names is None:
-            self._names = Names(asyncio.get_running_loop())
-        name, topic_id = self._topics[0]
-        context = RpcContext(
-            cluster_id=self._cluster_id, topic_name=name, topic_id=topic_id, default_listener=_LISTENER
-        )
-        resolved = self._search.asked.resolved
-        return Caller(client_id=self._client_id, context=context, names=self._names, resolved=resolved)

@@ -1,42 +1,25 @@
 """Reads the committed batches of a live quorum, as a replica without an id and without a log of its own.
 
-This module owns one connection, to the leader, and a bounded number of fetched bytes. Invariant: an observer returns
-each committed batch from its start on, once and in order, whatever happens to leaders and connections; `Window` has the
-checks. How it reads:
+Invariant: an observer returns each committed batch from its start on, once and in order, below the high watermark, with
+the right CRC and epochs that never go back, whatever happens to leaders and connections. How it reads:
 
 1. It asks any node for an offset that no log contains (2^60). A node that does not lead names the leader; the leader
    answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between the
    two.
-2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved.
+2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved. In the
+   middle of a log the epoch of the record before is unknown: it names the leader's own epoch instead, for which a
+   leader's log contains every offset below its end.
 3. If the leader fails or no longer leads, it searches for the leader among all known nodes. It drops fetched batches
-   that are not committed if the new leader never had them.
+   that are not committed, since the new leader may never have had them, and fetches them again.
 
-The observer does not know the epoch of the record before an offset in the middle of a log. It names the leader's own
-epoch instead, for which a leader's log contains every offset below its end.
+A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. An observer with
+``load_snapshot`` then fetches the snapshot into a temporary file, hands it over, and continues where it ends. Any other
+observer begins at the first record that the log still has, as Kafka's consumers do. At offset 0 it skips only the first
+leader's LeaderChange; at a later log start it must name the epoch of the record before it (`epoch_before`).
 
-A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. Then there are two ways:
-
-* An observer with ``load_snapshot`` fetches the snapshot, hands it over, and continues where it ends. This also happens
-when the log was cleaned beyond the observer's offset.
-* Any other observer begins at the first record that the log still has, as Kafka's consumers do, and skips what only a
-snapshot has. At offset 0 it skips only the first leader's LeaderChange. At a later log start it must name the epoch of
-the record before it, and finds that by bisection: see `epoch_before`.
-
-If no node answers within the time limit, the observer raises an error; it can be asked again and then continues.
-
-How a log begins is found without reading it. A leader answers a fetch beyond the end of any log from its epochs and
-snapshots alone. The answer has the high watermark and the last epoch up to the one in the request; or, if that epoch is
-older than the oldest snapshot, a snapshot id. So the smallest epoch that does not get a snapshot id is the oldest
-snapshot's, which is the epoch of the last record before the log start. Invariant: each result comes from one answer of
-one leader. If the log is cleaned meanwhile, the next fetch with the found epoch gets a snapshot id again.
-
-Returned batches are below the high watermark, without a gap, and their epochs never go back; each batch had
-the right CRC. A batch that breaks this is refused, whoever sent it. Batches that are not yet committed may be dropped
-at any time, since a new leader may never have had them; they are fetched again.
-
-A snapshot is fetched into a temporary file, one at a time. A returned snapshot is complete and
-every batch of it is sound; memory holds at most one slice. An interrupted fetch resumes where it stopped, as long as
-the same leader serves the same snapshot. A fetch without progress ends after a time limit: see `SnapshotFetch.fetch`.
+That epoch is found without reading the log. A leader answers a fetch beyond the end of any log with the last epoch up
+to the one in the request; or, if that epoch is older than the oldest snapshot, with a snapshot id. So the smallest
+epoch that does not get a snapshot id is the one. If the log is cleaned meanwhile, the next fetch gets a snapshot id.
 
 Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request), KIP-630 §FetchSnapshot; Kafka's observers
 (brokers) and ``KafkaRaftLog.validateOffsetAndEpoch``; KAFKA-18723 (a replica must check what it fetched).
@@ -55,9 +38,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self, TypeAlias
 
-from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
+from pykraft.client.reader import StateReader, read_in_a_thread
+from pykraft.client.remote.leader_fetch import LeaderFetch
+from pykraft.client.remote.leader_search import PATIENCE, Patience
 from pykraft.client.serde import bytes_serde
-from pykraft.client.state_reader import StateReader, read_in_a_thread
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError, error_name
@@ -165,7 +149,6 @@ class SnapshotFetch:
 def _what_is_wrong(
     answer: FetchSnapshotResponse, data: Buffer, snapshot_id: OffsetAndEpoch, position: int
 ) -> str | None:
-    """Why a leader's answer is unusable; None if it is usable."""
     if answer.error:
         return f"it answers FetchSnapshot with {error_name(answer.error)}"
     if (answer.snapshot_id, answer.position) != (snapshot_id, position):
@@ -415,7 +398,6 @@ class Observer(AbstractAsyncContextManager["Observer", None]):
         return batch
 
     async def _fetch(self, window: Window) -> None:
-        """Send one fetch for what follows. Errors: as `__anext__`."""
         if window.held_size_bytes >= self._limits.held_size_bytes_max:
             # Too many uncommitted bytes: drop them and, after a pause, fetch them again.
             window.drop_held()

@@ -1,32 +1,353 @@
 """Requests of Kafka's own clients: one object that answers them all, on the listeners that the properties name.
 
-It exists only on nodes that serve clients (``pykraft.client.listeners``); without it the host does nothing of this.
-Fetch is for replicas and for consumers, which have no id. Invariant: each request gets one answer, now or later, except
-Produce with acks 0.
+It exists only on nodes that serve clients (``pykraft.client.listeners``); without it nothing is built, and nothing of
+the log is read. Fetch is for replicas and for consumers, which have no id. Invariants: each request gets one answer,
+now or later, except Produce with acks 0; a topic that does not exist is never created, and says so. Nobody keeps
+consumer groups or transactions here, and the answer to a question for their coordinator says that.
 
-Source: Kafka's ``KafkaApis``; ours (ADR 065).
+The first record of a time (ListOffsets) is searched from the log start, one bounded piece of the log after the other,
+by the headers of its batches; only the batch that holds it is decoded. Invariant: no offset above the high watermark is
+given as the end, except where an epoch ends.
+
+Source: Kafka's ``KafkaApis``, ``BrokerServer``, ``ProducerStateManager``, ``UnifiedLog.fetchOffsetByTimestamp`` and
+``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-405, KIP-700, KIP-734, KIP-919; ours (ADR 065).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
+from pykraft.config import NodeConfig
+from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
-from pykraft.host.clients import metadata_answers
+from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.clients.consumer_fetches import ConsumerFetches
-from pykraft.host.clients.offset_requests import OffsetRequests
+from pykraft.host.clients.leader_questions import ProducerIds, VoterEndpoints
 from pykraft.host.clients.produce_requests import ClientAnswer, ProduceRequests
-from pykraft.host.clients.producer_ids import ProducerIds
 from pykraft.host.clients.producer_states import ProducerStates
 from pykraft.host.clients.records_profile import RecordsProfile
-from pykraft.host.clients.topics import ClientTopics
-from pykraft.host.clients.voter_endpoints import VoterEndpoints
+from pykraft.host.clients.topics import NOBODY, ClientTopics, committed_end
+from pykraft.host.fetch_read import FetchReads, ReadableLog, RecordBuffers, batches_up_to, read_durable
 from pykraft.host.inbound import Requester
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import Ports
+from pykraft.host.producers import Producers
 from pykraft.host.recent_batches import HeaderAndBytes
+from pykraft.protocol.batch import scan
 from pykraft.protocol.messages import CLIENT_KEYS, ApiKey
+from pykraft.protocol.records import Record, decode_records
 from pykraft.protocol.schema import Body
-from pykraft.types import Epoch, Offset
+from pykraft.types import Buffer, Epoch, Offset, Uuid
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST_TIME: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+FIRST_VERSIONS: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    NEWEST_TIME: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which on a request may ask for each of these; any other negative time asks for nothing."""
+SEARCHED_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of the log that a search reads at a time."""
+NOT_FOUND: Final[Body] = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """One search; ``timestamp`` is the least time, or `NEWEST_TIME`; ``best`` the newest batch so far."""
+
+    timestamp: int
+    end_offset: Offset
+    is_wanted: Callable[[], bool]
+    then: Callable[[Body], None]
+    best: tuple[int, Buffer, Epoch] | None = None
+
+
+class OffsetRequests:
+    """Answers about offsets, from the core's status and the log."""
+
+    def __init__(self, reads: FetchReads, view: LogView, topics: ClientTopics) -> None:
+        self._reads = reads
+        self._view = view
+        self._topics = topics
+
+    def list_offsets(
+        self, body: Body, version: int, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
+    ) -> None:
+        """Answer ListOffsets, perhaps after a search."""
+        topics: list[Any] = body["topics"]
+        rows = [{"name": topic["name"], "partitions": [None] * len(topic["partitions"])} for topic in topics]
+        asked = [
+            (row, at, part)
+            for row, topic in zip(rows, topics, strict=True)
+            for at, part in enumerate(topic["partitions"])
+        ]
+        counts = Counter((row["name"], part["partition_index"]) for row, _, part in asked)
+        unanswered = len(asked)
+
+        def found(row: Body, at: int, part: Body, told: Body) -> None:
+            nonlocal unanswered
+            row["partitions"][at] = {"partition_index": part["partition_index"], "error_code": 0, **told}
+            unanswered -= 1
+            if not unanswered:
+                answer({"topics": rows})
+
+        if not asked:
+            answer({"topics": rows})
+        for row, at, part in asked:
+            then = partial(found, row, at, part)
+            # Kafka's answer, and so a request costs at most one search for each name of the topic.
+            if counts[row["name"], part["partition_index"]] > 1:
+                then({"error_code": ErrorCode.INVALID_REQUEST})
+            elif part["timestamp"] < 0 and version < FIRST_VERSIONS.get(part["timestamp"], version + 1):
+                then({"error_code": ErrorCode.UNSUPPORTED_VERSION})
+            else:
+                self._list_one(row["name"], part, is_wanted, then)
+
+    def ends_of_epochs(self, body: Body) -> Body:
+        """Answer OffsetForLeaderEpoch."""
+        return {
+            "topics": [
+                {
+                    "topic": topic["topic"],
+                    "partitions": [self._end_of_epoch(topic["topic"], part) for part in topic["partitions"]],
+                }
+                for topic in body["topics"]
+            ]
+        }
+
+    def _end_of_epoch(self, name: str, part: Body) -> Body:
+        told = {"partition": part["partition"], "error_code": ErrorCode.NONE}
+        try:
+            self._topics.check(name, part["partition"], epoch=part["current_leader_epoch"])
+        except ProtocolError as error:
+            return {**told, "error_code": error.code}
+        asked = Epoch(part["leader_epoch"])
+        if not 0 <= asked <= self._view.last_epoch:
+            return told
+        end = self._view.end_of_epoch(asked)
+        return {**told, "leader_epoch": end.epoch, "end_offset": end.offset}
+
+    def _list_one(self, name: str, part: Body, is_wanted: Callable[[], bool], then: Callable[[Body], None]) -> None:
+        try:
+            status = self._topics.check(name, part["partition_index"], epoch=part["current_leader_epoch"])
+        except ProtocolError as error:
+            then({"error_code": error.code})
+            return
+        timestamp: int = part["timestamp"]
+        if timestamp == LATEST and status.high_watermark is None:
+            # Consumers may have seen more than this leader knows to be committed: an end below that would be wrong.
+            then({"error_code": ErrorCode.OFFSET_NOT_AVAILABLE})
+        elif timestamp == LATEST:
+            then({"offset": committed_end(status), "leader_epoch": status.epoch})
+        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+            then({"offset": status.log_start_offset, "leader_epoch": self._epoch_at(status)})
+        elif timestamp >= 0 or timestamp == NEWEST_TIME:
+            search = _Search(timestamp=timestamp, end_offset=committed_end(status), is_wanted=is_wanted, then=then)
+            self._read(search, status.log_start_offset)
+        else:
+            # There is no remote storage, and nothing waits for its upload.
+            then(NOT_FOUND)
+
+    def _epoch_at(self, status: Status) -> Epoch:
+        epochs = self._view.epochs
+        return epochs[0].epoch if epochs else status.epoch
+
+    def _read(self, search: _Search, offset: Offset) -> None:
+        if offset >= search.end_offset:
+            self._finish(search)
+            return
+        self._reads.read(
+            offset,
+            search.end_offset,
+            SEARCHED_SIZE_BYTES_MAX,
+            lambda found: self._look(search, found),
+            search.is_wanted,
+        )
+
+    def _look(self, search: _Search, found: RecordBuffers | None) -> None:
+        """Look through one piece, then read the next one."""
+        if not found:
+            search.then({"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER})
+            return
+        next_offset = Offset(0)
+        for buffer in found:
+            view = memoryview(buffer)
+            for position, header in scan(buffer, verify_crc=False):
+                next_offset = header.end_offset
+                if header.is_control:
+                    continue
+                data = view[position : position + header.size_bytes]
+                if search.timestamp == NEWEST_TIME:
+                    if search.best is None or header.max_timestamp > search.best[0]:
+                        search.best = (header.max_timestamp, bytes(data), header.epoch)
+                elif header.max_timestamp >= search.timestamp:
+                    search.best = (search.timestamp, data, header.epoch)
+                    self._finish(search)
+                    return
+        self._read(search, next_offset)
+
+    def _finish(self, search: _Search) -> None:
+        if search.best is None:
+            search.then(NOT_FOUND)
+            return
+        least_ms, data, epoch = search.best
+        record = _first_since(least_ms, data)
+        search.then(
+            NOT_FOUND
+            if record is None
+            else {"timestamp": record.timestamp_ms, "offset": record.offset, "leader_epoch": epoch}
+        )
+
+
+def _first_since(least_ms: int, data: Buffer) -> Record | None:
+    """The first record of a batch that is not older; None when no time in it is what its header says."""
+    return next((each for each in decode_records(data) if each.timestamp_ms >= least_ms), None)
+
+
+BROKERS: Final = 1
+TOPIC_RESOURCE: Final = 2
+NODE_RESOURCE: Final = 4
+ID_ALONE_VERSION: Final = 12
+"""Metadata's first version that may ask for a topic by its id alone."""
+NO_TOPIC_ID: Final = Uuid(bytes(16))
+_DEFAULT_CONFIG: Final = 5
+_NO_GROUPS: Final = "this quorum keeps no consumer groups and no transactions: assign partitions yourself"
+
+
+def metadata(body: Body, version: int, listener: str, topics: ClientTopics) -> Body:
+    """The nodes, and the topics that the request names; all without a list, and in version 0 with an empty one."""
+    wanted: list[Any] | None = body["topics"]
+    leader_id, _ = topics.leader(listener)
+    if wanted is None or (version == 0 and not wanted):
+        rows = [_topic_row(topics.name, listener, topics)]
+    else:
+        rows = [_asked_row(each, version, listener, topics) for each in wanted]
+    return {
+        "brokers": _node_rows("node_id", listener, topics),
+        "cluster_id": topics.config.cluster_id,
+        "controller_id": leader_id,
+        "topics": rows,
+    }
+
+
+def describe_topic_partitions(body: Body, listener: str, topics: ClientTopics) -> Body:
+    """The topics that the request names, all without names, in order; from the cursor's on, and so many at a time."""
+    names = sorted({each["name"] for each in body["topics"]}) or [topics.name]
+    cursor, limit = body["cursor"], body["response_partition_limit"]
+    if cursor is not None:
+        if cursor["partition_index"] < 0:
+            row = {"error_code": ErrorCode.INVALID_REQUEST, "name": cursor["topic_name"], "topic_id": NO_TOPIC_ID}
+            return {"topics": [row]}
+        names = [name for name in names if name >= cursor["topic_name"]]
+    rows: list[Body] = []
+    for name in names:
+        if sum(len(row["partitions"]) for row in rows) >= max(1, limit) and name in topics.ids:
+            return {"topics": rows, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        row = _asked_row({"name": name, "topic_id": NO_TOPIC_ID}, ID_ALONE_VERSION, listener, topics)
+        # Kafka's admin client fails on null, which the definition allows.
+        parts = [{**part, "eligible_leader_replicas": [], "last_known_elr": []} for part in row["partitions"]]
+        rows.append({**row, "partitions": parts})
+    return {"topics": rows}
+
+
+def describe_brokers(listener: str, topics: ClientTopics) -> Body:
+    """DescribeCluster for a client of this listener, to whom every node is a broker."""
+    leader_id, _ = topics.leader(listener)
+    return {
+        "endpoint_type": BROKERS,
+        "cluster_id": topics.config.cluster_id,
+        "controller_id": leader_id,
+        "brokers": _node_rows("broker_id", listener, topics),
+    }
+
+
+def describe_configs(body: Body, topics: ClientTopics) -> Body:
+    """The settings of a topic that Kafka's tools look at; a node names none."""
+    return {"results": [_config_row(each, topics) for each in body["resources"]]}
+
+
+def find_coordinator(body: Body, version: int) -> Body:
+    """There is no coordinator. UNSUPPORTED_VERSION, because clients ask again for ever after any softer error."""
+    told = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "error_message": _NO_GROUPS}
+    nowhere = {"node_id": NOBODY, "host": "", "port": NOBODY}
+    if version < 4:
+        return {**told, **nowhere}
+    return {"coordinators": [{"key": key, **nowhere, **told} for key in body["coordinator_keys"]]}
+
+
+def _node_rows(id_name: str, listener: str, topics: ClientTopics) -> list[Body]:
+    nodes = topics.nodes(listener).items()
+    return [{id_name: node_id, "host": endpoint.host, "port": endpoint.port} for node_id, endpoint in nodes]
+
+
+def _asked_row(asked: Body, version: int, listener: str, topics: ClientTopics) -> Body:
+    asked_name: str | None = asked["name"]
+    if asked_name is None and version < ID_ALONE_VERSION:
+        # A request may say so in versions whose answer cannot: it has to name each topic.
+        return {"error_code": ErrorCode.INVALID_REQUEST, "name": "", "topic_id": Uuid(asked["topic_id"])}
+    name = topics.name_of(asked["topic_id"]) if asked_name is None else asked_name
+    if name is not None and name in topics.ids:
+        return _topic_row(name, listener, topics)
+    code = ErrorCode.UNKNOWN_TOPIC_ID if asked_name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {"error_code": code, "name": asked_name, "topic_id": Uuid(asked["topic_id"]), "partitions": []}
+
+
+def _topic_row(name: str, listener: str, topics: ClientTopics) -> Body:
+    leader_id, epoch = topics.leader(listener)
+    voters = sorted(topics.status().voters.ids)
+    partition = {
+        "error_code": ErrorCode.NONE if leader_id != NOBODY else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": 0,
+        "leader_id": leader_id,
+        "leader_epoch": epoch,
+        "replica_nodes": voters,
+        "isr_nodes": voters,
+    }
+    return {"error_code": ErrorCode.NONE, "name": name, "topic_id": topics.ids[name], "partitions": [partition]}
+
+
+def _config_row(resource: Body, topics: ClientTopics) -> Body:
+    kind, name = resource["resource_type"], resource["resource_name"]
+    row = {"error_code": ErrorCode.NONE, "error_message": None, "resource_type": kind, "resource_name": name}
+    configs: list[Body] = []
+    if kind == TOPIC_RESOURCE and name not in topics.ids:
+        row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif kind == TOPIC_RESOURCE:
+        size_bytes = topics.config.raft.batch_size_bytes_max
+        settings = {
+            "cleanup.policy": "delete",
+            "max.message.bytes": str(size_bytes),
+            "message.timestamp.type": "CreateTime",
+        }
+        configs = [_setting(key, value) for key, value in settings.items()]
+    elif kind != NODE_RESOURCE:
+        row |= {"error_code": ErrorCode.INVALID_REQUEST, "error_message": f"resources of type {kind} have no settings"}
+    wanted: list[str] | None = resource["configuration_keys"]
+    return {**row, "configs": [each for each in configs if wanted is None or each["name"] in wanted]}
+
+
+def _setting(name: str, value: str) -> Body:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": True,
+        "config_source": _DEFAULT_CONFIG,
+        "is_sensitive": False,
+        "documentation": None,
+    }
 
 
 class ClientRequests:
@@ -34,28 +355,37 @@ class ClientRequests:
 
     def __init__(
         self,
-        topics: ClientTopics,
-        states: ProducerStates,
+        config: NodeConfig,
+        status: Callable[[], Status],
+        ports: Ports,
+        inbox: Inbox,
+        producers: Producers,
         *,
-        profile: RecordsProfile,
-        endpoints: VoterEndpoints,
-        fetches: ConsumerFetches,
-        offsets: OffsetRequests,
-        produce: ProduceRequests,
-        producer_ids: ProducerIds,
+        reads: FetchReads,
+        view: LogView,
+        log: ReadableLog,
     ) -> None:
-        self.listeners = topics.config.client_listeners
+        """The recovered ``log`` shows what is known of producers."""
+        self.listeners = config.client_listeners
         """Names of the listeners that serve clients, in upper case."""
-        self._topics = topics
-        self._states = states
-        self.profile = profile
+        self._endpoints = VoterEndpoints(ports, config)
+        self._topics = topics = ClientTopics(config=config, status=status, endpoints=self._endpoints.known)
+        self._states = states = ProducerStates(producers_max=config.client_producers_max)
+        recover(states, view, log)
+        self.profile = RecordsProfile(ports, config)
         """What clients may write; hears which software each replica is."""
-        self._fetches = fetches
-        self._offsets = offsets
-        self._produce = produce
-        self._endpoints = endpoints
-        self.producer_ids = producer_ids
-        self.dialers = (producer_ids, endpoints)
+        self._fetches = ConsumerFetches(ports, reads, topics)
+        self._offsets = OffsetRequests(reads, view, topics)
+        self._produce = ProduceRequests(
+            ports=ports,
+            inbox=inbox,
+            producers=producers,
+            states=states,
+            topics=topics,
+            strict=lambda: self.profile.strict(status()),
+        )
+        self.producer_ids = ProducerIds(ports, topics, states)
+        self.dialers = (self.producer_ids, self._endpoints)
         """They own the connections to the leader that clients' questions need."""
 
     def serves(self, api_key: int, body: Body) -> bool:
@@ -92,13 +422,13 @@ class ClientRequests:
             case ApiKey.OFFSET_FOR_LEADER_EPOCH:
                 answer(self._offsets.ends_of_epochs(body))
             case ApiKey.METADATA:
-                answer(metadata_answers.metadata(body, version, listener, self._topics))
+                answer(metadata(body, version, listener, self._topics))
             case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
-                answer(metadata_answers.describe_topic_partitions(body, listener, self._topics))
+                answer(describe_topic_partitions(body, listener, self._topics))
             case ApiKey.DESCRIBE_CONFIGS:
-                answer(metadata_answers.describe_configs(body, self._topics))
+                answer(describe_configs(body, self._topics))
             case ApiKey.FIND_COORDINATOR:
-                answer(metadata_answers.find_coordinator(body, version))
+                answer(find_coordinator(body, version))
             case ApiKey.LIST_GROUPS:
                 answer({})
             case _:
@@ -107,7 +437,7 @@ class ClientRequests:
 
     def describe_brokers(self, listener: str) -> Body:
         """Answer DescribeCluster for a client."""
-        return metadata_answers.describe_brokers(listener, self._topics)
+        return describe_brokers(listener, self._topics)
 
     def replica_fetched(self, request: FetchRequest, software: str | None) -> None:
         """A replica fetches from this node; ``software`` is its name in ApiVersions."""
@@ -148,3 +478,25 @@ class ClientRequests:
         parts = (self._fetches, self.producer_ids, self._endpoints)
         found = (each.next_deadline_ms for each in parts)
         return min((each for each in found if each is not None), default=None)
+
+
+PIECE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of the log that a start reads at a time."""
+
+
+def recover(states: ProducerStates, view: LogView, log: ReadableLog) -> None:
+    """Feed the producers' state with the batch headers of the whole log."""
+    offset, end = view.start_offset, view.end_offset
+    if offset > 0:
+        # A snapshot stands for the records before: whoever wrote them is unknown.
+        states.begin_anew(view.epochs[0].epoch if view.epochs else view.last_epoch)
+    while offset < end:
+        data = read_durable(log, offset, PIECE_SIZE_BYTES_MAX)
+        found = [] if data is None or isinstance(data, Exception) else batches_up_to(end, data)
+        if not found:
+            # Damage, or a file that was just replaced: who wrote there is unknown.
+            states.begin_anew(view.last_epoch)
+            return
+        for header, _ in found:
+            states.appended(header)
+        offset = found[-1][0].end_offset

@@ -67,12 +67,7 @@ class ConsumerFetches:
         self._waiting: dict[_Fetch, int | None] = {}
 
     def handle(
-        self,
-        body: Body,
-        version: int,
-        listener: str,
-        is_wanted: Callable[[], bool],
-        answer: Callable[[Body], None],
+        self, body: Body, version: int, listener: str, is_wanted: Callable[[], bool], answer: Callable[[Body], None]
     ) -> None:
         """Answer one request now or later."""
         if body["session_id"]:
@@ -121,7 +116,6 @@ class ConsumerFetches:
         return min((AT_ONCE_MS if each is None else each for each in self._waiting.values()), default=None)
 
     def _end(self, fetch: _Fetch) -> None:
-        """The wait is over: an empty answer."""
         del self._waiting[fetch]
         self._serve(fetch, is_last=True)
 
@@ -133,7 +127,6 @@ class ConsumerFetches:
         return _Asked(name=name, topic=told, partition=partition, counted_end=Offset(partition["fetch_offset"]))
 
     def _serve(self, fetch: _Fetch, *, is_last: bool = False) -> bool:
-        """Answer, unless the request should wait."""
         errors = [self._error(each) for each in fetch.asked]
         if fetch.wait_ms and not is_last and not any(errors) and not self._has_enough(fetch):
             return False

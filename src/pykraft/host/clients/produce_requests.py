@@ -1,23 +1,17 @@
 """Produce for Kafka's own producers: whole batches go into the log as the client encoded them.
 
-Only base offset and leader epoch of a batch change, which its CRC does not cover. It is checked first: CRC, sizes,
-every record, with bounded decompression. Two profiles: *client* takes any batch of a client; *raft* takes only what
-Java's replicas read: no keys, no headers, no compression, one timestamp, no empty values. `RecordsProfile` says which
-one holds: a quorum with Kafka's own replicas needs the second.
+Only base offset and leader epoch of a batch change, which its CRC does not cover. It is checked first, see
+`pykraft.host.clients.records_profile`. A batch of an idempotent producer is appended once: one that repeats an earlier
+batch gets the answer of that batch when it is committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER
+and NOT_ENOUGH_REPLICAS mean that the batch is not in the log; after REQUEST_TIMED_OUT it may be, and a producer without
+an id may then write it twice.
 
-A batch of an idempotent producer is appended once: one that repeats an earlier batch gets the answer of that batch when
-it is committed. Acks 1 waits like acks all. Invariant: NOT_LEADER_OR_FOLLOWER and NOT_ENOUGH_REPLICAS mean that the
-batch is not in the log; after REQUEST_TIMED_OUT it may be, and a producer without an id may then write it twice.
-
-Keeps the batches of one connection in their order while some of them are checked elsewhere or wait for their place.
-
-Large batches are checked on the bulk lane, small ones at once; without this a small batch would overtake a large one,
-and its producer would be told that it is out of order. A batch also waits while an earlier one of the same producer
+Large batches are checked on the bulk lane, small ones at once; without an order a small batch would overtake a large
+one, and its producer would hear that it is out of order. A batch also waits while an earlier one of the same producer
 has no place in the log yet: the core may still reject that one, and the log would have a gap. Invariant: batches of a
 connection go on one by one, in the order in which they came; connections do not wait for each other's checks.
 
-Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator``; KIP-98; ours (ADR 065); Kafka handles one request of
-a connection at a time (``SocketServer``).
+Source: Kafka's ``ReplicaManager.appendRecords``, ``LogValidator`` and ``SocketServer``; KIP-98; ours (ADR 065).
 """
 
 from __future__ import annotations
@@ -30,8 +24,8 @@ from typing import Any, Final, TypeAlias
 
 from pykraft.core.status import Status
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, ProtocolError, RecordBatchTooLargeError
-from pykraft.host.clients.client_batch import StrictProfile, check_client_batch
 from pykraft.host.clients.producer_states import KnownBatch, ProducerStates
+from pykraft.host.clients.records_profile import StrictProfile, check_client_batch
 from pykraft.host.clients.topics import ClientTopics, committed_end
 from pykraft.host.inbound import Requester
 from pykraft.host.inbox import Inbox
@@ -170,8 +164,6 @@ class ProduceRequests:
     def _produce(
         self, body: Body, version: int, connection: ConnectionId, name: str, part: Body, told: Callable[[Body], None]
     ) -> None:
-        """Append the batch for one partition."""
-
         def reply(error: ErrorCode, text: str | None = None, base_offset: int = -1) -> None:
             row = {"index": part["index"], "error_code": error, "base_offset": base_offset, "error_message": text}
             # Java's producer goes on after an unknown producer id only if it hears where the log starts (KIP-360).
@@ -277,11 +269,7 @@ class ProduceRequests:
         self._propose((header, data), known, status.epoch, decided)
 
     def _propose(
-        self,
-        batch: HeaderAndBytes,
-        known: KnownBatch | None,
-        epoch: Epoch,
-        decided: Callable[[ProposalOutcome], None],
+        self, batch: HeaderAndBytes, known: KnownBatch | None, epoch: Epoch, decided: Callable[[ProposalOutcome], None]
     ) -> None:
         def accepted(base_offset: Offset) -> None:
             if known is not None:

@@ -1,16 +1,16 @@
 """What is known of idempotent producers: their newest batches, so that a repeated one is not appended twice.
 
 The state follows the log: every append on a leader and on a follower feeds it, a truncation takes it back, and a start
-rebuilds it from the log's batch headers. So a new leader has it without further messages. A leader also notes a batch
-that it has proposed, before that is in the log. Invariant: of each producer at least the newest five committed batches
-are known, and all that are not committed; clients have at most five in flight.
+rebuilds it from the log's batch headers. A leader also notes a batch that it has proposed. Invariant: of each producer
+at least the newest five committed batches are known, and all that are not committed; clients have at most five in
+flight.
 
 A producer id is (leader epoch << 31) | counter, so ids ascend in the order in which they were issued, and nobody has to
-store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet: if one
-of these were forgotten, the log would bring back a part of what was known. An id that is unknown and older than what is
-known may have batches in the log that nobody remembers: it is refused with UNKNOWN_PRODUCER_ID, whatever its sequence.
-Java's producer then goes on under the next producer epoch, from sequence 0. That is taken if this leader refused an
-earlier producer epoch before: a batch that began after the refusal cannot be in the log.
+store them. At most PRODUCERS_MAX producers are known, besides those with a proposal that is not in the log yet. An id
+that is unknown and older than what is known may have batches in the log that nobody remembers: it is refused with
+UNKNOWN_PRODUCER_ID, whatever its sequence. Java's producer then goes on under the next producer epoch, from sequence 0.
+That is taken if this leader refused an earlier producer epoch before: a batch that began after the refusal cannot be in
+the log.
 
 Source: KIP-98, KIP-360; Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``; the ids are ours.
 """

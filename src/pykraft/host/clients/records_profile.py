@@ -1,21 +1,24 @@
-"""Chooses what clients may write: any records, or only those that Java's replicas can read.
+"""What clients may write: any records, or only those that Java's replicas can read.
 
-Java's replicas stop at a batch with keys, headers or compression. With ``pykraft.client.records=auto`` such batches are
-refused while a voter or an observer of the quorum is not known to be pykraft. A node learns this from both directions:
-the client's name in the ApiVersions request of a replica that fetches, and pykraft's own APIs in the answer of a node
-that it dialed. A replica that tells nothing is unknown, and so is a voter that has been down since this node started.
+Any client's batch is one whole batch of version 2 with a valid CRC, as many records as offsets, each of them well
+formed, nothing of a transaction, no control records. Java's replicas stop at a batch with compression, keys, headers,
+empty values or several timestamps. With ``pykraft.client.records=auto`` such batches are refused while a voter or an
+observer of the quorum is not known to be pykraft. A node learns this from both directions: the client's name in the
+ApiVersions request of a replica that fetches, and pykraft's own APIs in the answer of a node that it dialed.
 
 An observer of Kafka's counts for five minutes after its last Fetch, at any node. Invariants: any other setting than
 ``auto`` decides alone; every voter in force but this node is known to be pykraft, or the strict profile holds; at most
-REPLICAS_MAX replicas of each kind are remembered, and forgetting a voter makes it unknown.
+REPLICAS_MAX replicas of each kind are remembered, and forgetting a voter makes it unknown; no batch takes more memory
+than four of the largest do, nor more time than RECORDS_MAX records.
 
-Source: KIP-511 (the client's name); the profiles are ours (ADR 065, ADR 079).
+Source: KIP-511 (the client's name); Kafka's ``LogValidator`` and ``RecordsIterator``; ours (ADR 065, ADR 079).
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Final
 
 from pykraft.config import AUTO_RECORDS, KRAFT_RECORDS, NodeConfig
@@ -23,11 +26,87 @@ from pykraft.core.effects import Report
 from pykraft.core.leader.progress import OBSERVER_SESSION_MS
 from pykraft.core.messages import FetchRequest
 from pykraft.core.status import Status
-from pykraft.errors import ErrorCode
-from pykraft.host.clients.client_batch import StrictProfile
+from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.ports import Ports
+from pykraft.protocol.batch import BatchHeader, check_crc, read_header
+from pykraft.protocol.compression import Compression
+from pykraft.protocol.records import Record, are_plain_records, iterate_body, open_batch
 from pykraft.rpc.api_versions import SOFTWARE_NAME
-from pykraft.types import NodeId, ReportKind
+from pykraft.types import Buffer, NodeId, ReportKind
+
+RECORDS_MAX: Final = 500_000
+"""Most records of one batch."""
+EXPANSION_MAX: Final = 2
+"""The records of a compressed batch may take so many times what a batch may; expanding them needs twice their size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrictProfile:
+    """KRaft's profile holds: why, and the code for a batch that only the other profile takes."""
+
+    why: str
+    code: ErrorCode = ErrorCode.INVALID_RECORD
+
+    def breaks(self, rule: str) -> ProtocolError:
+        """The error for a batch that breaks a rule of this profile."""
+        text = f"Kafka's own replicas cannot read this batch, since {rule}; it is refused because {self.why}"
+        return ProtocolError(text, self.code)
+
+
+def check_client_batch(records: Buffer | None, *, size_bytes_max: int, strict: StrictProfile | None) -> BatchHeader:
+    """The header of the one batch in ``records``; ``strict`` is None in the profile of any client's batch.
+
+    Errors: ProtocolError with CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE, or the code of ``strict``.
+    """
+    if not records:
+        raise _invalid("there are no records")
+    header = read_header(records)
+    if header.size_bytes < len(records):
+        raise _invalid("there is more than one batch")
+    if header.size_bytes > size_bytes_max:
+        text = f"the batch takes {header.size_bytes} bytes, a batch may take {size_bytes_max}"
+        raise ProtocolError(text, ErrorCode.MESSAGE_TOO_LARGE)
+    check_crc(records, 0, header)
+    _check_header(header)
+    if strict is not None and header.compression is not Compression.NONE:
+        raise strict.breaks(f"it is compressed with {header.compression.name.lower()}")
+    _, body = open_batch(records, verify_crc=False, size_bytes_max=EXPANSION_MAX * size_bytes_max)
+    if are_plain_records(header, body, is_kraft=strict is not None):
+        return header
+    for record in iterate_body(header, body):
+        if strict is not None:
+            _check_kraft(header, record, strict)
+    return header
+
+
+def _check_header(header: BatchHeader) -> None:
+    if header.is_control:
+        raise _invalid("a client writes no control records")
+    if header.is_transactional:
+        raise _invalid("transactions are not supported")
+    if not 0 < header.records_count <= RECORDS_MAX:
+        raise _invalid(f"the batch has {header.records_count} records, from 1 to {RECORDS_MAX} are accepted")
+    if header.records_count != header.last_offset_delta + 1:
+        raise _invalid(f"the batch has {header.records_count} records for {header.last_offset_delta + 1} offsets")
+    if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+        found = f"epoch {header.producer_epoch} and sequence {header.base_sequence}"
+        raise _invalid(f"the batch of producer {header.producer_id} has {found}")
+
+
+def _check_kraft(header: BatchHeader, record: Record, strict: StrictProfile) -> None:
+    if record.key is not None:
+        raise strict.breaks("a record has a key")
+    if record.headers:
+        raise strict.breaks("a record has headers")
+    if not record.value:
+        raise strict.breaks("a record has no value")
+    if record.timestamp_ms != header.base_timestamp:
+        raise strict.breaks("its records have different timestamps")
+
+
+def _invalid(text: str) -> ProtocolError:
+    return ProtocolError(text, ErrorCode.INVALID_RECORD)
+
 
 REPLICAS_MAX: Final = 1_000
 """Replicas of pykraft that are remembered, and as many others."""

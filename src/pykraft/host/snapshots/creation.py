@@ -1,19 +1,26 @@
-"""Creates snapshots of the application's state: checks that one is possible, and writes its records to disk.
+"""Snapshots of the application's state: when a listener is asked for one, its file, and which one a listener gets.
 
-Invariant: a snapshot covers the committed log up to the end of a batch, its id has the epoch of its last record, and an
-id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
+Invariants: a snapshot covers the committed log up to the end of a batch, its id has the epoch of its last record, and
+an id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
 and only the records of one call are in memory.
 
-`pykraft.snapshot.catalog` decides when a snapshot is due.
+A listener is asked only if it was given something since the last time, and only once it was given everything that was
+committed when saving became due: one that rereads a long log is asked once, at its end. One that could not save is
+asked again later. A listener only gets a snapshot in place of records that it has not been given: a new listener the
+newest one, or the bootstrap checkpoint of a formatted directory, and one that fell behind the log start the newest.
 
-Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
+Source: KIP-630 §When to Snapshot, KIP-853, KIP-1170; Kafka's ``KafkaRaftLog.createNewSnapshot`` (whose check of the
+epoch is less strict), ``KafkaRaftClient.updateListenersProgress`` and ``SnapshotGenerator``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
 
+from pykraft.config import LogSettings
 from pykraft.core.epochs import epoch_at
 from pykraft.core.events import SnapshotFrozen
 from pykraft.core.raft import Raft
@@ -22,11 +29,168 @@ from pykraft.host.fetch_read import ReadableLog, read_durable
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.host.snapshots.failures import SnapshotFailures
-from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, unless_wrong
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from pykraft.snapshot.catalog import Reason, due
+from pykraft.snapshot.reader import Deserializer, SnapshotReader
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
 from pykraft.types import Offset, OffsetAndEpoch
+
+
+class SnapshotTrigger:
+    """For one listener. Time comes through `poll`: the first call after a reset sets its start time."""
+
+    def __init__(self, settings: LogSettings, wake: Callable[[], None]) -> None:
+        """``wake`` requests a call of `poll` soon."""
+        self._settings = settings
+        self._wake = wake
+        self._record_bytes = 0
+        self._given: OffsetAndEpoch | None = None
+        self._since_ms: int | None = None
+        self._reason: Reason | None = None
+        self._due_offset = Offset(0)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When saving becomes due by age (mono ms); None when it cannot."""
+        if self._since_ms is None or self._reason is not None or not self._record_bytes:
+            return None
+        interval_ms = self._settings.snapshot_interval_ms
+        return self._since_ms + interval_ms if interval_ms else None
+
+    def given(self, end: OffsetAndEpoch, size_bytes: int, high_watermark: Offset) -> None:
+        """The listener was given batches of this size up to this end; the high watermark is the current one."""
+        if not self._record_bytes:
+            self._wake()
+        self._given = end
+        self._record_bytes += size_bytes
+        # Only the bytes have changed; `poll` brings the time.
+        self._look(0, high_watermark)
+
+    def poll(self, mono_ms: int, high_watermark: Offset) -> None:
+        """Advance to this time and high watermark."""
+        if self._since_ms is None:
+            self._since_ms = mono_ms
+        self._look(mono_ms - self._since_ms, high_watermark)
+
+    def begin_anew(self) -> None:
+        """Reset the count: the listener was given a snapshot, or is asked for one."""
+        self._given, self._reason, self._record_bytes, self._since_ms = None, None, 0, None
+        self._wake()
+
+    def take(self) -> tuple[OffsetAndEpoch, Reason] | None:
+        """The snapshot to ask for now and the reason; None when none is due. Resets the count."""
+        given, reason = self._given, self._reason
+        # A listener that is still behind is not asked: its snapshot would be out of date at once.
+        if given is None or reason is None or given.offset < self._due_offset:
+            return None
+        self.begin_anew()
+        return given, reason
+
+    def _look(self, elapsed_ms: int, high_watermark: Offset) -> None:
+        if self._reason is None:
+            self._reason = due(self._settings, record_bytes=self._record_bytes, elapsed_ms=elapsed_ms)
+            self._due_offset = high_watermark
+
+
+OnSkipped: TypeAlias = Callable[[Offset, Offset], None]
+"""Gets the offsets that a listener without a loader misses: from the first to the second (exclusive), the log start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How a listener loads and saves: ``deserializer`` decodes the records, ``load`` gets the open reader.
+
+    The receiver closes the reader. Each of these calls replaces ``on_commit``, under the rules of
+    `pykraft.host.delivery.HostListener`.
+    """
+
+    deserializer: Deserializer[Any]
+    load: Callable[[SnapshotReader[Any]], None]
+    bootstrap: Callable[[SnapshotReader[Any]], None] | None = None
+    """Gets the bootstrap checkpoint; the records from 0 on follow. None: the listener does not want it."""
+    save: Callable[[OffsetAndEpoch], None] | None = None
+    """Is asked for a snapshot of everything delivered so far, ending here. None: the listener creates none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotToLoad:
+    """A snapshot to deliver: ``open`` runs on the bulk lane, ``load`` gets its result."""
+
+    open: Callable[[], SnapshotReader[Any]]
+    load: Callable[[SnapshotReader[Any]], None]
+
+
+class SnapshotOpening:
+    """Opens snapshots on the bulk lane, again and again until one can be read."""
+
+    def __init__(self, ports: Ports, files: SnapshotFiles, failures: SnapshotFailures) -> None:
+        """``failures`` are those of reading."""
+        self.files = files
+        self._ports = ports
+        self._failures = failures
+
+    def open(self, wanted: SnapshotToLoad, then: Callable[[SnapshotReader[Any]], None]) -> None:
+        """Pass the open snapshot to ``then``, which a disk that cannot read it only delays."""
+
+        def act() -> SnapshotReader[Any] | SnapshotFailedError:
+            try:
+                return wanted.open()
+            except StorageError as error:
+                failed = unless_wrong(error)
+                if not isinstance(failed, SnapshotFailedError):
+                    raise
+                return failed
+
+        def done(opened: SnapshotReader[Any] | SnapshotFailedError) -> None:
+            if isinstance(opened, SnapshotFailedError):
+                self._failures.failed(opened)
+                self._failures.after_pause(lambda: self.open(wanted, then))
+            else:
+                then(opened)
+
+        self._ports.submit_read(act, done)
+
+
+class SnapshotLoading:
+    """The snapshots for one listener, or the offsets that it misses without them."""
+
+    def __init__(
+        self, loader: Loader | None, files: SnapshotFiles, *, is_fresh: bool, on_skipped: OnSkipped | None = None
+    ) -> None:
+        """``is_fresh``: nothing was delivered yet, so a snapshot may replace everything that it covers."""
+        self.loader = loader
+        self._files = files
+        self._is_fresh = is_fresh
+        self._on_skipped = on_skipped
+
+    @property
+    def can_save(self) -> bool:
+        """True when the listener can be asked for its state."""
+        return self.loader is not None and self.loader.save is not None
+
+    def skipped(self, next_offset: Offset, start_offset: Offset) -> None:
+        """A listener without a loader skips to the log start."""
+        if self._on_skipped is not None:
+            self._on_skipped(next_offset, start_offset)
+
+    def given(self) -> None:
+        """Something was delivered to the listener."""
+        self._is_fresh = False
+
+    def wanted(self, next_offset: Offset, start_offset: Offset) -> SnapshotToLoad | None:
+        """The snapshot to deliver before the record at ``next_offset``, if any; the log starts at ``start_offset``."""
+        loader, files = self.loader, self._files
+        if loader is None:
+            return None
+        newest = files.catalog.newest
+        is_first = self._is_fresh and newest is not None and next_offset < newest.offset
+        if is_first or next_offset < start_offset:
+            return SnapshotToLoad(partial(files.open_newest, loader.deserializer), loader.load)
+        if self._is_fresh and files.has_bootstrap and loader.bootstrap is not None and next_offset == 0:
+            return SnapshotToLoad(partial(files.open_bootstrap, loader.deserializer), loader.bootstrap)
+        return None
+
 
 PIECE_RECORDS_MAX: Final = 100
 """Records that are taken from the application at a time, and written before it is asked for the next."""

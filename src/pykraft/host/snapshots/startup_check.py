@@ -63,7 +63,6 @@ def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
 
 
 def _damage(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> CorruptionError | None:
-    """The damage of this snapshot, or None."""
     path = checkpoint_path(directory, snapshot_id)
     try:
         with closing(fs.open(path)) as file:

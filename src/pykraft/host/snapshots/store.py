@@ -4,18 +4,13 @@ The directory is cleaned once a minute by default, while there is more than one 
 before the core has moved the log start past it. A node without snapshots is never woken for them, and a slow disk
 does not cause repeated wake-ups.
 
-`pykraft.host.removal` frees the bytes of retired ones.
+There is one download at a time, and the core learns the result of each piece in the next step. Bytes that do not
+continue it are not appended; the core is told its end instead. A download that the core has abandoned for now stays
+open, so that the same snapshot of the same leader continues at once. A part that cannot be written is removed, and for
+a while no download begins. The core hears of that only after a third of its fetch timeout: so it goes on fetching,
+neither too late for its leader nor in a rush.
 
-There is one download at a time: begin, continue, append, freeze. It is touched piece by piece, and the core learns the
-result of each piece in the next step. Bytes that do not continue it are not appended; the core is told its end instead.
-A download that the core has abandoned for now stays open, so that the same snapshot of the same leader continues at
-once.
-
-A part that cannot be written is removed, and for a while no download begins. The core hears of each one that it failed,
-but only after a third of its fetch timeout: so it goes on fetching, neither too late for its leader nor in a rush.
-
-Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest`` and
-``handleFetchSnapshotResponse``.
+Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean`` and ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
 
 from __future__ import annotations
@@ -29,9 +24,8 @@ from pykraft.core.events import DownloadAdvanced, DownloadFailed, SnapshotFrozen
 from pykraft.errors import ErrorCode, ProtocolError, SnapshotFailedError, StorageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.ports import AT_ONCE_MS, Ports
-from pykraft.host.snapshots.failures import SnapshotFailures, SnapshotTroubles
-from pykraft.host.snapshots.files import SnapshotFiles, unless_wrong
-from pykraft.host.snapshots.loading import SnapshotOpening
+from pykraft.host.snapshots.creation import SnapshotOpening
+from pykraft.host.snapshots.files import SnapshotFailures, SnapshotFiles, SnapshotTroubles, unless_wrong
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import KeptSegment, Slice
 from pykraft.snapshot.download import Download
@@ -123,7 +117,6 @@ class DownloadJobs:
             self._go_on(key)
 
     def _tell(self, told: DownloadEvent | _NotWritten) -> None:
-        """Pass the result to the core in the next step."""
         if isinstance(told, _NotWritten):
             self._failures.failed(told.error)
             told = DownloadFailed(snapshot_id=told.snapshot_id, reason=str(told.error))

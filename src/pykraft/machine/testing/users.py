@@ -1,34 +1,38 @@
 """The users of a simulated world whose nodes run a program's state machine.
 
-Each process runs `pykraft.machine.Replicated` as a program would, on a loop in virtual time, and its workload with
-it. A second, plain listener tells the world how far each process has come.
+Each process runs `pykraft.machine.Replicated` as a program would, on a loop in virtual time, and its workload with it,
+on the host of the simulated process. A second, plain listener tells the world how far each process has come. Requests
+that one node forwards to another carry the same bytes as over TCP: frames are delayed, held back by cuts, and lost with
+the process at either end. The loop has no sockets, threads or signals.
 
-Runs a node on the host of a simulated process, in place of a server.
+Invariants: all times that reach the host are those of the simulated machine. The loop runs only while the process does:
+one that was killed leaves its tasks where they were, and one that is paused runs them when it continues. Which task
+runs next depends on the world's agenda alone.
 
-Invariant: all times that reach the host are those of the simulated machine. The process owns the host: it starts it,
-and when it ends nobody hears of this engine again.
-
-A connection between two simulated processes, for the requests that one node's clients forward to another.
-
-It carries the same bytes as TCP would, over the world's network: frames are delayed, held back by cuts, and lost with
-the process at either end.
-
-Source: ours (ADR 058); ours; `pykraft.client.engine.Engine` is the one of a program;
-`pykraft.client.remote.connection.Connection` is the one of a program.
+Source: ours (ADR 058); madsim and FoundationDB's Flow run the program's own tasks in simulated time, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import sys
+from asyncio import events
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import partial
 from random import Random
+from types import CoroutineType
 from typing import Any, Final, cast
+from weakref import WeakSet
 
+from pykraft.client.engine import Engine
 from pykraft.client.listener import LeaderWatch
 from pykraft.client.node import Node
-from pykraft.client.thread import LoopCall, NodeMain
+from pykraft.client.thread import LoopCall, NodeLoops
 from pykraft.config import NodeConfig
 from pykraft.core.status import Status
 from pykraft.errors import NotRunningError, ProtocolError, PykraftError, StorageError, UnreachableError, UsageError
@@ -36,28 +40,193 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.machine.replicated import Replicated
-from pykraft.machine.runtime import MachineRuntime
+from pykraft.machine.replicated import MachineRuntime, Replicated
 from pykraft.machine.state_machine import StateMachine
-from pykraft.machine.testing.judge import judge
-from pykraft.machine.testing.recorded import CallHistory, RecordedNode
-from pykraft.machine.testing.reference import WatchedMachine, fail_on
-from pykraft.machine.testing.virtual_loop import VirtualLoop
+from pykraft.machine.testing.recorded import CallHistory, RecordedNode, WatchedMachine, fail_on, judge
 from pykraft.machine.testing.workload import MachineWorkload, ProcessSeat
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc.connection import DialedConnection
-from pykraft.rpc.context import RpcContext
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.invariants.watch import Watch
+from pykraft.sim.machine.clock import NodeClock
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.snapshot.writer import Serializer
 from pykraft.types import Buffer, Endpoint, Epoch, Instant, NodeId, Offset, OffsetAndEpoch
 
+Callback = Callable[..., object]
+TASKS_BETWEEN_SWEEPS: Final = 64
+TURNS_MAX: Final = 10_000
+"""Turns within a millisecond; with more, a task waits for nothing and never ends, and neither would the world."""
+CLOSED_MAX: Final = 20
+"""A coroutine that is closed may wait again in its last lines: so often is it closed."""
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """The loop of one process."""
+
+    def __init__(
+        self,
+        clock: NodeClock,
+        later: Callable[[int, Callable[[], None]], None],
+        failed: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """``later`` calls after so many microseconds; ``failed`` hears of exceptions that no task handles."""
+        self._clock = clock
+        self._later = later
+        self._failed = failed
+        self._ready: deque[tuple[asyncio.Handle, Callback, tuple[Any, ...], Context]] = deque()
+        self._is_due = False
+        self._turns = 0
+        """Since the clock showed another millisecond."""
+        self._turned_ms = 0
+        self._tasks: list[tuple[asyncio.Task[Any], Any, Context]] = []
+        self._generators: WeakSet[Any] = WeakSet()
+        """Asynchronous generators that have begun."""
+
+    def abandon(self) -> None:
+        """The world is over: drop the tasks that have not ended, without a word."""
+        self._failed = lambda _: None
+        for generator in [*self._generators]:
+            # Nothing reaches it from outside, so what it waits for is closed by itself, and first.
+            if isinstance(waited := generator.ag_await, CoroutineType):
+                _close(waited, copy_context())
+        for task, coroutine, context in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - the only way to say so
+                _close(coroutine, context)
+        self._tasks.clear()
+        self._ready.clear()
+
+    def time(self) -> float:
+        """The machine's monotonic clock, in seconds."""
+        return self._clock.instant.mono_ms / 1_000
+
+    def call_soon(self, callback: Callback, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]  # noqa: ANN401
+        """See asyncio."""
+        context = copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((handle, callback, args, context))
+        if not self._is_due:
+            self._is_due = True
+            self._later(0, self._run)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callback,
+        *args: Any,  # noqa: ANN401 - as asyncio's
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callback,
+        *args: Any,  # noqa: ANN401 - as asyncio's
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        context = copy_context() if context is None else context
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        due_ms = math.ceil(when * 1_000)
+        if due_ms / 1_000 < when:  # the product was rounded down
+            due_ms += 1
+        self._plan(due_ms, handle, partial(self._ring, due_ms, handle, callback, args, context))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """See asyncio."""
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:  # noqa: ANN401
+        """See asyncio."""
+        context = copy_context() if context is None else context
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks = [known for known in self._tasks if not known[0].done()] if self._is_crowded else self._tasks
+        self._tasks.append((task, coro, context))
+        return task
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Now and then: tasks that have ended leave the list."""
+        return len(self._tasks) % TASKS_BETWEEN_SWEEPS == TASKS_BETWEEN_SWEEPS - 1
+
+    def is_running(self) -> bool:
+        """See asyncio."""
+        return True
+
+    def is_closed(self) -> bool:
+        """See asyncio."""
+        return False
+
+    def get_debug(self) -> bool:
+        """See asyncio."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """See asyncio."""
+        self._failed(context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by asyncio; a cancelled timer rings for nobody."""
+
+    def _plan(self, due_ms: int, handle: asyncio.TimerHandle, ring: Callable[[], None]) -> None:
+        self._later(self._clock.until_us(due_ms), lambda: None if handle.cancelled() else ring())
+
+    def _ring(
+        self, due_ms: int, handle: asyncio.TimerHandle, callback: Callback, args: tuple[Any, ...], context: Context
+    ) -> None:
+        if self._clock.until_us(due_ms) > 0:  # the clock goes more slowly by now
+            self._plan(due_ms, handle, partial(self._ring, due_ms, handle, callback, args, context))
+            return
+        self._ready.append((handle, callback, args, context))
+        if not self._is_due:
+            self._run()
+
+    def _run(self) -> None:
+        self._is_due = False
+        self._count_turn()
+        before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to run a loop within another
+        hooks = sys.get_asyncgen_hooks()
+        events._set_running_loop(self)  # noqa: SLF001
+        # A generator that nobody has closed ends with its process: when it is collected is no matter of the seed.
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=lambda _: None)
+        try:
+            for _ in range(len(self._ready)):
+                handle, callback, args, context = self._ready.popleft()
+                if not handle.cancelled():
+                    context.run(callback, *args)
+        finally:
+            events._set_running_loop(before)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
+            if self._ready and not self._is_due:
+                self._is_due = True
+                self._later(0, self._run)
+
+    def _count_turn(self) -> None:
+        now_ms = self._clock.instant.mono_ms
+        self._turns = self._turns + 1 if now_ms == self._turned_ms else 1
+        self._turned_ms = now_ms
+        if self._turns == TURNS_MAX:
+            self._failed({"message": f"{TURNS_MAX} turns within a millisecond: a task goes on without waiting"})
+
+
+def _close(coroutine: Any, context: Context) -> None:  # noqa: ANN401 - asyncio's coroutines have no one type
+    """End a coroutine. Its last lines run in the context in which it did; what they raise concerns nobody."""
+    for _ in range(CLOSED_MAX):
+        with suppress(BaseException):
+            context.run(coroutine.close)
+        if coroutine.cr_frame is None:
+            return
+
 
 class SimulatedLink:
-    """See `pykraft.machine.runtime.ForwardLink`; a guest of its process. Create it with `open_link`."""
+    """See `pykraft.client.remote.connection.Connection`; a guest of its process. Create it with `open_link`."""
 
     def __init__(self, process: Process, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -84,7 +253,7 @@ class SimulatedLink:
         self._settle(frame)
 
     def offers_key(self, key: ApiKey) -> bool:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         return self._wire.offers_key(key)
 
     async def negotiate(self, timeout_ms: int) -> None:
@@ -93,7 +262,7 @@ class SimulatedLink:
         self._wire.negotiated(await self._exchange(self._wire.negotiate(), timeout_ms))
 
     async def ask_body(self, key: ApiKey, body: Body, *, timeout_ms: int) -> Body:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         try:
             return self._wire.answered_body(await self._exchange(self._wire.ask_body(key, body), timeout_ms))
         except ProtocolError as error:
@@ -101,7 +270,7 @@ class SimulatedLink:
             raise UnreachableError(self.endpoint, str(error)) from error
 
     async def close(self) -> None:
-        """See `pykraft.machine.runtime.ForwardLink`."""
+        """See `pykraft.client.remote.connection.Connection`."""
         self.is_open = False
         self._process.guests.close(self._connection)
 
@@ -128,9 +297,8 @@ class SimulatedLink:
             self._news.set_result(frame)
 
 
-async def open_link(process: Process, endpoint: Endpoint, context: RpcContext, timeout_ms: int) -> Any:  # noqa: ANN401
-    """An open link, see `pykraft.machine.runtime.ConnectForward`."""
-    del context
+async def open_link(process: Process, endpoint: Endpoint, timeout_ms: int) -> Any:  # noqa: ANN401
+    """An open link, see `pykraft.machine.replicated.ConnectForward`."""
     link = SimulatedLink(process, endpoint)
     await link.negotiate(timeout_ms)
     return link
@@ -141,7 +309,7 @@ PIECE_RECORDS_MAX: Final = 3
 
 
 class SimulatedEngine:
-    """See `pykraft.client.life.NodeEngine`."""
+    """See `pykraft.client.engine.Engine`."""
 
     def __init__(self, node: SimulatedNode, failed: Callable[[BaseException], None]) -> None:
         """``failed`` hears of the error that would end the node."""
@@ -203,11 +371,6 @@ class SimulatedEngine:
         """The program failed: that is what the world looks for."""
         self._failed(error)
 
-    def fail_unless_ended(self, error: BaseException) -> None:
-        """As `fail`."""
-        if not isinstance(error, NotRunningError):
-            self._failed(error)
-
 
 class SimulatedMember(Node[bytes]):
     """A node that an engine of a simulated process runs."""
@@ -216,27 +379,18 @@ class SimulatedMember(Node[bytes]):
         super().__init__(config)
         self.loops = self._life.loops = _ProgramLoop(loop)
         self._watch = LeaderWatch(self.loops)
-        self._life.run_by(engine)
+        self._life.run_by(cast("Engine", engine))
 
 
-class _ProgramLoop:
-    """The host runs outside of the program's loop, as with a thread of its own; see `NodeLoops`."""
+class _ProgramLoop(NodeLoops):
+    """The host runs outside of the program's loop, as with a thread of its own, and may be called at any time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def to_node(self, act: LoopCall, *arguments: object) -> None:
-        """At once: the host may be called at any time."""
-        act(*arguments)
-
     def to_application(self, act: LoopCall, *arguments: object) -> None:
         """In the loop's next turn."""
         self._loop.call_soon(act, *arguments)
-
-    async def run(self, main: NodeMain, stop: Callable[[], None]) -> None:
-        """The engine has nothing to run."""
-        del stop
-        await main()
 
 
 class _TimedHost:
@@ -393,7 +547,6 @@ class _Progress:
         host.register(self, is_held=True, on_skipped=self._skipped).release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.HostListener`."""
         self._watch.overheard(self._node, batches)
         self._watch.given(self._node, batches[-1].end_offset)
 

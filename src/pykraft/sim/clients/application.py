@@ -15,7 +15,7 @@ A snapshot is written piece by piece, each after the one before was passed to th
 wrong, it is closed.
 
 Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630; KIP-630 §When to Snapshot;
-`pykraft.host.snapshots.trigger`; Kafka's ``SnapshotGenerator``; `pykraft.host.snapshots.creation`.
+`pykraft.host.snapshots.creation`; Kafka's ``SnapshotGenerator``; `pykraft.host.snapshots.creation`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from random import Random
 from typing import Final
 
 from pykraft.host.delivery import CommittedBatch, Registration
-from pykraft.host.snapshots.creation import NewSnapshot
-from pykraft.host.snapshots.loading import Loader
+from pykraft.host.snapshots.creation import Loader, NewSnapshot
 from pykraft.sim.facts.application_state import ApplicationState, Plain
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation

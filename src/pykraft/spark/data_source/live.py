@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pykraft.client.remote.admin import Admin, AdminLimits
-from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.observer import FetchLimits, Observer, Start
 from pykraft.errors import QuorumUnavailableError
 from pykraft.host.delivery import CommittedBatch
@@ -24,7 +24,7 @@ from pykraft.types import Buffer, Endpoint, Offset
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024
 PATIENCE = Patience(timeout_ms=60_000)
 """A query should survive a fail-over, which takes some seconds."""
-DESCRIBE_LIMITS = AdminLimits(timeout_ms=5_000)
+DESCRIBE_LIMITS = Patience(timeout_ms=5_000)
 FETCH_LIMITS = FetchLimits(size_bytes_max=4 * 1024 * 1024, held_size_bytes_max=16 * 1024 * 1024)
 CLIENT_ID = "pykraft-spark"
 
@@ -62,7 +62,7 @@ class LiveQuorum(AbstractContextManager["LiveQuorum", None]):
 
         async def ask() -> str | None:
             async with Admin(
-                self._controllers, cluster_id=self._cluster_id, client_id=CLIENT_ID, limits=DESCRIBE_LIMITS
+                self._controllers, cluster_id=self._cluster_id, client_id=CLIENT_ID, patience=DESCRIBE_LIMITS
             ) as admin:
                 try:
                     return (await admin.describe_quorum()).cluster_id

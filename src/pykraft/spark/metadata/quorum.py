@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from pykraft.client.reader import StateReader
 from pykraft.client.remote.observer import Observer, Start
-from pykraft.client.state_reader import StateReader
 from pykraft.errors import UsageError
 from pykraft.protocol.metadata.record import read_metadata_record
 from pykraft.protocol.records import Record, decode_records

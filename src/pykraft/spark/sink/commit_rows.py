@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.leader_search import Patience
 from pykraft.client.remote.numbered_appender import NumberedAppender
 from pykraft.errors import (
     ErrorCode,

@@ -14,7 +14,7 @@ from typing import Final
 
 from pykraft.core.effects import Report
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.snapshots.failures import PAUSES_MAX
+from pykraft.host.snapshots.files import PAUSES_MAX
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
