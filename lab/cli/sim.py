@@ -44,8 +44,7 @@ from pykraft.cli.sim.run import SeedRows, conclude, report_rows, run_options, se
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
-from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import did_you_mean
 

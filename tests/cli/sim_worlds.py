@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 
 FAILING = 13
 

@@ -24,9 +24,7 @@ TABLES: dict[str, str] = {
     "pykraft.host.components": "one part of a node a file",
     "pykraft.host.host": "one part of a node a file",
     "pykraft.rpc.codec": "one RPC a file",
-    "pykraft.sim.faults.families": "one kind of fault a file",
     "pykraft.sim.faults.faults": "one kind of fault a file",
-    "pykraft.sim.faults.own_plans": "one plan of faults a file",
 }
 """Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
 APART: dict[str, str] = {
@@ -52,8 +50,6 @@ APART: dict[str, str] = {
     "pykraft.machine.testing.virtual_loop": "not merged yet",
     "pykraft.server.link_protocol": "not merged yet",
     "pykraft.server.sync_place": "not merged yet",
-    "pykraft.sim.clients.application": "not merged yet",
-    "pykraft.sim.clients.producer": "not merged yet",
     "pykraft.sim.run.world": "not merged yet",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",

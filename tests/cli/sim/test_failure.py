@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pykraft.cli.sim.failure import draw, shrink_and_draw, tell_failure
-from pykraft.sim.machine.recorder import Recorder
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import DEFAULT
 from tests.cli.sim_worlds import failed, passed

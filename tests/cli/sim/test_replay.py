@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.sim.command import sim
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.cli.sim_worlds import live
 
 

@@ -13,8 +13,8 @@ from pykraft.cli.errors import exit_code
 from pykraft.cli.sim.command import sim
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.cli.sim_worlds import FAILING, live
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pykraft.cli.sim.table import SEEDS_TOLD_MAX, WIDTH, summary_lines
-from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row, Totals
 
 
 def of(totals: Totals, *failures: Row) -> CampaignSummary:

@@ -10,8 +10,8 @@ from pykraft.machine.testing import users
 from pykraft.machine.testing.reference import Reference
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.machine.counters import Counters
 from tests.machine.testing.bugs import BUGS, DiceCounters, draw
 from tests.machine.testing.search import noticed

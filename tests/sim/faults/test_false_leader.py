@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.core.messages import FetchRequest
-from pykraft.sim.clients.stranger import StrangerAnswer
-from pykraft.sim.faults.stranger import ANSWERS, FalseLeader
+from pykraft.sim.faults.stranger import ANSWERS, FalseLeader, StrangerAnswer
 from pykraft.sim.run.world import World
 from pykraft.types import Epoch, NodeId, Offset
 from tests.sim.worlds import led_world

@@ -14,7 +14,7 @@ from pykraft.core.messages import (
     FetchResponse,
     VoteResponse,
 )
-from pykraft.sim.facts.claims import FORGER_ID
+from pykraft.sim.facts.facts import FORGER_ID
 from pykraft.sim.faults.forged import FAR, ForgedFaults
 from pykraft.sim.run.world import World
 from pykraft.types import NodeId

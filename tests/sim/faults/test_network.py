@@ -6,8 +6,7 @@ import pytest
 
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.fault_kinds import NETWORK
-from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
+from pykraft.sim.scenario.scenario import NETWORK, ClusterSettings, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_for, run_until, started_world
 

@@ -14,9 +14,9 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.sim.facts.claims import Claims
-from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.facts import Claims
 from pykraft.sim.facts.history import History, Operation
+from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.machine.ledger import Entry, Ledger
@@ -110,7 +110,7 @@ BEFORE = view(DOWN, 0)
 
 
 class Platters:
-    """What the platters of a world hold, in place of `pykraft.sim.facts.platters.Platters`."""
+    """What the platters of a world hold, in place of `pykraft.sim.facts.platter.Platters`."""
 
     def __init__(self, of: World) -> None:
         self._of = of

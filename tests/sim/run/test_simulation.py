@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
-from pykraft.sim.run.world import World
+from pykraft.sim.run.world import Outcome, World
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK_SEED = 2

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.page.render import render
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.shrink import Shrinking, Small
 from pykraft.sim.run.simulation import Failure, replay_command, simulate
+from pykraft.sim.run.world import Outcome
+from pykraft.sim.scenario.file import scenario_text
 from pykraft.sim.scenario.scenario import Scenario
-from pykraft.sim.scenario.text import scenario_text
 from pykraft.text.words import counted
 
 TRIES_A_LINE = 20

@@ -31,10 +31,9 @@ from pykraft.cli.sim.options import (
 )
 from pykraft.cli.sim.table import coverage_option, summary_lines
 from pykraft.errors import UsageError
-from pykraft.sim.run.campaign import Identity, Row, row_of
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row, row_of
 from pykraft.sim.run.simulation import Failure, simulate, simulate_all
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.world import Outcome
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""

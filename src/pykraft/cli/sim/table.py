@@ -1,6 +1,6 @@
 """Renders the totals of many worlds as text, the verdict last.
 
-For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
+For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.campaign` counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from textwrap import wrap
 
 import click
 
-from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.run.campaign import CampaignSummary, Totals
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 

@@ -27,7 +27,7 @@ from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.network import End
 from pykraft.sim.machine.spoken import EPOCH_FIELDS
-from pykraft.sim.scenario.fault_kinds import FLIPPED
+from pykraft.sim.scenario.scenario import FLIPPED
 
 Value: TypeAlias = int | float | str | None
 FrameField: TypeAlias = tuple[ApiKey, bool, str]

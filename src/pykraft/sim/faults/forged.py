@@ -37,9 +37,9 @@ from pykraft.core.messages import (
     VoteResponse,
 )
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.stranger import Stranger, StrangerAnswer
-from pykraft.sim.facts.claims import FORGER_ID
+from pykraft.sim.facts.facts import FORGER_ID
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.stranger import Stranger, StrangerAnswer
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import (

@@ -9,12 +9,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.faults.arena import Arena
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.trace import Recorder, Trace
 from pykraft.sim.scenario.scenario import Pace
+
+
+class Arena(Protocol):
+    """A world as its faults see it."""
+
+    facts: Facts
+    """The true state of the world."""
+    watch: Watch
+    """Oracles forget what a fault takes away from a node; the clients that a fault creates report here."""
+    trace: Trace
+    """Faults write lines to it."""
+    recorder: Recorder | None
+    """Collects events for the page of the run, if there is one."""
+
+    def newcomer(self) -> SimulatedNode:
+        """Create another machine, formatted or configured to join the others; no process runs on it yet."""
+
+    def restart(self, node: SimulatedNode) -> None:
+        """Start a node that is down, as soon as the atlas allows it."""
+
 
 Act: TypeAlias = Callable[[], bool]
 """Carries out a fault or prepares it; returns False when it found nothing to act on."""

@@ -22,7 +22,7 @@ from typing import Final
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.faults.membership import RETRY_US, MembershipFaults
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import MACHINES
+from pykraft.sim.scenario.scenario import MACHINES
 
 ROUNDS: Final = 2
 AWAY_PROBABILITY: Final = 0.2

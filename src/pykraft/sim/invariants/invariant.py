@@ -2,7 +2,7 @@
 
 An oracle reads hosts and disks and remembers what it needs; it never changes the world. It is called at the moment of
 each event, and for most events only when something changed, so watching a world costs little. Oracles do not depend on
-each other: any of them can watch a world alone.
+each other: any of them can watch a world alone. They find here the types of what their hooks are given.
 
 Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
 """
@@ -15,18 +15,35 @@ from pykraft.core.effects import Report
 from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
-from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
+from pykraft.sim.facts.history import IssuedId, Operation, ProducerAnswer, Visit
+from pykraft.sim.facts.members import VoterRecord, VoterRequest
 from pykraft.sim.facts.view import View
-from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
+
+__all__ = [
+    "CommittedBatch",
+    "Facts",
+    "Interrupted",
+    "Invariant",
+    "IssuedId",
+    "Job",
+    "OffsetAndEpoch",
+    "Operation",
+    "ProducerAnswer",
+    "Report",
+    "SimulatedNode",
+    "Spoken",
+    "StorageError",
+    "View",
+    "Visit",
+    "VoterRecord",
+    "VoterRequest",
+]
 
 
 class Invariant:

@@ -28,7 +28,7 @@ from typing import Final, Protocol, TypeAlias
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.machine.clock import Clock
-from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.scenario.scenario import LinkSettings
 from pykraft.sim.scenario.settings import UNLIMITED, SizeLimits, node_at
 from pykraft.types import Buffer, Endpoint

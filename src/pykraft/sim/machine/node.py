@@ -9,12 +9,17 @@ observer that something happened to this node.
 
 Code that shares a process with the host, such as a program's own requests to other nodes, has connections, too: their
 frames share the links with the host's and end with the process, and none reaches the host.
+
+A disk is formatted as ``pykraft storage format`` does, with its code, durably.
+
+Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` (``--initial-controllers``, ``--no-initial-controllers``).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
@@ -26,17 +31,18 @@ from pykraft.core.status import Status
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
+from pykraft.log.directory import LogDirectory
 from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
-from pykraft.sim.machine.lanes import BulkLane, SimulatedOrderedLane
+from pykraft.sim.machine.lanes import BulkLane, NodeObserver, SimulatedOrderedLane, Surroundings
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network, Station
-from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
-from pykraft.sim.machine.wiretap import Wiretap
+from pykraft.sim.machine.spoken import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
-from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
+from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.types import Buffer, Endpoint, Io, ReplicaKey, Uuid, VoterSet
 
 
 class ProcessGuest(Protocol):
@@ -462,3 +468,40 @@ class SimulatedNode:
             self.process.end(is_silent=is_silent)
             self.process = None
         self.observer.process_ended(self)
+
+
+def format_directory(node: SimulatedNode) -> None:
+    """Write ``meta.properties``, with a random directory id unless the configuration has one."""
+    opened = LogDirectory.open(
+        node.disk,
+        node.config.log_dir,
+        node_id=node.node_id,
+        cluster_id=node.config.cluster_id,
+        directory_id=node.config.directory_id,
+        random_uuid=lambda: Uuid(node.rng.randbytes(16)),
+    )
+    opened.release()
+    node.key = ReplicaKey(node.node_id, opened.directory_id)
+
+
+def format_voters(node: SimulatedNode, voters: VoterSet | None) -> None:
+    """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
+    write_bootstrap(node.disk, node.config.partition_directory, voters)
+    node.first_voters = voters or VoterSet()
+
+
+def wipe_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk by an empty one that works."""
+    node.lose_power()
+    node.disk.wipe()
+    node.disk.io_errors.mend()
+    node.disk.on_operation = None
+    node.disk.liar = None
+
+
+def replace_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
+    wipe_disk(node)
+    node.config = replace(node.config, directory_id=None, voters=VoterSet())
+    format_directory(node)
+    format_voters(node, None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
+from pykraft.sim.facts.history import IssuedId, ProducerAnswer
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.producer_answers import NEVER, ProducersAreToldTheTruth
 from tests.sim.invariants.fakes import entry, operation, world

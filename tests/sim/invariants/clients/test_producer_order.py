@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.clients.producer import producer_batch
+from pykraft.sim.clients.others import producer_batch
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
 from tests.sim.invariants.fakes import batch, node, world

@@ -11,7 +11,7 @@ import pytest
 from pykraft.errors import ErrorCode
 from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.inbound import BROKERS
-from pykraft.sim.facts.visit import Visit, VisitQuestion
+from pykraft.sim.facts.history import Visit, VisitQuestion
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
 from pykraft.sim.machine.spoken import LogEnd, SliceAsked, Spoken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.liveness.foreign_rate import REQUESTS_MAX, SECOND_US, StrangersAreAskedSeldom
 from pykraft.sim.machine.spoken import Spoken

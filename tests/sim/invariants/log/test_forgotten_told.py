@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pykraft.core.on import fetch_request
-from pykraft.sim.faults.backups import BackupFaults
+from pykraft.sim.faults.wipe import BackupFaults
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.log.forgotten_told import ForgottenIsTold
 from pykraft.sim.run.world import World

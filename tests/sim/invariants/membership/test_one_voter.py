@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.membership.one_voter import VotersChangeByOne
 from pykraft.types import VoterSet

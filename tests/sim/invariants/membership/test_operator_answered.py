@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.facts.members import VoterRequest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.membership.operator_answered import OperatorsAreAnswered
 from tests.sim.invariants.fakes import node, view, world

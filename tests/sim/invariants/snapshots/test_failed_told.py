@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.sim.facts.claims import Claims
+from pykraft.sim.facts.facts import Claims
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.snapshots.failed_told import METRIC, FailedSnapshotsAreTold
 from pykraft.types import ReportKind

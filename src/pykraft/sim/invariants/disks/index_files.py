@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pykraft.protocol.batch import scan
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 from pykraft.sim.machine.disk import Directory
-from pykraft.sim.machine.node import SimulatedNode
 
 LOG: Final = ".log"
 OFFSETS: Final = (".index", struct.Struct(">ii"))

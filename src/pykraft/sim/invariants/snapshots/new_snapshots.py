@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.invariants.invariant import Invariant, OffsetAndEpoch, SimulatedNode, View
 
 
 class NewSnapshotInvariant(Invariant):
