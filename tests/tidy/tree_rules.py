@@ -50,7 +50,6 @@ APART: dict[str, str] = {
     "pykraft.machine.testing.virtual_loop": "not merged yet",
     "pykraft.server.link_protocol": "not merged yet",
     "pykraft.server.sync_place": "not merged yet",
-    "pykraft.sim.run.world": "not merged yet",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",
     "pykraft.spark.session.daemon": "Spark starts it by its name",
