@@ -9,6 +9,7 @@ from typing import Any
 
 from pykraft.config import RaftConfig
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, Report, TruncateTo
+from pykraft.core.state import Follower
 from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes
@@ -20,6 +21,7 @@ from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.machine.spoken import LogEnd, VoteAsked
 from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.sim.scenario.settings import listeners_of
 from pykraft.types import (
@@ -56,6 +58,28 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
     )
+
+
+def following(leader_id: int = 2, *, node_id: int = 1, ms: int = 0, deadline_ms: int = 500, **fields: Any) -> Any:
+    """A node that follows this leader, with these fields of its state."""
+    state = Follower(
+        epoch=Epoch(fields.pop("epoch", 1)),
+        leader_id=NodeId(leader_id),
+        leader_listeners=listeners_of(leader_id),
+        fetch_deadline_ms=deadline_ms,
+        update_deadline_ms=0,
+        **fields,
+    )
+    return node(node_id, ms=ms, raft=SimpleNamespace(state=state))
+
+
+def vote_asked(
+    candidate_id: int, *, epoch: int = 2, candidate_log: tuple[int, int] = (1, 5), **fields: Any
+) -> VoteAsked:
+    """A candidate asks for a vote; epoch and offset are where its log ends."""
+    log = LogEnd(epoch=candidate_log[0], offset=candidate_log[1])
+    asked = {"version": 2, "is_pre_vote": False, **more}
+    return VoteAsked(epoch=epoch, candidate_id=candidate_id, candidate_log=log, **asked)
 
 
 def report(kind: ReportKind = ReportKind.EVENT, *values: int, text: str = "some words") -> Report:

@@ -86,9 +86,7 @@ def test_a_row_of_an_outcome_is_json() -> None:
 
 def test_rows_add_up() -> None:
     totals = Totals()
-    totals.add(
-        {"seed": 1, "failed": False, "virtual_ms": 5, "committed": 3, "acknowledged": 2, "faults": {"kill": 2}}
-    )
+    totals.add({"seed": 1, "failed": False, "virtual_ms": 5, "committed": 3, "acknowledged": 2, "faults": {"kill": 2}})
     states = {"kill": {"leader": 1, "follower": 2}}
     totals.add({"seed": 2, "failed": True, "at_us": 3_900, "faults": {"kill": 1, "split": 4}, "states": states})
     totals.add({"seed": 3, "failed": True, "at_us": 0, "faults": {}, "states": states})
