@@ -73,9 +73,7 @@ def following(leader_id: int = 2, *, node_id: int = 1, ms: int = 0, deadline_ms:
     return node(node_id, ms=ms, raft=SimpleNamespace(state=state))
 
 
-def vote_asked(
-    candidate_id: int, *, epoch: int = 2, candidate_log: tuple[int, int] = (1, 5), **fields: Any
-) -> VoteAsked:
+def vote_asked(candidate_id: int, *, epoch: int = 2, candidate_log: tuple[int, int] = (1, 5), **more: Any) -> VoteAsked:
     """A candidate asks for a vote; epoch and offset are where its log ends."""
     log = LogEnd(epoch=candidate_log[0], offset=candidate_log[1])
     asked = {"version": 2, "is_pre_vote": False, **more}

@@ -27,7 +27,7 @@ from pykraft.errors import ProtocolError
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
 from pykraft.sim.facts.platter import LOG_SUFFIX, is_last_witness
-from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+from pykraft.sim.faults.harm import RECOVERING, Family, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
 from pykraft.sim.machine.io_errors import (
@@ -54,12 +54,12 @@ CACHES: Final = (".index", ".timeindex", EPOCHS)
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 
-class SilentFaults:
+class SilentFaults(Family):
     """The kinds of silent disk faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {
+        super().__init__(harm)
+        self.kinds = {
             "bit flip": self._flip,
             "lost write": partial(self._plan_lie, "lost write"),
             "misdirected write": partial(self._plan_lie, "misdirected write"),
@@ -213,12 +213,12 @@ def _offset_at(name: str, inode: Inode, position: int) -> int:
 PART_SYNC_ERROR: Final = "part fsync error"
 
 
-class DiskFaults:
+class DiskFaults(Family):
     """The kinds of open disk faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {
+        super().__init__(harm)
+        self.kinds = {
             **{kind: partial(self._fail, kind) for kind in (READ_ERROR, WRITE_ERROR, SYNC_ERROR, DISK_FULL)},
             "disk stalled": self._stall,
             PART_SYNC_ERROR: self._fail_part,
@@ -300,17 +300,12 @@ def _is_fetched_part(path: Path) -> bool:
     return file is not None and file.kind is FileKind.PART and file.leader_epoch is not None
 
 
-class UnreadableFaults:
+class UnreadableFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self._rng = Random(0)
-        self.kinds: dict[str, Act] = {SNAPSHOT_UNREADABLE: self._begin}
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
+        super().__init__(harm)
+        self.kinds = {SNAPSHOT_UNREADABLE: self._begin}
 
     def stop(self) -> None:
         """All snapshots can be read again."""

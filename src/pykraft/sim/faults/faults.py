@@ -17,12 +17,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
 
 from pykraft.sim.faults.disk import DiskFaults, SilentFaults, UnreadableFaults
 from pykraft.sim.faults.flipped import FlippedFaults
 from pykraft.sim.faults.forged import ForgedFaults
-from pykraft.sim.faults.harm import Act, Arena, Harm
+from pykraft.sim.faults.harm import Act, Arena, Family, Harm
 from pykraft.sim.faults.machines import MachineFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
@@ -43,27 +42,11 @@ NUMBERS_PER_PLAN = 1_000_000
 SECOND_US = 1_000_000
 
 
-class Family(Protocol):
-    """A table of fault kinds, and a way to stop them."""
-
-    kinds: dict[str, Act]
-
-    def stop(self) -> None:
-        """Stop: cancel what was planned."""
-
-
-class OwnFamily(Family, Protocol):
-    """A family that gets a random generator for each of its decisions."""
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-
-
 @dataclass(frozen=True, slots=True)
 class OwnPlan:
     """A family, and the least and the longest time between two of its decisions."""
 
-    family: OwnFamily
+    family: Family
     period_us_min: int
     period_us_max: int
 

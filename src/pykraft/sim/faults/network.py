@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from pykraft.protocol.messages import ApiKey
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.machine.network import NOT_SLOW, End, Network, Slowness
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -26,12 +26,12 @@ POLLS_MAX = 150
 _FETCH_BYTES = ApiKey.FETCH.to_bytes(2, "big")
 
 
-class NetworkFaults:
+class NetworkFaults(Family):
     """The kinds of network faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {
+        super().__init__(harm)
+        self.kinds = {
             "isolated": self._isolate,
             "one-way cut": self._cut_one_way,
             "split": self._split,

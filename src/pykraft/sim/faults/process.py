@@ -12,7 +12,7 @@ random crash rarely hits have kinds of their own:
 Monotonic clocks run fast or slow, and never go back; wall clocks jump.
 
 Source: TigerBeetle's VOPR; Kafka ``RaftEventSimulationTest``; KIP-595 §Graceful shutdown; ALICE (OSDI 2014); Jepsen's
-clock nemesis; for older releases KIP-996 (Vote version 2), KIP-853, KIP-595 (versions 1 and 0 of the quorum's requests).
+clock nemesis; for older releases KIP-996 (Vote version 2), KIP-853 and KIP-595 (former versions).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 from pykraft.core.effects import InstallSnapshot, MoveLogStart
 from pykraft.log.lane import Job
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+from pykraft.sim.faults.harm import RECOVERING, Family, Harm
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import TRUE_RATE_PPM
 from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
@@ -39,14 +39,14 @@ TAKING, DOWNLOAD, INSTALL, CLEANING = SNAPSHOT
 SNAPSHOT_OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}
 
 
-class SnapshotFaults:
+class SnapshotFaults(Family):
     """The kinds of faults around snapshots."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
+        super().__init__(harm)
         self._planned: dict[int, dict[str, tuple[int, bool]]] = {}
         """By node and kind: after how many operations, and whether by a power loss."""
-        self.kinds: dict[str, Act] = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
+        self.kinds = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
 
     def stop(self) -> None:
         """Cancel what was planned."""
@@ -90,12 +90,12 @@ class SnapshotFaults:
             node.disk.interrupt_within(operations, loses_power=loses_power, kind=kind)
 
 
-class ClockFaults:
+class ClockFaults(Family):
     """The kinds of clock faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {"clock skew": self._skew, "clock jump": self._jump}
+        super().__init__(harm)
+        self.kinds = {"clock skew": self._skew, "clock jump": self._jump}
 
     def stop(self) -> None:
         """Correct all clocks."""
@@ -117,15 +117,12 @@ class ClockFaults:
         return True
 
 
-class VersionFaults:
+class VersionFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {"old version": self._exchange}
-
-    def stop(self) -> None:
-        """Do nothing: a cluster with mixed releases must heal, too."""
+        super().__init__(harm)
+        self.kinds = {"old version": self._exchange}
 
     def _exchange(self) -> bool:
         node, facts = self._harm.any_node(), self._harm.facts
@@ -174,13 +171,13 @@ STORM_US_MAX = 60_000
 CHAIN_US_MAX = 30_000
 
 
-class ProcessFaults:
+class ProcessFaults(Family):
     """The kinds of process faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
+        super().__init__(harm)
         self._waits_for_commit = False
-        self.kinds: dict[str, Act] = {
+        self.kinds = {
             "kill": self._kill,
             "kill while writing": partial(self._interrupt, loses_power=False),
             "power loss": self._lose_power,

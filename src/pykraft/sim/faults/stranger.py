@@ -44,7 +44,7 @@ from pykraft.protocol.values import encode_batch
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal
 from pykraft.sim.facts.facts import STRANGER_ID, Facts
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, rpc_context
@@ -280,17 +280,15 @@ FAR_PORT: Final = 60 * PORTS_APART
 """No node of a world moves so often that it comes to an address as far from its first one."""
 
 
-class StrangerFaults:
+class StrangerFaults(Family):
     """The kinds of faults by strangers; they use a generator of their own, so the other families keep their draws."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.rng = Random(0)
-        """The random generator of the present decision."""
+        super().__init__(harm)
         self._stranger: Stranger | None = None
         self._leader = FalseLeader(harm.facts)
         self._claim = 0
-        self.kinds: dict[str, Act] = {
+        self.kinds = {
             "far epoch": self._name_far_epoch,
             "rising epochs": self._raise_epochs,
             "false leader": self._lead,
@@ -299,10 +297,6 @@ class StrangerFaults:
             "forged endpoint": self._forge_endpoint,
             "abandoned fetch": self._abandon_fetch,
         }
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self.rng = rng
 
     def stop(self) -> None:
         """The stranger leaves, and answers nobody any more."""
@@ -317,9 +311,9 @@ class StrangerFaults:
         # No epoch that uses up most of a budget at once: a restarted voter could then get further ahead than all others
         # may follow within a day, and a world is shorter than a day.
         epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
-        epoch = min(Epoch(self.rng.choice(epochs)), EPOCH_MAX)
+        epoch = min(Epoch(self._rng.choice(epochs)), EPOCH_MAX)
         sender = self._sender()
-        message: Callable[[SimulatedNode], Request] = self.rng.choice(
+        message: Callable[[SimulatedNode], Request] = self._rng.choice(
             (
                 lambda node: self._vote(node, sender, epoch, pre_vote=True),
                 lambda node: self._vote(node, sender, epoch, pre_vote=False),
@@ -333,7 +327,7 @@ class StrangerFaults:
 
     def _raise_epochs(self) -> bool:
         """Campaign with a long log in ever higher epochs, without ever winning."""
-        sender, rng = self._sender(), self.rng
+        sender, rng = self._sender(), self._rng
         if self._harm.awake_node() is None:
             return False
         self._harm.happened("rising epochs")
@@ -357,7 +351,7 @@ class StrangerFaults:
     def _lead_as_voter(self) -> bool:
         """Claim to lead under a voter's id, for a while only: its followers cannot tell."""
         voters = self._harm.facts.members.committed.ids
-        if not voters or not self._claim_to_lead("false voter", NodeId(self.rng.choice(voters))):
+        if not voters or not self._claim_to_lead("false voter", NodeId(self._rng.choice(voters))):
             return False
         self._harm.facts.claims.is_posing = True
         claim = self._claim
@@ -376,7 +370,7 @@ class StrangerFaults:
             return False
         self._harm.facts.claims.is_posing = False
         self._claim += 1
-        manners = self._leader.claims(epoch, leader_id, self.rng)
+        manners = self._leader.claims(epoch, leader_id, self._rng)
         self._harm.note(None, f"a stranger answers Fetches with {', '.join(manners)}")
         return True
 
@@ -388,7 +382,7 @@ class StrangerFaults:
         others = [voter_id for voter_id in leader.host.status.voters.ids if voter_id != leader.node_id]
         if not others:
             return False
-        key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
+        key = ReplicaKey(NodeId(self._rng.choice(others)), Uuid(self._rng.randbytes(16)))
         node = facts.nodes[leader.node_id]
         self._harm.hit("forged fetch", node, f"is sent Fetches in the name of {key.id}, with another directory id")
         self._fetch_on(node, key, FORGED_FETCHES)
@@ -407,13 +401,13 @@ class StrangerFaults:
         if leader is None:
             return False
         node = self._harm.facts.nodes[leader.node_id]
-        voter = self.rng.choice(leader.host.status.voters.voters)
-        port = self.rng.choice((int(voter.key.id), STRANGER_ID))
+        voter = self._rng.choice(leader.host.status.voters.voters)
+        port = self._rng.choice((int(voter.key.id), STRANGER_ID))
         nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
-        unreachable = Endpoint(f"node-{voter.key.id}", self.rng.choice((port + FAR_PORT, STRANGER_ID)))
+        unreachable = Endpoint(f"node-{voter.key.id}", self._rng.choice((port + FAR_PORT, STRANGER_ID)))
         self._harm.facts.claims.epochs.add(leader.host.status.epoch)
-        if self.rng.random() < 0.7:
-            told = nowhere if self.rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
+        if self._rng.random() < 0.7:
+            told = nowhere if self._rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
             message: Request = UpdateVoterRequest(
                 epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=told, kraft_version=KRAFT_VERSIONS
             )
@@ -437,8 +431,8 @@ class StrangerFaults:
         self._harm.hit("abandoned fetch", node, "is asked to wait by observers that go")
         epoch, end = leader.host.status.epoch, leader.host.raft.log.end
         self._harm.facts.claims.epochs.add(epoch)
-        for _ in range(self.rng.randint(1, 20)):
-            key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
+        for _ in range(self._rng.randint(1, 20)):
+            key = ReplicaKey(NodeId(self._rng.randrange(1_000, 2**31)), Uuid(self._rng.randbytes(16)))
             stranger = self._present
             connection = stranger.ask(node.node_id, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
@@ -449,7 +443,7 @@ class StrangerFaults:
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
-        told = self.rng.sample(awake, self.rng.randint(1, len(awake)))
+        told = self._rng.sample(awake, self._rng.randint(1, len(awake)))
         self._harm.happened(kind, *told)
         for node in told:
             self._harm.note(node, text)
@@ -466,9 +460,9 @@ class StrangerFaults:
     def _sender(self) -> ReplicaKey:
         """An unknown replica, or a voter."""
         voters = self._harm.facts.members.committed.voters
-        if self.rng.random() < 0.5 or not voters:
-            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self.rng.randbytes(16)))
-        return self.rng.choice(voters).key
+        if self._rng.random() < 0.5 or not voters:
+            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self._rng.randbytes(16)))
+        return self._rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
         """The highest epoch that any replica has reached."""
@@ -483,7 +477,7 @@ class StrangerFaults:
         # Nobody would believe more.
         first = (highest // JUMP + 2) * JUMP
         free = [epoch for epoch in range(first, highest + EPOCHS_BY_REQUESTS, JUMP) if epoch not in claimed]
-        return Epoch(self.rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
+        return Epoch(self._rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
 
     def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
         claims = self._harm.facts.claims
@@ -525,4 +519,4 @@ class StrangerFaults:
         )
 
     def _duration_us(self) -> int:
-        return self.rng.randint(1, max(1, self.rng.choice(self._harm.pace.network_us_max)))
+        return self._rng.randint(1, max(1, self._rng.choice(self._harm.pace.network_us_max)))

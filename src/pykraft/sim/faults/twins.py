@@ -23,7 +23,7 @@ from typing import Final, cast
 from pykraft.config import NodeConfig
 from pykraft.core.state.leader import Leader
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.machine.lanes import NodeObserver
 from pykraft.sim.machine.node import SimulatedNode, format_directory
 from pykraft.sim.machine.spoken import Spoken
@@ -111,20 +111,15 @@ PAUSE_US: Final = (50_000, 900_000)
 PAUSES_PROBABILITY: Final = 0.6
 
 
-class TwinFaults:
+class TwinFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self._rng = Random(0)
+        super().__init__(harm)
         self._twin: VoterTwin | None = None
         (kind,) = TWINS
         self._kind: Final = kind
-        self.kinds: dict[str, Act] = {kind: self._begin}
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
+        self.kinds = {kind: self._begin}
 
     def stop(self) -> None:
         """The twin ends."""

@@ -43,7 +43,7 @@ from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME, encode_q
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.platter import is_last_witness, is_unproven
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.faults.process import kill_first_start
 from pykraft.sim.machine.disk import Tree
 from pykraft.sim.machine.fate import ALL_KEPT
@@ -64,22 +64,14 @@ class _Copy:
     tree: Tree
 
 
-class BackupFaults:
+class BackupFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self._rng = Random(0)
+        super().__init__(harm)
         self._copies: dict[int, _Copy] = {}
         (self._kind,) = BACKUPS
-        self.kinds: dict[str, Act] = {self._kind: self._act}
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
-
-    def stop(self) -> None:
-        """Do nothing: what was put back stays."""
+        self.kinds = {self._kind: self._act}
 
     def _act(self) -> bool:
         """Copy the directories of all nodes that have nothing to write, or put copies of a minority back."""
@@ -121,15 +113,12 @@ class BackupFaults:
         return is_idle and not node.disk.is_rotten and not node.is_damaged and not is_unproven(node)
 
 
-class WipeFaults:
+class WipeFaults(Family):
     """The kinds of lost disks."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {"wiped disk": self._wipe, "emptied disk": self._empty}
-
-    def stop(self) -> None:
-        """Do nothing: a wiped node still has to wait for the atlas."""
+        super().__init__(harm)
+        self.kinds = {"wiped disk": self._wipe, "emptied disk": self._empty}
 
     def _wipe(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
@@ -216,15 +205,12 @@ LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
 LOST: Final = "lost recovery-point"
 
 
-class RestoreFaults:
+class RestoreFaults(Family):
     """Small files that are older or missing."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {OLDER: self._restore, LOST: self._lose_point}
-
-    def stop(self) -> None:
-        """Do nothing: a node that waits still has to wait for the atlas."""
+        super().__init__(harm)
+        self.kinds = {OLDER: self._restore, LOST: self._lose_point}
 
     def _restore(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
