@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pykraft.core.quorum import majority_of
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.sim.facts.members import format_directory
 from pykraft.sim.machine.inode import Inode
-from pykraft.sim.machine.node import Process, SimulatedNode, format_directory
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, QuorumSettings, Scenario
 from tests.sim.worlds import led_world, run_for, run_until

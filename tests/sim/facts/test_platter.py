@@ -27,11 +27,12 @@ from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import encode_batch
+from pykraft.sim.facts.members import format_directory
 from pykraft.sim.facts.platter import DurableElection, Platter, Platters, is_last_witness, is_unproven
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import BEGINNING
-from pykraft.sim.machine.node import SimulatedNode, format_directory
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from pykraft.snapshot.files import checkpoint_path

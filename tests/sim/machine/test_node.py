@@ -3,6 +3,8 @@
 Connections of a program's own in a simulated process: they end with it, and the host hears nothing of them.
 
 A formatted disk durably holds the node's identity and the first voters; a new disk is another replica.
+
+The bulk lane runs one task after the other, reports them in order, and ends with its process.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ import pytest
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import DialedConnection
+from pykraft.sim.facts.members import replace_disk
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.io_errors import SYNC_ERROR
-from pykraft.sim.machine.node import Process, SimulatedNode, replace_disk
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
@@ -331,3 +334,43 @@ def test_a_replaced_disk_knows_nobody_and_has_another_directory_id() -> None:
     assert node.host is not None
     assert node.host.directory_id == node.key.directory_id
     assert node.host.status.role == "unattached"
+
+
+def test_what_is_asked_for_is_done_and_told_in_order_and_the_doing_comes_first() -> None:
+    world, leader = led_world()
+    seen: list[str] = []
+    for number in range(20):
+        ask(leader, seen, number)
+    assert not leader.is_idle
+    run_until(world, lambda: len(seen) == 40)
+    for what in ("did", "told"):
+        assert [each for each in seen if each.startswith(what)] == [f"{what} {number}" for number in range(20)]
+    assert all(seen.index(f"did {number}") < seen.index(f"told {number}") for number in range(20))
+
+
+def test_a_disk_that_stalls_holds_it_up() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    node.disk.io_errors.stalled_until_us = world.clock.now_us + 300_000
+    seen: list[str] = []
+    for number in range(3):
+        ask(leader, seen, number)
+    run_for(world, 90_000)
+    assert seen == []
+    run_until(world, lambda: len(seen) == 6)
+
+
+def test_a_process_may_end_in_the_middle_of_it() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    node.disk.interrupt_within(0, loses_power=True)
+    path = node.config.log_dir / "new"
+    told: list[object] = []
+    leader.submit_read(lambda: node.disk.open(path, create=True), told.append)
+    run_until(world, lambda: not leader.is_running)
+    assert node.disk.exists(path) is False
+    assert told == []
+
+
+def ask(process: Process, seen: list[str], number: int) -> None:
+    process.submit_read(lambda: seen.append(f"did {number}"), lambda _: seen.append(f"told {number}"))

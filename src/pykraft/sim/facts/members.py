@@ -1,15 +1,15 @@
 """Who votes in a world: how its nodes were set up, which voter sets count now, and which requests may change them.
 
 A static world configures every node with the voters. In a dynamic world the disks are formatted with a checkpoint,
-which names the voters on a voter's disk and nobody on an observer's. The `Electorate` keeps every voter set that a host
-ever asked its disk to append, decoded by code of its own. In force is the newest one that a log holds, committed or
-not; without one, the set that the node began with. Logs differ, so several sets can count at the same time, and code
-that decides what may be harmed has to check each of them (`Members.in_force`).
+which names the voters on a voter's disk and nobody on an observer's; real nodes' code writes it. The `Electorate` keeps
+every voter set that a host ever asked its disk to append, decoded by code of its own. In force is the newest one that a
+log holds, committed or not; without one, the set that the node began with. Logs differ, so several sets can count at
+the same time, and code that decides what may be harmed has to check each of them (`Members.in_force`).
 
 Invariant: a node may join, or leave, as long as an operator keeps asking for it or a request for it is under way. A
 request whose connection broke may still be carried out while the process that received it runs.
 
-Source: KIP-853; Raft dissertation §4.1.
+Source: KIP-853; Raft dissertation §4.1; Kafka's ``Formatter`` (``--initial-controllers``).
 """
 
 from __future__ import annotations
@@ -24,14 +24,26 @@ from random import Random
 from pykraft.config import NodeConfig
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
+from pykraft.log.directory import LogDirectory
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.records import decode_control
 from pykraft.sim.facts.platter import Platters
 from pykraft.sim.machine.ledger import Entry, Ledger
-from pykraft.sim.machine.node import Process, SimulatedNode, format_directory, format_voters
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
-from pykraft.types import KRAFT_VERSIONS, KRaftVersion, KRaftVoters, LeaderChange, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.types import (
+    KRAFT_VERSIONS,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    NodeId,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -321,3 +333,40 @@ class Members:
         for node in nodes.values():
             format_voters(node, voters if NodeId(node.node_id) in configured.ids else None)
         return voters
+
+
+def format_directory(node: SimulatedNode) -> None:
+    """Write ``meta.properties``, with a random directory id unless the configuration has one."""
+    opened = LogDirectory.open(
+        node.disk,
+        node.config.log_dir,
+        node_id=node.node_id,
+        cluster_id=node.config.cluster_id,
+        directory_id=node.config.directory_id,
+        random_uuid=lambda: Uuid(node.rng.randbytes(16)),
+    )
+    opened.release()
+    node.key = ReplicaKey(node.node_id, opened.directory_id)
+
+
+def format_voters(node: SimulatedNode, voters: VoterSet | None) -> None:
+    """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
+    write_bootstrap(node.disk, node.config.partition_directory, voters)
+    node.first_voters = voters or VoterSet()
+
+
+def wipe_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk by an empty one that works."""
+    node.lose_power()
+    node.disk.wipe()
+    node.disk.io_errors.mend()
+    node.disk.on_operation = None
+    node.disk.liar = None
+
+
+def replace_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
+    wipe_disk(node)
+    node.config = replace(node.config, directory_id=None, voters=VoterSet())
+    format_directory(node)
+    format_voters(node, None)

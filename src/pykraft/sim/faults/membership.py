@@ -28,9 +28,9 @@ from typing import Final
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.sim.clients.admin import OperatorStation
-from pykraft.sim.facts.members import VoterRequest
+from pykraft.sim.facts.members import VoterRequest, replace_disk
 from pykraft.sim.faults.harm import Family, Harm
-from pykraft.sim.machine.node import Process, SimulatedNode, replace_disk
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.settings import moved
 from pykraft.types import ReplicaKey, VoterSet
 

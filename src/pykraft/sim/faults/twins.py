@@ -23,10 +23,11 @@ from typing import Final, cast
 from pykraft.config import NodeConfig
 from pykraft.core.state.leader import Leader
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.members import format_directory
 from pykraft.sim.faults.harm import Family, Harm
-from pykraft.sim.machine.lanes import NodeObserver
-from pykraft.sim.machine.node import SimulatedNode, format_directory
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.surroundings import NodeObserver
 from pykraft.sim.scenario.scenario import TWINS
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import Endpoint, Listeners

@@ -42,13 +42,14 @@ from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.members import format_directory, replace_disk, wipe_disk
 from pykraft.sim.facts.platter import is_last_witness, is_unproven
 from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.faults.process import kill_first_start
 from pykraft.sim.machine.disk import Tree
 from pykraft.sim.machine.fate import ALL_KEPT
 from pykraft.sim.machine.inode import Directory, Inode
-from pykraft.sim.machine.node import SimulatedNode, format_directory, replace_disk, wipe_disk
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.scenario.scenario import BACKUPS
 from pykraft.snapshot.files import parse_snapshot_file
 from pykraft.types import Election, Epoch, ReplicaKey

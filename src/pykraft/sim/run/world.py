@@ -27,10 +27,10 @@ from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.kafka_rules import let_one_never_lead
-from pykraft.sim.machine.lanes import Surroundings
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network, Weather
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.surroundings import Surroundings
 from pykraft.sim.machine.trace import NodeState, Recorder, Trace
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import (
