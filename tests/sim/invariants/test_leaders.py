@@ -21,7 +21,7 @@ from pykraft.sim.invariants.elections.single_leader import SingleLeader
 from pykraft.sim.invariants.elections.stable_leadership import StableLeadership
 from pykraft.sim.invariants.elections.transfer import TransferLeavesNothing
 from pykraft.sim.invariants.elections.transfer_pauses import TransferPausesAreShort
-from pykraft.sim.invariants.kept_leader import KeptLeader
+from pykraft.sim.invariants.invariant import KeptLeader
 from pykraft.sim.machine.spoken import Departure, LogEnd, SliceAsked, Spoken
 from pykraft.types import Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, ReportKind, Voter, VoterSet
 from tests.sim.invariants.fakes import BEFORE, entry, node, report, view, voters_of, world

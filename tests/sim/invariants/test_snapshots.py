@@ -13,6 +13,7 @@ from pykraft.log.fs import make_directory
 from pykraft.protocol.records import encode_control_batch
 from pykraft.sim.facts.facts import Claims
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant
 from pykraft.sim.invariants.snapshots.asked_in_time import LATE_US, SaveIsAskedInTime
 from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
 from pykraft.sim.invariants.snapshots.failed_told import METRIC, FailedSnapshotsAreTold
@@ -20,7 +21,6 @@ from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
 from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
-from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
 from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
 from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike

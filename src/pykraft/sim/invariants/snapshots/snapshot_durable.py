@@ -9,8 +9,7 @@ Source: KIP-630 §Snapshot Format; Kafka's ``FileRawSnapshotWriter.freeze``; ALI
 from __future__ import annotations
 
 from pykraft.sim.facts.application_state import read_snapshot
-from pykraft.sim.invariants.invariant import OffsetAndEpoch, SimulatedNode, View
-from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant, OffsetAndEpoch, SimulatedNode, View
 
 
 class SnapshotIsDurable(NewSnapshotInvariant):
