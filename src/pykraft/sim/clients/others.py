@@ -188,7 +188,6 @@ class SimulatedProducer:
             self._produce()
 
     def _produce(self) -> None:
-        """Number the next batch and send it."""
         values = tuple(self._next_value() for _ in range(self._rng.randint(1, self._settings.values_max)))
         node, now_us = self._facts.nodes[self._target_id], self._facts.clock.now_us
         operation = Operation(
@@ -227,7 +226,6 @@ class SimulatedProducer:
         self._ask(ApiKey.PRODUCE, body, batch)
 
     def _send_again(self) -> None:
-        """Send everything that is not acknowledged, in order."""
         self._is_behind = False
         for batch in self._in_flight:
             self._send(batch)
@@ -341,7 +339,6 @@ class SimulatedProducer:
             self._lose()
 
     def _lose(self) -> None:
-        """The connection is gone; the next turn dials."""
         self._connection = None
         self._asked.clear()
         self._is_ready = self._is_behind = False
@@ -375,24 +372,19 @@ class Users(Protocol):
     @property
     def acknowledged(self) -> int:
         """Number of acknowledged values."""
-        ...
 
     @property
     def acknowledged_end_offset(self) -> int:
         """Exclusive end of what was acknowledged."""
-        ...
 
     def begin(self) -> None:
         """The world begins."""
-        ...
 
     def started(self, node: SimulatedNode) -> None:
         """A process starts; its host has not taken its first step."""
-        ...
 
     def over(self) -> None:
         """The world has healed: check what can only be checked at the end. Errors: ViolationError."""
-        ...
 
 
 MakeUsers: TypeAlias = Callable[[Facts, Watch, Callable[[str], Random]], Users]
@@ -501,7 +493,6 @@ class Visitor:
         )
 
     def _impossible_voter(self) -> AddVoterRequest:
-        """A voter without a directory id, or without an address on the quorum's listener."""
         has_id = self._rng.random() < 0.5
         return AddVoterRequest(
             voter=ReplicaKey(NOBODY_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),

@@ -135,7 +135,6 @@ class PieceWriter:
         self._rng = rng
 
     def _starts(self, count: int) -> range:
-        """Where each piece of so many records begins."""
         return starts_of(count, self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
 
     def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
@@ -354,7 +353,6 @@ class Application:
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes] | SnapshotDiskError:
-    """Read all records of a snapshot, and close it unless the disk reads none at the moment."""
     with ExitStack() as stack:
         stack.callback(reader.close)
         try:

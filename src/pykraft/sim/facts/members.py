@@ -314,7 +314,6 @@ class Members:
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
 
     def _is_durable(self, node: SimulatedNode, entry: Entry) -> bool:
-        """Whether the platter of a node holds this batch."""
         if self._platters.entry_at(node, entry.base_offset) == entry:
             return True
         return self.is_committed(entry) and self._platters.holds(node, entry)

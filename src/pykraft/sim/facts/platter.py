@@ -234,7 +234,6 @@ class Platter:
 
 
 def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
-    """End and epoch of the last batch in these segments; None without one."""
     return next((extent.end for extent in reversed(extents) if extent.end is not None), None)
 
 
@@ -261,7 +260,6 @@ def _election_in(content: bytes) -> DurableElection:
 
 
 def _sound_batch(content: bytes, position: int) -> tuple[Entry | None, int]:
-    """The batch at this position and its size; None when the bytes are not a sound batch."""
     try:
         header = read_header(content, position)
         check_crc(content, position, header)
@@ -356,7 +354,6 @@ def _wrong_epochs(directory: Directory) -> set[Offset]:
 
 
 def _noted(node: SimulatedNode, directory: Directory) -> set[Offset]:
-    """Where the node has noted damage, durably."""
     inode = directory.synced.get(QUARANTINE)
     with suppress(CorruptionError):
         if inode is not None:
@@ -370,7 +367,6 @@ def _epoch_positions(inode: Inode) -> set[int]:
 
 
 def _batches(inode: Inode) -> Iterator[tuple[int, Offset]]:
-    """Position and base offset of each batch as it was written."""
     with suppress(ProtocolError):  # The log may end with a torn write.
         for start, header in scan(inode.promised(), verify_crc=False):
             yield start, header.base_offset

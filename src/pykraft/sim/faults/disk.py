@@ -79,7 +79,6 @@ class SilentFaults(Family):
         return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
 
     def _lose_sector(self) -> bool:
-        """Make a synced page of a log unreadable."""
         node = self._harm.any_node()
         names = self._names(node, (LOG_SUFFIX,))
         # The rule for damage, not for loss: the read fails, so the node notices it even above the recovery point.
@@ -182,7 +181,6 @@ class SilentFaults(Family):
                 names[name].rot(target, written)
 
     def _names(self, node: SimulatedNode, endings: tuple[str, ...]) -> dict[str, Inode]:
-        """Files of the partition with these suffixes that have synced bytes."""
         directory = node.disk.directory(node.config.partition_directory)
         names = directory.synced.items() if directory is not None else ()
         found = {name: inode for name, inode in names if name.endswith(endings) and inode.synced}

@@ -106,7 +106,6 @@ class FaultPlan:
 
     @property
     def _is_next(self) -> bool:
-        """Whether the next decision is carried out."""
         return self._only is None or self._number in self._only
 
     def _turn(self) -> None:

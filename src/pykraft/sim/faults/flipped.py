@@ -196,7 +196,6 @@ def _read(asked: RequestHeader, frame: bytes, *, is_request: bool) -> Iterator[t
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, Value]]:
-    """The values in a body with their paths."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield from _leaves(f"{path}.{name}" if path else name, each)

@@ -122,7 +122,6 @@ class ForgedFaults(Family):
 
     @property
     def _present(self) -> Stranger:
-        """The stranger; created at its first use."""
         if self._stranger is None:
             facts = self._harm.facts
             self._stranger = Stranger(

@@ -112,7 +112,6 @@ class MachineFaults(Family):
         return facts.atlas.may_damage(old) and all(facts.members.knows_a_voter(each, without=old) for each in observers)
 
     def _end(self, node: SimulatedNode, text: str) -> None:
-        """End the process, with or without a power loss; the machine is off from now on."""
         self._harm.note(node, text)
         self._harm.facts.absent.add(int(node.node_id))
         if self._rng.random() < 1 / 2:

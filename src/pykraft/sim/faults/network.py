@@ -157,14 +157,12 @@ class NetworkFaults(Family):
         return True
 
     def _listener(self) -> SimulatedNode:
-        """The leader, or now and then any node."""
         leader = self._harm.facts.newest_leader()
         if leader is None or self._harm.rng.random() < 0.2:
             return self._harm.any_node()
         return self._nodes[leader.node_id]
 
     def _some_others(self, victim: SimulatedNode) -> list[int]:
-        """Some of the other nodes; one in two times all of them."""
         others = [node_id for node_id in self._nodes if node_id != int(victim.node_id)]
         rng = self._harm.rng
         return others if rng.random() < 0.5 else [node_id for node_id in others if rng.random() < 0.5]

@@ -74,7 +74,6 @@ class SnapshotFaults(Family):
         return True
 
     def _operates(self, node: SimulatedNode, path: Path) -> None:
-        """A file or a name is about to change."""
         file = parse_snapshot_file(path.name)
         if file is None:
             return
@@ -251,7 +250,6 @@ class ProcessFaults(Family):
         return node is not None
 
     def _storm_on(self, node: SimulatedNode, rng: Random, restarts: int) -> None:
-        """Kill the node at each start, again and again."""
         if node.process is not None:
             node.kill()
         self._harm.later(0, lambda: self._start(node))
@@ -340,7 +338,6 @@ class ProcessFaults(Family):
         return True
 
     def _running(self, kind: str, text: str) -> SimulatedNode | None:
-        """A random node, if it runs; counts the fault for it."""
         node = self._harm.any_node()
         if node.process is None:
             return None

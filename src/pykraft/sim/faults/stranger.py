@@ -219,7 +219,6 @@ class FalseLeader:
         return self._records(asked, manner, leader_id)
 
     def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> StrangerAnswer:
-        """Records that no follower may append, or none at all."""
         offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
         match manner:
             case "records of another leader":
@@ -439,7 +438,6 @@ class StrangerFaults(Family):
         return True
 
     def _tell_some(self, kind: str, message: Callable[[SimulatedNode], Request], text: str) -> bool:
-        """Send this to some of the voters."""
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
@@ -452,27 +450,23 @@ class StrangerFaults(Family):
 
     @property
     def _present(self) -> Stranger:
-        """The stranger; created at its first use."""
         if self._stranger is None:
             self._stranger = Stranger(self._harm.facts, self._harm.world.watch, self._leader.answer)
         return self._stranger
 
     def _sender(self) -> ReplicaKey:
-        """An unknown replica, or a voter."""
         voters = self._harm.facts.members.committed.voters
         if self._rng.random() < 0.5 or not voters:
             return ReplicaKey(NodeId(STRANGER_ID), Uuid(self._rng.randbytes(16)))
         return self._rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
-        """The highest epoch that any replica has reached."""
         facts = self._harm.facts
         reached = [facts.platters.election(node).epoch for node in facts.nodes.values()]
         reached += [host.status.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
     def _fresh_epoch(self) -> Epoch:
-        """An epoch in which no replica can be a candidate."""
         highest, claimed = self._highest_epoch(), self._harm.facts.claims.epochs
         # Nobody would believe more.
         first = (highest // JUMP + 2) * JUMP

@@ -176,7 +176,6 @@ class WipeFaults(Family):
         return min(known, max(map(self._known_epoch, others), default=known))
 
     def _known_epoch(self, node: SimulatedNode) -> int:
-        """The highest epoch that this node knows, in memory or on its disk."""
         return max(self._harm.facts.platters.election(node).epoch, node.status.epoch if node.status is not None else 0)
 
     def _exchange(self, node: SimulatedNode) -> None:

@@ -141,7 +141,6 @@ class Watch(Hooks):
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
     def _telling(self, hook: str) -> Callable[..., None]:
-        """A function that calls all that subscribe to this hook."""
         subscribers = self._subscribers[hook]
 
         def tell(*event: object) -> None:

@@ -426,6 +426,5 @@ class Network:
 
 
 def _direction(end: End) -> tuple[int, int]:
-    """Node ids of source and target of what this end sends."""
     assert end.peer is not None
     return end.station.node_id, end.peer.station.node_id

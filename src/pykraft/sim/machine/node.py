@@ -50,15 +50,12 @@ class ProcessGuest(Protocol):
 
     def connected(self) -> None:
         """The dial succeeded."""
-        ...
 
     def closed(self) -> None:
         """The dial failed, or the connection is gone."""
-        ...
 
     def received(self, frame: bytes) -> None:
         """A whole frame arrived."""
-        ...
 
 
 class Guests:
@@ -194,7 +191,6 @@ class BulkLane:
         self._owner.later(self._due_us - now_us - until_told_us, self._do)
 
     def _do(self) -> None:
-        """Do the next work that waits; on a stalled disk, later."""
         self._owner.touch()
         if self._owner.waits_for_disk(self._do):
             return
@@ -207,7 +203,6 @@ class BulkLane:
             self._owner.later(until_told_us, self._tell)
 
     def _tell(self) -> None:
-        """Report the result of the oldest work that is done."""
         self._owner.touch()
         self._done.popleft()()
 
@@ -397,7 +392,6 @@ class Process:
         self._surroundings.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
     def _take(self, act: Callable[[], None]) -> None:
-        """Act now, or after everything that came during a pause."""
         assert self.is_running, "a process that is gone hears nothing"
         if self._backlog is None:
             act()

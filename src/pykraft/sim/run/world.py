@@ -138,7 +138,6 @@ class World:
             self.watch.subscribe("process_begun", partial(self._listen, listening))
 
     def _subscribe(self) -> None:
-        """What follows from events besides the oracles' judgement."""
         self.members.on_committed = self.faults.voters_committed
         subscribe = self.watch.subscribe
         subscribe("voters_appended", self.faults.voters_appended)
@@ -165,7 +164,6 @@ class World:
             let_one_never_lead(self.nodes, self.voter_count - self.scenario.cluster.absent)
 
     def _facts(self) -> Facts:
-        """Create the facts, and format the disks."""
         scenario, committed = self.scenario, Ledger()
         absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
         has_luck = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability

@@ -56,7 +56,6 @@ def _shipped(name: str) -> tuple[str, str]:
 
 
 def _no_such(what: str, name: str, names: Iterable[str]) -> str:
-    """A name that is none of these."""
     return f"there is no {what}: choose one of {', '.join(sorted(names))}{did_you_mean(name, names)}"
 
 
@@ -140,7 +139,6 @@ def _table(what: str, name: str, table: object) -> Mapping[str, Any]:
 
 
 def _value(what: str, key: str, hint: object, value: object) -> object:
-    """One value, converted to the type of its field."""
     expected, is_right = _EXPECTED[hint]
     is_list = isinstance(value, list)
     least, most = _LEAST.get(key, 0), _MOST.get(key, _MOST_OF[hint])
@@ -240,7 +238,6 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def _changed(table: Any, default: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The changed fields of one table of any class."""
     values = {field.name: (getattr(table, field.name), getattr(default, field.name)) for field in fields(table)}
     return {name: value for name, (value, usual) in values.items() if value != usual}
 
@@ -250,5 +247,4 @@ def _key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:  # noqa: ANN401
-    """An integer, a float, or a tuple of integers as TOML."""
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else repr(value)

@@ -43,7 +43,6 @@ class IndexesAreOfTheirLogs(Invariant):
                 self._compare(node, directory, name.removesuffix(LOG))
 
     def _compare(self, node: SimulatedNode, directory: Directory, stem: str) -> None:
-        """Check one segment."""
         positions: dict[int, int] = {}
         times: set[tuple[int, int]] = set()
         for position, header in scan(bytes(directory.cached[stem + LOG].cached), verify_crc=False):

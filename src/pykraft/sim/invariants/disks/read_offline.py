@@ -30,7 +30,6 @@ class OfflineReadersSeeTheNewest(Invariant):
 
 
 def _read(content: bytes) -> Point | None:
-    """None when it is damaged."""
     try:
         return parse_recovery_point(ROOT / FILE_NAME, content)
     except CorruptionError:

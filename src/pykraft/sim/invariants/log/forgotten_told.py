@@ -73,6 +73,5 @@ class ForgottenIsTold(Invariant):
 
 
 def _led_by(node: SimulatedNode) -> Leader | None:
-    """The state of a leader."""
     raft = node.host.raft if node.host is not None else None
     return raft.state if raft is not None and isinstance(raft.state, Leader) else None
