@@ -10,8 +10,7 @@ import pytest
 from pykraft.errors import UsageError
 from pykraft.sim.facts.application_state import ApplicationState, Plain, read_snapshot
 from pykraft.sim.facts.history import READ, WRITE, value_of
-from tests.sim.invariants.fakes import batch, encoded, entries_of, entry
-from tests.sim.snapshots import snapshot_of
+from tests.sim.invariants.fakes import batch, encoded, entries_of, entry, snapshot_of
 
 
 def test_a_state_is_read_back_as_it_was() -> None:

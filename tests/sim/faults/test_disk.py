@@ -27,8 +27,18 @@ from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario, SnapshotSettings
 from pykraft.snapshot.files import checkpoint_path
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import SEED_OF_THREE, THREE, calm_world, led, led_world, run_for, run_until, started
+from tests.sim.worlds import (
+    SEED_OF_THREE,
+    THREE,
+    calm_world,
+    harm_to,
+    led,
+    led_world,
+    run_for,
+    run_until,
+    started,
+    told,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import KINDS, OF_THEIR_OWN, Pace
-from tests.sim.faults.worlds import harm_to
-from tests.sim.worlds import THREE, calm_world, run_for, run_until, started, started_world
+from tests.sim.worlds import THREE, calm_world, harm_to, run_for, run_until, started, started_world
 
 
 def test_worlds_draw_kinds_of_their_own() -> None:

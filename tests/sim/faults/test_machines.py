@@ -10,8 +10,7 @@ from pykraft.sim.faults.machines import MachineFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import MACHINES, ClusterSettings, MembershipSettings
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, led, led_world, run_for, run_until
+from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_for, run_until, told
 
 (KIND,) = MACHINES
 

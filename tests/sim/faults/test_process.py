@@ -27,8 +27,7 @@ from pykraft.sim.machine.network import FRAME_LENGTH_SIZE_BYTES
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import SNAPSHOT, Course, SnapshotSettings
 from pykraft.types import Buffer
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, led_world, run_for, run_until, started_world
+from tests.sim.worlds import THREE, calm_world, harm_to, led_world, run_for, run_until, started_world, told
 
 
 def faults_of(world: World) -> Faults:

@@ -16,8 +16,7 @@ from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import Process
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.run.world import World
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import calm_world, dynamic_world, led, led_world, run_for, run_until
+from tests.sim.worlds import calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
 
 
 def made(world: World, seed: int = 1) -> TwinFaults:

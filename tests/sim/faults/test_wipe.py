@@ -23,8 +23,7 @@ from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
 from pykraft.types import Epoch, NodeId, ReplicaKey
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
+from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_until, told
 
 
 def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everything() -> None:

@@ -1,9 +1,14 @@
-"""Fake nodes and facts with only the attributes that an oracle reads."""
+"""Fake nodes and facts with only the attributes that an oracle reads.
+
+Builds the bytes of snapshots, as the writer makes them, for tests of their readers.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +17,23 @@ from pykraft.core.effects import InstallSnapshot, MoveLogStart, Report, Truncate
 from pykraft.core.state import Follower
 from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
+from pykraft.log.fs import make_directory
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.sim.facts.application_state import ENTRY, Plain
 from pykraft.sim.facts.facts import Claims
 from pykraft.sim.facts.history import History, Operation
 from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
+from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.spoken import LogEnd, VoteAsked
 from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.sim.scenario.settings import listeners_of
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import (
     Epoch,
     Instant,
@@ -272,3 +282,16 @@ def begins_anew(offset: int) -> InstallSnapshot:
 
 def deletes_before(offset: int) -> MoveLogStart:
     return MoveLogStart(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))
+
+
+DIRECTORY = Path("/disk")
+
+
+def snapshot_of(entries: Iterable[Entry], *, epoch: int = 1) -> bytes:
+    """The bytes of a snapshot whose records are these batches."""
+    disk, wanted = VirtualDisk(Random(1)), snapshot_id(1, epoch=epoch)
+    make_directory(disk, DIRECTORY)
+    writer = SnapshotWriter(disk, DIRECTORY, wanted, Plain(), last_contained_log_timestamp=7)
+    writer.append(ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in entries)
+    writer.freeze()
+    return disk.read(checkpoint_path(DIRECTORY, wanted))

@@ -40,7 +40,6 @@ from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.run.world import World
 from pykraft.types import Io, Offset, ReportKind
 from tests.core.replicas import leader, resigned
-from tests.sim.faults.worlds import harm_to
 from tests.sim.invariants.fakes import (
     BEFORE,
     appends,
@@ -57,7 +56,7 @@ from tests.sim.invariants.fakes import (
     view,
     world,
 )
-from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
+from tests.sim.worlds import SEED_OF_THREE, THREE, harm_to, led, run_for, run_until
 
 
 # append_epoch: A batch of an epoch that its node has not reached is found.

@@ -52,12 +52,12 @@ from tests.sim.invariants.fakes import (
     node,
     report,
     snapshot_id,
+    snapshot_of,
     truncates,
     view,
     voter_record,
     world,
 )
-from tests.sim.snapshots import snapshot_of
 
 
 # asked_in_time: An application that is not asked for a snapshot in time is found.

@@ -31,8 +31,7 @@ from pykraft.sim.scenario.scenario import (
     QuorumSettings,
     Scenario,
 )
-from tests.sim.faults.worlds import harm_to
-from tests.sim.worlds import calm_world
+from tests.sim.worlds import calm_world, harm_to
 
 
 def test_a_world_without_a_scenario_has_the_default_one() -> None:
