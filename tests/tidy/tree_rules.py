@@ -81,7 +81,7 @@ IMPORTED_BY_FOLDER = ("pykraft.sim.invariants.",)
 
 TESTED_ELSEWHERE: dict[str, str] = {
     "pykraft.__main__": "three lines; tests/processes starts it",
-    "pykraft.sim.invariants": "tests/sim/invariants/test_invariant.py",
+    "pykraft.sim.invariants": "by subject in tests/sim/invariants; test_invariant.py knows all oracles",
 }
 """Modules without a test file of their own name, and where they are tested. A key may be a package: all below it."""
 

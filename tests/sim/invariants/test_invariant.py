@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from pykraft.sim.invariants import ALL, ViolationError
 from pykraft.sim.invariants.invariant import Invariant
@@ -39,3 +40,8 @@ def test_a_violation_names_the_invariant_and_what_was_seen() -> None:
     error = Invariant(world()).violated("two of them")
     assert isinstance(error, ViolationError)
     assert (error.invariant, str(error)) == ("Invariant", "Invariant: two of them")
+
+
+def test_each_oracle_is_tested_in_this_folder() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert [kind.__name__ for kind in ALL if tests.count(kind.__name__) < 2] == []
