@@ -60,7 +60,6 @@ PATTERNS: Final = (
     "client/subscriptions.py",
     "sim/facts/*.py",
     "sim/invariants/invariant.py",
-    "sim/invariants/kept_leader.py",
     "sim/invariants/*/*.py",
     "sim/machine/*.py",
 )

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import call_in_workers
+from pykraft.sim.run.world import Outcome
 from tests.documented import test_json_keys, test_names
 from tests.sim.mutants.search import live, recorded
 from tests.tidy.repository import ROOT

@@ -12,7 +12,7 @@ import sys
 import time
 from statistics import median
 
-from pykraft.sim.machine.recorder import Arrived, Recorder
+from pykraft.sim.machine.trace import Arrived, Recorder
 from pykraft.sim.run.simulation import Failure, simulate
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import Scenario

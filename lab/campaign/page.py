@@ -19,9 +19,8 @@ from typing import Any, Final
 import pykraft
 from pykraft.errors import UsageError
 from pykraft.page import render_page
-from pykraft.sim.run.campaign import Identity, Row
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row, Totals, rule_and_story
 from pykraft.sim.run.simulation import replay_command
-from pykraft.sim.run.totals import CampaignSummary, Totals, rule_and_story
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.text.words import counted

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeGuard, overload
 
 from pykraft.errors import UsageError
-from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row
 
 SEEDS_A_PAGE: Final = 256
 NONE: Final = 0

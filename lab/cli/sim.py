@@ -53,8 +53,7 @@ from pykraft.cli.sim.run import (
 )
 from pykraft.errors import UsageError
 from pykraft.process.extras import imported_for
-from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import did_you_mean
 

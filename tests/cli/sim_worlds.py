@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 
 FAILING = 13
 

@@ -22,7 +22,7 @@ from pykraft.log.recovery import Recovery
 from pykraft.log.scrub import find_damage
 from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.small_files.quarantine_file import QuarantineFile
-from pykraft.sim.faults.silent import LAST_BYTE_OF_EPOCH
+from pykraft.sim.faults.disk import LAST_BYTE_OF_EPOCH
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset
 from tests.disks import ScriptedDisk

@@ -16,8 +16,8 @@ import pytest
 from pykraft.sim.invariants import ALL
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Process
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.sim.mutants import FAMILIES, MUTANTS, Mutant, planted
 from tests.sim.mutants.alone import ALONE
 from tests.sim.mutants.patch import Patch

@@ -1,10 +1,15 @@
-"""A small, calm world, moved by hand, for tests of nodes, faults and invariants."""
+"""A small, calm world, moved by hand, for tests of nodes, faults and invariants.
+
+A world for tests of one fault family: the test calls its faults directly, with separate random streams.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
+from pykraft.sim.faults.harm import Harm
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings, QuorumSettings, Scenario
@@ -72,3 +77,13 @@ def run_for(world: World, duration_us: int) -> None:
     """Let the world go on for a while."""
     end_us = world.clock.now_us + duration_us
     run_until(world, lambda: world.clock.now_us >= end_us, limit_us=2 * duration_us + 1)
+
+
+def harm_to(world: World, seed: int = 1) -> Harm:
+    """A book of its own; nothing is planned."""
+    return Harm(world, Random(seed))
+
+
+def told(world: World, text: str) -> bool:
+    """True when some line of the trace says it."""
+    return any(text in line for line in world.trace.lines)

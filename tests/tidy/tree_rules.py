@@ -25,9 +25,7 @@ TABLES: dict[str, str] = {
     "pykraft.host.components": "one part of a node a file",
     "pykraft.host.host": "one part of a node a file",
     "pykraft.rpc.codec": "one RPC a file",
-    "pykraft.sim.faults.families": "one kind of fault a file",
     "pykraft.sim.faults.faults": "one kind of fault a file",
-    "pykraft.sim.faults.own_plans": "one plan of faults a file",
 }
 """Modules that list many of one kind, each in a file of its own although nothing else imports it: what they list."""
 APART: dict[str, str] = {
@@ -42,9 +40,6 @@ APART: dict[str, str] = {
     "pykraft.log.log_scan": "it only reads, and recovery, its user, only writes",
     "pykraft.server.link_protocol": "its user is compiled, and mypyc has no native class with a base of asyncio",
     "pykraft.server.sync_place": "a rule without threads, which its tests ask alone",
-    "pykraft.sim.clients.application": "not merged yet",
-    "pykraft.sim.clients.producer": "not merged yet",
-    "pykraft.sim.run.world": "not merged yet",
     "pykraft.spark.pipeline.gold": "its functions are for programs of users",
     "pykraft.spark.pipeline.silver": "tasks import it, without what a driver needs",
     "pykraft.spark.session.daemon": "Spark starts it by its name",

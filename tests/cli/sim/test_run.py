@@ -28,11 +28,10 @@ from pykraft.cli.sim.run import (
 )
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
-from pykraft.sim.machine.recorder import Recorder
-from pykraft.sim.run.campaign import Identity, Row
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.machine.trace import Recorder
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row, Totals
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.totals import CampaignSummary, Totals
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import DEFAULT
 from tests.cli.sim_worlds import FAILING, at_once, failed, live, passed

@@ -27,8 +27,7 @@ from lab.campaign.page import (
 )
 from pykraft.errors import UsageError
 from pykraft.page import PLACE
-from pykraft.sim.run.campaign import Identity
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.campaign import CampaignSummary, Identity
 from pykraft.sim.scenario.file import load
 from tests.browser import OpenPage
 from tests.look import Scheme, faults_of, in_all_windows

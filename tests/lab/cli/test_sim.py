@@ -19,10 +19,9 @@ from lab.campaign.rows import RowFile
 from lab.cli.sim import kept_rows, mutants, sim, write_report
 from pykraft.cli.sim.run import sim as packaged
 from pykraft.errors import UsageError
-from pykraft.sim.run.campaign import Identity, row_of
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.campaign import CampaignSummary, Identity, row_of
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.totals import CampaignSummary
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load
 from tests.cli.sim_worlds import at_once, failed, passed
 from tests.sim.mutants import MUTANTS, search

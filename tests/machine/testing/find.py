@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.sim.mutants.patch import Patch
 
 B = TypeVar("B")

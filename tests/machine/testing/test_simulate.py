@@ -12,8 +12,8 @@ from pykraft.machine.testing import SimulationFailedError, simulate, users
 from pykraft.machine.testing.recorded import Reference
 from pykraft.machine.testing.simulate import run_machines, scenario_of
 from pykraft.machine.testing.workload import DrawnCommands
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.machine.counters import Counters
 from tests.machine.testing.bugs import BUGS, DiceCounters, ForgetfulCounters, draw
 from tests.machine.testing.search import noticed

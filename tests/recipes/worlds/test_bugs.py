@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.world import Outcome
 from tests.recipes.worlds.bugs import BUGS
 from tests.recipes.worlds.search import noticed
 from tests.recipes.worlds.workload import run_recipes

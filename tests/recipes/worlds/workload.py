@@ -16,8 +16,8 @@ from pykraft.recipes import KeyValues, KeyValueStore, key_values
 from pykraft.recipes.key_values import SNAPSHOTS, is_in
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.violation import ViolationError
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.recipes.worlds import model
 from tests.recipes.worlds.holdings import Holdings
 from tests.recipes.worlds.log_rules import LogRules

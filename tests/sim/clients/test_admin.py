@@ -6,7 +6,7 @@ from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clients.admin import OperatorStation
-from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.facts.members import VoterRequest
 from pykraft.types import ReplicaKey
 from tests.sim.worlds import dynamic_world, led, run_until
 

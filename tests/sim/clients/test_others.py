@@ -1,18 +1,34 @@
 """The other clients of a world begin together, and a world waits until its producers are served.
 
 A client that asks all nodes gets an answer from each and changes nothing.
+
+Idempotent producers find the leader, repeat what was not answered, and give up only what nobody can know.
+
+A producer's batch is whole, and its header has the producer's numbers.
+
+Source: KIP-98, KIP-360.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from pykraft.errors import ErrorCode
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.batch import check_crc, read_header
+from pykraft.protocol.records import decode_values
+from pykraft.sim.clients.others import IN_FLIGHT_MAX, SimulatedProducer, producer_batch
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.visit import Visit, VisitQuestion
+from pykraft.sim.facts.history import IssuedId, OperationOutcome, ProducerAnswer, Visit, VisitQuestion
+from pykraft.sim.invariants.clients.producer_answers import ProducersAreToldTheTruth
+from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Course, ProducerSettings, Work
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Course, ProducerSettings, Scenario, Work
 from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
 
 
@@ -72,3 +88,117 @@ def test_a_world_may_have_none() -> None:
     world.others.visitor.begin()
     run_for(world, 500_000)
     assert not found.questions
+
+
+CALM = ProducerSettings(
+    count=(1,), impatience=0, restart_probability=0, bump_probability=0, sleep_probability=0, value_size_bytes_max=(60,)
+)
+
+
+class ListensToProducers(Invariant):
+    """Keeps what producers were told."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self.answers: list[ProducerAnswer] = []
+        self.ids: list[int] = []
+
+    def produced(self, answer: ProducerAnswer) -> None:
+        """Keep it."""
+        self.answers.append(answer)
+
+    def id_issued(self, issued: IssuedId) -> None:
+        """Keep it."""
+        self.ids.append(issued.producer_id)
+
+
+def producing(
+    settings: ProducerSettings = CALM, scenario: Scenario = THREE
+) -> tuple[World, SimulatedProducer, ListensToProducers]:
+    oracles = [ListensToProducers, ProducersKeepOrder, ProducersAreToldTheTruth]
+    world, _ = led(World(SEED_OF_THREE, scenario=replace(scenario, producers=settings), oracles=oracles))
+    [producer] = world.others.producers
+    producer.begin()
+    found = world.watch.oracles[0]
+    assert isinstance(found, ListensToProducers)
+    return world, producer, found
+
+
+def acknowledged(found: ListensToProducers) -> list[ProducerAnswer]:
+    return [each for each in found.answers if each.error == ErrorCode.NONE]
+
+
+def test_a_producer_gets_an_id_and_writes_numbered_batches() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: len(acknowledged(found)) > 20)
+    assert len(found.ids) == 1
+    sequences = [each.base_sequence for each in found.answers]
+    assert sequences == sorted(sequences)
+    assert producer.acknowledged_us > 0
+    with pytest.raises(AssertionError, match="somebody dials a producer"):
+        producer.accepted(ConnectionId(1))
+
+
+def test_what_was_not_answered_is_sent_again_to_the_next_leader() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: bool(acknowledged(found)))
+    leader = world.facts.newest_leader()
+    assert leader is not None
+    run_until(world, lambda: bool(producer._in_flight))
+    waiting = [batch.base_sequence for batch in producer._in_flight]
+    world.nodes[leader.node_id].kill()
+    run_until(world, lambda: set(waiting) <= {each.base_sequence for each in acknowledged(found)})
+    assert found.answers[-1].node_id != leader.node_id
+    assert len(found.ids) == 1
+
+
+def test_no_more_than_five_batches_wait_and_a_late_one_is_given_up() -> None:
+    world, producer, found = producing()
+    run_until(world, lambda: bool(acknowledged(found)))
+    for node in world.nodes.values():
+        for other in world.nodes.values():
+            world.network.cut(int(node.node_id), int(other.node_id))
+    run_until(world, lambda: len(producer._in_flight) == IN_FLIGHT_MAX)
+    given_up = [batch.operation for batch in producer._in_flight]
+    run_until(world, lambda: producer._producer_epoch == 1)
+    assert {each.answer for each in given_up} == {OperationOutcome.UNKNOWN}
+    world.network.heal()
+    run_until(world, lambda: acknowledged(found)[-1].producer_epoch >= 1)
+
+
+def test_a_producer_that_begins_anew_gets_another_id() -> None:
+    world, producer, found = producing(replace(CALM, restart_probability=0.05))
+    run_until(world, lambda: len(found.ids) > 2)
+    assert len({*found.ids}) == len(found.ids)
+    assert producer.acknowledged_us > 0
+
+
+def test_a_sleeping_producer_sends_nothing() -> None:
+    world, _, found = producing(replace(CALM, sleep_probability=1, sleep_us_max=1))
+    run_for(world, 500_000)
+    assert not found.answers
+
+
+def test_worlds_without_producers_serve_no_clients() -> None:
+    world = World(SEED_OF_THREE, scenario=THREE)
+    assert world.others.producers == []
+    assert {node.config.client_listeners for node in world.nodes.values()} == {()}
+    world = World(SEED_OF_THREE, scenario=load(["producers"]))
+    assert {node.config.client_listeners for node in world.nodes.values()} == {("CONTROLLER",)}
+
+
+def test_batches_fit_where_leaders_have_small_buffers() -> None:
+    """A world of all faults and producers had both: seed 21."""
+    small = replace(THREE, quorum=replace(THREE.quorum, batch_size_bytes_max=2_048))
+    world, _, found = producing(replace(CALM, value_size_bytes_max=(3_000,)), small)
+    run_until(world, lambda: len(acknowledged(found)) == 50)
+    sizes = [sum(map(len, answer.operation.values)) for answer in found.answers]
+    assert max(sizes) > 1_000
+
+
+def test_a_batch_has_its_producers_numbers_and_a_right_crc() -> None:
+    data = producer_batch((b"a", b"b"), producer_id=2**40, producer_epoch=3, base_sequence=7, timestamp_ms=9)
+    header = read_header(data)
+    check_crc(data, 0, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (2**40, 3, 7)
+    assert decode_values(data) == [b"a", b"b"]

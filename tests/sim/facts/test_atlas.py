@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pykraft.core.quorum import majority_of
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
-from pykraft.sim.machine.format import format_directory
+from pykraft.sim.facts.members import format_directory
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World

@@ -1,4 +1,7 @@
-"""Facts follow their world and are frozen."""
+"""Facts follow their world and are frozen.
+
+Every epoch that a stranger named is one of its claims.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from pykraft.sim.facts.facts import Claims
 from pykraft.sim.machine.ledger import Ledger
 from tests.sim.worlds import calm_world, led_world, run_until
 
@@ -34,3 +38,14 @@ def test_no_part_can_be_exchanged() -> None:
     facts = calm_world().facts
     with pytest.raises(FrozenInstanceError):
         facts.committed = Ledger()  # type: ignore[misc]
+
+
+def test_a_stranger_that_names_an_epoch_has_spoken() -> None:
+    claims = Claims()
+    assert not claims.is_any
+    claims.epochs.add(7)
+    assert claims.is_any
+
+
+def test_a_flipped_bit_claims_something() -> None:
+    assert Claims(is_flipped=True).is_any

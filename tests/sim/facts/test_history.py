@@ -1,4 +1,7 @@
-"""A history as calls: certain outcomes, open ones, and writes that may be ignored."""
+"""A history as calls: certain outcomes, open ones, and writes that may be ignored.
+
+A request is open until it is answered or its process has ended.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from pykraft.sim.facts.history import (
     REGISTERS,
     OperationOutcome,
     Registers,
+    Visit,
+    VisitQuestion,
     is_read,
     number_of,
     offset_calls,
@@ -15,6 +20,7 @@ from pykraft.sim.facts.history import (
 )
 from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
 from tests.sim.invariants.fakes import operation
+from tests.sim.worlds import led_world
 
 
 def write(number: int) -> bytes:
@@ -58,3 +64,16 @@ def test_calls_are_told_apart_by_register_and_by_what_is_certain() -> None:
 def test_offsets_are_those_that_were_acknowledged() -> None:
     told = operation(1, write(1), write(2), answer=OperationOutcome.COMMITTED, answered_us=9, base_offset=5)
     assert offset_calls([told, operation(2, base_offset=7)]) == [ObjectCall(0, 9, ("append", 5, 7))]
+
+
+def test_a_visit_is_open_while_an_answer_may_come() -> None:
+    world, leader = led_world()
+    answered, broken = (Visit(question=VisitQuestion.DESCRIBE_QUORUM, process=leader, asked_us=0) for _ in range(2))
+    assert answered.is_open
+    answered.answer = {"error_code": 0}
+    assert not answered.is_open
+    refused = Visit(question=VisitQuestion.DESCRIBE_QUORUM, process=leader, asked_us=0, is_refused=True)
+    assert not refused.is_open
+    assert broken.is_open
+    world.nodes[leader.node_id].kill()
+    assert not broken.is_open

@@ -1,15 +1,37 @@
-"""Which voter sets count: the configuration's, those on disks, and each log's."""
+"""Which voter sets count: the configuration's, those on disks, and each log's.
+
+Voter sets are read once from batches on their way to a disk, and looked up by log.
+
+Nodes may join or leave as long as a request for it is outstanding or repeated.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.messages import RemoveVoterRequest
+from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
+from pykraft.errors import ErrorCode
+from pykraft.protocol.batch import read_header
+from pykraft.protocol.records import encode_control_batch
 from pykraft.sim.clients.admin import OperatorStation
+from pykraft.sim.facts.members import Electorate, VoterRequest, VoterRequests
+from pykraft.sim.machine.ledger import Entry
+from pykraft.sim.machine.node import Process
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import MembershipSettings
 from pykraft.sim.scenario.settings import moved, port_of
-from pykraft.types import VoterSet
+from pykraft.types import (
+    ControlRecord,
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
+from tests.sim.invariants.fakes import appends, encoded, voters_of
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_until
 
 
@@ -121,3 +143,79 @@ def test_an_observer_with_the_first_list_and_a_machine_that_is_gone_count_for_no
     assert world.members.in_force() == [world.members.committed]
     world.facts.absent.clear()
     assert world.members.in_force() == [world.members.committed, *first]
+
+
+def control(base_offset: int, *records: ControlRecord, epoch: int = 1) -> bytes:
+    return encode_control_batch(records, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
+
+
+CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+OPENING = control(0, CHANGE, KRaftVersion(1), KRaftVoters(voters_of(3)))
+SECOND = control(7, KRaftVoters(voters_of(2)))
+OTHER = control(7, KRaftVoters(voters_of(4)), epoch=2)
+
+
+def test_sets_are_found_in_the_order_of_their_offsets_and_epochs() -> None:
+    known = Electorate(voters_of(3))
+    known.submitted(appends(OTHER))
+    known.submitted(appends(OPENING, encoded(3, b"value"), encoded(4), SECOND))
+    known.submitted(appends(SECOND))
+    first, second, other = known.records
+    assert (first.offset, first.level, first.is_opening, first.voters) == (2, 1, True, voters_of(3))
+    assert (second.offset, second.level, second.is_opening, second.voters) == (7, None, False, voters_of(2))
+    assert (other.offset, other.entry.epoch) == (7, 2)
+
+
+def test_the_newest_one_is_that_of_a_log_that_holds_its_batch() -> None:
+    known = Electorate(voters_of(3))
+    assert known.newest(lambda _: True) is None
+    known.submitted(appends(OPENING, SECOND, OTHER))
+    held = {Entry.of(read_header(OPENING)), Entry.of(read_header(SECOND))}
+    newest = known.newest(held.__contains__)
+    assert newest is not None
+    assert newest.voters == voters_of(2)
+
+
+KEY = ReplicaKey(NodeId(2))
+
+
+def asked(process: Process, *, adds: bool) -> VoterRequest:
+    message = (
+        AddVoterRequest(voter=KEY, listeners=process.host.status.voters.voters[0].listeners, timeout_ms=1)
+        if adds
+        else RemoveVoterRequest(voter=KEY)
+    )
+    return VoterRequest(message=message, process=process, then=lambda _: None, since=0)
+
+
+def test_a_request_counts_until_it_is_answered() -> None:
+    world, leader = led_world()
+    requests, node = VoterRequests(), world.nodes[2]
+    adding, removing = asked(leader, adds=True), asked(leader, adds=False)
+    requests.sent(node, adding)
+    assert (set(requests.joining), set(requests.leaving)) == ({node}, set())
+    requests.sent(node, removing)
+    assert (set(requests.joining), set(requests.leaving)) == ({node}, {node})
+    adding.answer = removing.answer = ErrorCode.NONE
+    assert not requests.joining
+    assert not requests.leaving
+
+
+def test_a_request_without_an_answer_counts_while_its_leader_lives() -> None:
+    world, leader = led_world()
+    requests = VoterRequests()
+    requests.sent(world.nodes[2], asked(leader, adds=True))
+    assert requests.joining
+    world.nodes[leader.node_id].kill()
+    assert not requests.joining
+
+
+def test_whoever_goes_on_asking_can_be_told_to_stop() -> None:
+    world, _ = led_world()
+    requests, node = VoterRequests(), world.nodes[2]
+    requests.adding[node] += 1
+    requests.removing[node] += 1
+    assert (set(requests.joining), set(requests.leaving)) == ({node}, {node})
+    requests.stop()
+    assert not requests.joining
+    assert not requests.leaving

@@ -1,4 +1,13 @@
-"""The platter shows what was synced and nothing else, up to the first invalid byte."""
+"""The platter shows what was synced and nothing else, up to the first invalid byte.
+
+A directory is unproven while nothing was written to it, or what its proof says is not enough.
+
+The durable state is looked up by node, also for a machine that joined later.
+
+A wrong epoch in a log keeps a witness: what may flip next to what.
+
+Source: ours (ADR 022).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +17,27 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.log.fs import make_directory
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.small_files.proof_file import FILE_NAME as PROOF
+from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
+from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.log.small_files.quorum_state import ElectionStore
+from pykraft.protocol.batch import scan
 from pykraft.protocol.records import encode_batch
-from pykraft.sim.facts.platter import DurableElection, Platter
+from pykraft.sim.facts.members import format_directory
+from pykraft.sim.facts.platter import DurableElection, Platter, Platters, is_last_witness, is_unproven
 from pykraft.sim.machine.disk import VirtualDisk
+from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import BEGINNING
+from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.types import Election, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from pykraft.types import Damage, Election, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from tests.sim.worlds import led_world, run_for, run_until
 
 PARTITION = Path("/disk/log")
 
@@ -170,3 +191,118 @@ def test_a_snapshot_is_set_aside_that_is_damaged_and_no_other() -> None:
     directory.synced[path.name + DAMAGED].rot(0, b"?")
     assert oracle.is_set_aside(id_of(2, 1))
     assert not disk.is_rotten
+
+
+THREE = Scenario(cluster=ClusterSettings(voters=(3,), observers=(0,)))
+
+
+def test_a_directory_without_anything_is_unproven_and_a_formatted_one_is_not() -> None:
+    node = World(8, scenario=THREE).nodes[1]
+    assert is_unproven(node)
+    format_directory(node)
+    assert not is_unproven(node)
+
+
+def test_a_new_directory_is_proven_once_the_others_were_heard() -> None:
+    world = World(8, scenario=THREE)
+    for node in world.nodes.values():
+        node.start()
+    first = world.nodes[1]
+    assert is_unproven(first)
+    run_until(world, lambda: not is_unproven(first))
+
+
+def test_a_proof_that_cannot_be_read_proves_nothing() -> None:
+    world, _ = led_world()
+    node = world.nodes[1]
+    directory = node.disk.directory(node.config.log_dir)
+    assert directory is not None
+    inode = directory.synced[PROOF]
+    assert not is_unproven(node)
+    inode.synced[0] ^= 1
+    assert is_unproven(node)
+
+
+def test_each_node_is_asked_for_its_own() -> None:
+    world, leader = led_world()
+    run_for(world, 200_000)
+    node = world.nodes[leader.node_id]
+    platters = Platters([])
+    platters.joined(node)
+    end = platters.end(node)
+    assert end.offset == platters.end_offset(node) > 0
+    assert platters.election(node).epoch == leader.host.status.epoch
+    entry = platters.entry_at(node, 0)
+    assert entry is not None
+    assert platters.holds(node, entry)
+    assert platters.recovered(node, keeps_damage=False).at(0) == entry
+    assert platters.entry_at(node, end.offset) is None
+
+
+def test_without_snapshots_there_is_no_news_of_one() -> None:
+    world, leader = led_world()
+    node, snapshot_id = world.nodes[leader.node_id], OffsetAndEpoch(Offset(1), Epoch(1))
+    platters = world.facts.platters
+    assert list(platters.snapshots(node)) == []
+    assert platters.snapshot(node, snapshot_id) is None
+    assert not platters.is_set_aside(node, snapshot_id)
+    assert not platters.has_news(node)
+
+
+LOG = f"{0:020d}.log"
+EPOCH_AT = 15
+
+
+def disk_of_a_leader() -> tuple[SimulatedNode, Directory, Inode]:
+    """A node, its partition directory, and its log."""
+    world, leader = led_world()
+    node = world.nodes[int(leader.node_id)]
+    world.users.begin()
+    run_until(world, lambda: world.facts.atlas.durable_point(node) > 5)
+    directory = node.disk.directory(node.config.partition_directory)
+    assert directory is not None
+    return node, directory, directory.synced[LOG]
+
+
+def flip(inode: Inode, position: int) -> None:
+    inode.rot(position, bytes([inode.synced[position] ^ 1]))
+    assert inode.is_rotten
+
+
+def note_damage(node: SimulatedNode, offset: Offset) -> None:
+    """Put a durable note of damage at this offset on the disk."""
+    damage = Damage(path=LOG, position=0, start_offset=offset, expected="epoch 1", found="epoch 0")
+    note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(damage,), is_cut=False)
+    QuarantineFile(node.disk, node.config.partition_directory).write(note)
+
+
+def test_a_checkpoint_stays_whole_while_it_alone_knows_a_wrong_epoch() -> None:
+    node, _, log = disk_of_a_leader()
+    assert not is_last_witness(node, EPOCHS, 0)
+    position, header = list(scan(bytes(log.synced)))[-1]
+    flip(log, position + header.size_bytes - 1)  # which the CRC shows
+    assert not is_last_witness(node, EPOCHS, 0)
+    flip(log, position + EPOCH_AT)
+    assert is_last_witness(node, EPOCHS, 0)
+
+
+def test_a_node_that_has_noted_a_wrong_epoch_needs_no_checkpoint() -> None:
+    node, directory, log = disk_of_a_leader()
+    position, header = list(scan(bytes(log.synced)))[-1]
+    flip(log, position + EPOCH_AT)
+    for offset, is_last in ((Offset(header.base_offset + 1), True), (header.base_offset, False)):
+        note_damage(node, offset)
+        assert is_last_witness(node, EPOCHS, 0) is is_last
+    directory.synced[QUARANTINE] = Inode()  # a note that cannot be read
+    assert is_last_witness(node, EPOCHS, 0)
+
+
+def test_no_epoch_flips_in_a_log_without_a_sound_checkpoint() -> None:
+    node, directory, log = disk_of_a_leader()
+    position, _ = list(scan(bytes(log.synced)))[-1]
+    assert not is_last_witness(node, LOG, position + EPOCH_AT)
+    flip(directory.synced[EPOCHS], 0)
+    assert is_last_witness(node, LOG, position + EPOCH_AT)
+    assert not is_last_witness(node, LOG, position + EPOCH_AT + 1)
+    del directory.synced[EPOCHS]
+    assert is_last_witness(node, LOG, position + EPOCH_AT)

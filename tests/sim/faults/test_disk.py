@@ -1,17 +1,44 @@
-"""A failed disk stops its node, which restarts when the disk works; a stall only takes time."""
+"""A failed disk stops its node, which restarts when the disk works; a stall only takes time.
+
+Snapshots cannot be read for a while by processes that run, and nothing else fails.
+
+Silent disk faults: injected where the atlas allows it, found when the platter is read, and repaired from others.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults
-from pykraft.sim.machine.io_errors import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR, DiskError
+from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults, SilentFaults, UnreadableFaults
+from pykraft.sim.machine.io_errors import (
+    DISK_FULL,
+    READ_ERROR,
+    SNAPSHOT_UNREADABLE,
+    SYNC_ERROR,
+    WRITE_ERROR,
+    DiskError,
+    SnapshotDiskError,
+)
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import ClusterSettings, Scenario, SnapshotSettings
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import led_world, run_until
+from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario, SnapshotSettings
+from pykraft.snapshot.files import checkpoint_path
+from tests.sim.worlds import (
+    SEED_OF_THREE,
+    THREE,
+    calm_world,
+    harm_to,
+    led,
+    led_world,
+    run_for,
+    run_until,
+    started,
+    told,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +115,165 @@ def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> Non
 def test_without_snapshots_no_part_is_synced() -> None:
     world, _ = led_world()
     assert not DiskFaults(harm_to(world)).kinds[PART_SYNC_ERROR]()
+
+
+SNAPSHOT = Path("00000000000000000010-0000000001.checkpoint")
+
+
+def made(world: World, seed: int = 1) -> UnreadableFaults:
+    faults = UnreadableFaults(harm_to(world))
+    faults.use_dice(Random(seed))
+    return faults
+
+
+def is_unreadable(world: World, node_id: int, path: Path = SNAPSHOT) -> bool:
+    try:
+        for _ in range(4):
+            world.nodes[node_id].disk.io_errors.before_read(path)
+    except SnapshotDiskError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_snapshots_of_running_nodes_cannot_be_read_until_it_stops(seed: int) -> None:
+    world = started(World(SEED_OF_THREE, scenario=replace(THREE, snapshots=SnapshotSettings(records_between=(10,)))))
+    faults = made(world, seed)
+    assert faults.kinds[SNAPSHOT_UNREADABLE]()
+    hit = [node_id for node_id in world.nodes if is_unreadable(world, node_id)]
+    assert len(hit) in {1, 3}
+    assert world.facts.counts[SNAPSHOT_UNREADABLE] == len(hit), "each is counted once"
+    for other in ("00000000000000000010-0000000001.checkpoint.part", "00000000000000000000.log"):
+        assert not is_unreadable(world, hit[0], Path(other))
+    world.nodes[hit[0]].kill()
+    assert not is_unreadable(world, hit[0]), "a node that starts reads its newest snapshot"
+    faults.stop()
+    assert not any(is_unreadable(world, node_id) for node_id in world.nodes)
+
+
+def test_without_snapshots_there_is_nothing_to_read() -> None:
+    assert not made(started(calm_world())).kinds[SNAPSHOT_UNREADABLE]()
+
+
+def busy_world() -> tuple[World, Process]:
+    """Some records are everywhere, and more come."""
+    world, leader = led_world()
+    world.users.begin()
+    run_until(world, lambda: all(world.facts.atlas.durable_point(node) > 5 for node in world.nodes.values()))
+    return world, leader
+
+
+def rotten(world: World) -> list[SimulatedNode]:
+    return [node for node in world.nodes.values() if node.disk.is_rotten]
+
+
+def test_bits_flip_in_a_minority_and_are_mended() -> None:
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(30):
+        family.kinds["bit flip"]()
+    (node,) = rotten(world)
+    assert harm.counts["bit flip"] >= 1
+    assert told(world, "has a bit flipped in ")
+    if node.process is not None:
+        node.lose_power()
+    acknowledged = world.users.acknowledged
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+    run_until(world, lambda: world.users.acknowledged > acknowledged)
+
+
+def test_nothing_flips_where_there_is_no_other_copy() -> None:
+    world = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
+    world.nodes[1].start()
+    world.users.begin()
+    run_for(world, 500_000)
+    harm = harm_to(world)
+    assert not any(SilentFaults(harm).kinds["bit flip"]() for _ in range(20))
+    assert not harm.counts
+
+
+@pytest.mark.parametrize("kind", ["lost write", "misdirected write"])
+def test_a_write_is_not_where_it_was_said_to_be(kind: str) -> None:
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(9):
+        family.kinds[kind]()
+    run_until(world, lambda: harm.counts[kind] == 1)
+    assert len(rotten(world)) == 1
+    family.stop()
+    assert all(node.disk.liar is None for node in world.nodes.values())
+    (node,) = rotten(world)
+    assert node.process is not None
+    node.lose_power()
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+
+
+def test_a_disk_has_one_lie_in_mind_at_a_time() -> None:
+    world, _ = led_world()
+    family = SilentFaults(harm_to(world))
+    planned = sum(family.kinds["lost write"]() for _ in range(30))
+    assert planned == len(world.nodes)
+
+
+def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
+    world, _ = busy_world()
+    run_until(world, lambda: all(world.facts.platters.end_offset(node) > 200 for node in world.nodes.values()))
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    run_until(world, family.kinds["lost sector"])
+    (node,) = rotten(world)
+    for _ in range(10):
+        family.kinds["lost sector"]()
+    assert rotten(world) == [node]
+    assert told(world, "cannot read page ")
+    node.lose_power()
+    run_until(world, lambda: node.is_damaged)
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+
+
+def test_no_sector_is_lost_of_logs_that_have_not_filled_one() -> None:
+    world, _ = led_world()
+    assert not any(SilentFaults(harm_to(world)).kinds["lost sector"]() for _ in range(10))
+
+
+def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
+    snapshots = SnapshotSettings(records_between=(20,), retention_size_bytes_max=(60_000,))
+    world, _ = led(World(8, scenario=replace(THREE, snapshots=snapshots, pace=Pace(head_flip_probability=1.0))))
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    assert not any(rotten(world))
+    world.users.begin()
+    run_until(world, lambda: all(len(world.facts.platters.snapshots(node)) > 1 for node in world.nodes.values()))
+    run_until(world, lambda: family.kinds["bit flip"]() and bool(told(world, ".checkpoint at position")))
+    (node,) = rotten(world)
+    directory = node.disk.directory(node.config.partition_directory)
+    assert directory is not None
+    harmed = {name for name, inode in directory.synced.items() if inode.is_rotten}
+    newest = checkpoint_path(Path(), world.facts.platters.snapshots(node)[-1]).name
+    assert harmed
+    assert all(name.endswith(".checkpoint") and name != newest for name in harmed)
+
+
+@pytest.mark.parametrize("has_promised_more", [False, True])
+def test_what_is_promised_behind_a_lie_is_lost_only_if_others_hold_it(has_promised_more: bool) -> None:
+    """Seed 265: a voter whose disk had lied promised more, which a third one did not have; then the power went."""
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(9):
+        family.kinds["lost write"]()
+    run_until(world, lambda: harm.counts["lost write"] == 1)
+    family.stop()
+    (node,) = rotten(world)
+    if has_promised_more:
+        third = next(
+            each for each in world.nodes.values() if each is not node and each.status and not each.status.leads
+        )
+        third.kill()
+        before = world.facts.platters.end_offset(node)
+        run_until(world, lambda: world.facts.platters.end_offset(node) > before)
+        third.disk.lose_power()
+    world.watch.power_goes(node)
+    assert node.disk.is_rotten is not has_promised_more

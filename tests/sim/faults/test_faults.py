@@ -1,4 +1,4 @@
-"""Each world has its own kinds and pace; when the faults stop, all nodes run and all links work."""
+"""Each world has its own kinds and pace, each decision its number and dice; in the end all nodes run and links work."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.sim.faults import Faults
+from pykraft.sim.faults.faults import NUMBERS_PER_PLAN, FaultPlan, own_plans
+from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load
-from pykraft.sim.scenario.scenario import Pace
-from tests.sim.worlds import THREE, calm_world, run_for, run_until, started_world
+from pykraft.sim.scenario.scenario import KINDS, OF_THEIR_OWN, Pace
+from tests.sim.worlds import THREE, calm_world, harm_to, run_for, run_until, started, started_world
 
 
 def test_worlds_draw_kinds_of_their_own() -> None:
@@ -71,3 +73,70 @@ def test_a_wiped_voter_starts_only_when_it_may() -> None:
     assert node.process is None
     world.facts.atlas.wiped(node, 0)
     run_until(world, lambda: node.process is not None)
+
+
+def lived(only: tuple[int, ...] | None, *, first: int = 0) -> tuple[list[tuple[int, str]], list[float]]:
+    """What was decided within a second, and the first throw of the dice of each that was carried out."""
+    world = started(World(3, scenario=replace(THREE, pace=Pace(only=only))))
+    dice: list[Random] = []
+    thrown: list[float] = []
+    done: list[tuple[int, str]] = []
+
+    def act() -> bool:
+        thrown.append(dice[-1].random())
+        return len(thrown) != 2
+
+    plan = FaultPlan(
+        harm_to(world),
+        {"kill": act},
+        {"kill": 1.0},
+        draws=Random(1),
+        period_us_max=100_000,
+        done=done,
+        use_dice=dice.append,
+        first_number=first,
+    )
+    plan.go_on()
+    run_for(world, 1_000_000)
+    return done, thrown
+
+
+def test_every_decision_has_a_number_and_what_did_nothing_is_not_kept() -> None:
+    done, thrown = lived(None)
+    assert [number for number, _ in done][:3] == [0, 2, 3]
+    assert len(thrown) == len(done) + 1
+
+
+def test_some_of_them_are_what_they_were_and_numbers_of_other_plans_are_not_meant() -> None:
+    _, whole = lived(None)
+    done, part = lived((1, 3, NUMBERS_PER_PLAN + 2))
+    assert ([number for number, _ in done], part) == ([1], [whole[1], whole[3]])
+    done, part = lived((1, NUMBERS_PER_PLAN + 2), first=NUMBERS_PER_PLAN)
+    assert ([number for number, _ in done], part) == ([NUMBERS_PER_PLAN + 2], [whole[2]])
+
+
+def test_each_kind_has_one_act() -> None:
+    families = calm_world().faults._families
+    assert sorted(kind for family in families for kind in family.kinds) == sorted(KINDS)
+    for family in families:
+        family.stop()
+
+
+def test_names_and_acts_are_the_same() -> None:
+    harm = harm_to(calm_world())
+    plans = own_plans(harm, MembershipFaults(harm))
+    assert tuple(tuple(plan.family.kinds) for plan in plans) == OF_THEIR_OWN
+    assert all(plan.period_us_min <= plan.period_us_max for plan in plans)
+
+
+def test_a_world_that_draws_no_such_kind_stays_what_it_was() -> None:
+    scenario = load(["default"])
+    scenario = replace(scenario, course=replace(scenario.course, faults_us=1_000_000))
+    without = World(3, scenario=scenario).run()
+    unlikely = replace(scenario, faults={**scenario.faults, "forged frames": 1e-9})
+    assert World(3, scenario=unlikely).run().digest == without.digest
+
+
+def test_a_world_that_draws_one_has_it() -> None:
+    plans = World(3, scenario=load(["forged"])).faults._plans
+    assert {"forged frames": 1.0} in [plan._kinds for plan in plans]

@@ -12,10 +12,9 @@ from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.network import FrameUnderWay
 from pykraft.sim.run.world import World
 from pykraft.types import Buffer
-from tests.sim.faults.worlds import harm_to, told
 from tests.sim.machine.test_ledger import batch
 from tests.sim.machine.test_spoken import fetch_request, fetched
-from tests.sim.worlds import calm_world, led_world, run_for, run_until, started
+from tests.sim.worlds import calm_world, harm_to, led_world, run_for, run_until, started, told
 
 KIND = "flipped bit"
 

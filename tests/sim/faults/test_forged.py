@@ -14,12 +14,11 @@ from pykraft.core.messages import (
     FetchResponse,
     VoteResponse,
 )
-from pykraft.sim.facts.claims import FORGER_ID
+from pykraft.sim.facts.facts import FORGER_ID
 from pykraft.sim.faults.forged import FAR, ForgedFaults
 from pykraft.sim.run.world import World
 from pykraft.types import NodeId
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import calm_world, dynamic_world, led, led_world, run_for, run_until
+from tests.sim.worlds import calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
 
 
 def made(world: World, seed: int = 1) -> ForgedFaults:

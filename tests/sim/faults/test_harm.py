@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pykraft.sim.faults.harm import DOWN, role_of
-from pykraft.sim.machine.recorder import FaultInjected, Recorder
+from pykraft.sim.machine.trace import FaultInjected, Recorder
 from pykraft.sim.run.world import World
-from tests.sim.faults.worlds import harm_to
-from tests.sim.worlds import THREE, calm_world, led_world, run_for, started_world
+from tests.sim.worlds import THREE, calm_world, harm_to, led_world, run_for, started_world
 
 
 def test_kinds_are_counted_with_the_roles_of_the_nodes() -> None:

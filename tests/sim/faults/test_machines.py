@@ -9,10 +9,8 @@ from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.machines import MachineFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.fault_kinds import MACHINES
-from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, led, led_world, run_for, run_until
+from pykraft.sim.scenario.scenario import MACHINES, ClusterSettings, MembershipSettings
+from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_for, run_until, told
 
 (KIND,) = MACHINES
 

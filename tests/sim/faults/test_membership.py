@@ -11,8 +11,7 @@ from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings
 from pykraft.sim.scenario.settings import PORTS_APART, port_of
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_for, run_until
+from tests.sim.worlds import THREE, calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
 
 
 def family_of(world: World) -> tuple[MembershipFaults, Harm]:

@@ -6,10 +6,8 @@ import pytest
 
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.fault_kinds import NETWORK
-from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import led_world, run_for, run_until, started_world
+from pykraft.sim.scenario.scenario import NETWORK, ClusterSettings, Scenario
+from tests.sim.worlds import harm_to, led_world, run_for, run_until, started_world, told
 
 CUTS = ("isolated", "one-way cut", "split", "star")
 

@@ -1,14 +1,33 @@
-"""Processes that end, pause, restart repeatedly, or leave: each fault does what its name says."""
+"""Processes that end, pause, restart repeatedly, or leave: each fault does what its name says.
+
+Nodes that are killed during their first start lose power later, and come back.
+
+A node with older versions is understood, and gets no pre-vote requests.
+
+A clock fault affects one machine, and ends with the faults.
+
+A process is killed within a snapshot operation, as soon as there is one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import decode_request_header
+from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults import Faults
-from pykraft.sim.faults.process import ProcessFaults
+from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFaults, VersionFaults
+from pykraft.sim.machine.clock import WALL_START_MS
+from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
+from pykraft.sim.machine.network import FRAME_LENGTH_SIZE_BYTES
 from pykraft.sim.run.world import World
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
+from pykraft.sim.scenario.scenario import SNAPSHOT, Course, SnapshotSettings
+from pykraft.types import Buffer
+from tests.sim.worlds import THREE, calm_world, harm_to, led_world, run_for, run_until, started_world, told
 
 
 def faults_of(world: World) -> Faults:
@@ -140,3 +159,142 @@ def test_the_leadership_is_to_go_to_a_voter_that_was_just_killed() -> None:
         if other is not dead:
             other.kill()
     assert not family.kinds["transfer to the dead"](), "all others are down already"
+
+
+def lived(seed: int, probability: float) -> World:
+    course = Course(faults_us=2_000_000, first_kill_probability=probability)
+    world = World(seed, scenario=replace(THREE, course=course, faults={"heal": 1.0}))
+    world.run()
+    return world
+
+
+def test_it_happens_to_each_node_that_it_is_drawn_for() -> None:
+    world = lived(3, 1.0)
+    assert world.faults.counts["kill then power loss"] == 3
+    assert world.faults.counts["kill while writing"] > 0
+
+
+def test_it_happens_to_nobody_by_default() -> None:
+    assert not lived(3, 0.0).faults.counts["kill then power loss"]
+
+
+def test_a_node_is_replaced_by_an_older_program_and_upgraded_again() -> None:
+    world = started_world()
+    harm = harm_to(world)
+    family = VersionFaults(harm)
+    for _ in range(9):
+        assert family.kinds["old version"]()
+    assert not world.facts.members.has_pre_votes
+    assert told(world, "is replaced by a program that speaks like Kafka 3.")
+    assert told(world, "is upgraded")
+    assert harm.counts["old version"] >= 3
+    run_until(world, lambda: world.facts.newest_leader() is not None and len(world.facts.hosts()) == 3)
+
+
+def test_old_nodes_ask_in_old_words() -> None:
+    world = calm_world()
+    versions: set[int] = set()
+    send = world.network.send
+
+    def listen(connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        frame = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:]
+        if frame.startswith(ApiKey.VOTE.to_bytes(2, "big")):
+            versions.add(decode_request_header(frame).api_version)
+        send(connection, parts)
+
+    world.network.send = listen  # type: ignore[method-assign]
+    for node, dialect in zip(world.nodes.values(), (KAFKA_3_8, KAFKA_3_9, None), strict=True):
+        node.dialect = dialect
+        node.start()
+    run_until(world, lambda: world.facts.newest_leader() is not None)
+    assert versions
+    assert max(versions) <= 1
+
+
+def test_a_clock_is_fast_or_slow_until_it_is_set_right() -> None:
+    world = started_world()
+    harm = harm_to(world)
+    family = ClockFaults(harm)
+    for _ in range(9):
+        assert family.kinds["clock skew"]()
+    run_for(world, 1_000_000)
+    true_ms = world.clock.instant.mono_ms
+    shown = [node.clock.instant.mono_ms for node in world.nodes.values()]
+    assert any(abs(each - true_ms) > 5 for each in shown)
+    family.stop()
+    run_for(world, 1_000_000)
+    assert [node.clock.instant.mono_ms - each for node, each in zip(world.nodes.values(), shown, strict=True)] == (
+        [world.clock.instant.mono_ms - true_ms] * 3
+    )
+    assert harm.counts["clock skew"] == 9
+
+
+def test_wall_clocks_jump_both_ways() -> None:
+    world = calm_world()
+    family = ClockFaults(harm_to(world))
+    shown = set()
+    for _ in range(30):
+        assert family.kinds["clock jump"]()
+        shown |= {node.clock.instant.wall_ms for node in world.nodes.values()}
+    assert min(shown) < WALL_START_MS < max(shown)
+    assert {node.clock.instant.mono_ms for node in world.nodes.values()} == {0}
+    family.stop()
+    assert {node.clock.instant.wall_ms for node in world.nodes.values()} == {WALL_START_MS}
+
+
+OFTEN = SnapshotSettings(
+    records_between=(20,), retention_size_bytes_max=(0,), clean_interval_ms=(50,), slice_size_bytes_max=(500,)
+)
+
+
+def busy_world() -> World:
+    world = World(8, scenario=replace(THREE, snapshots=OFTEN))
+    for node in world.nodes.values():
+        node.start()
+    world.users.begin()
+    run_until(world, lambda: world.faults.counts["log cleaned"] > 0)
+    return world
+
+
+def fall_behind(world: World, node_id: int) -> None:
+    """The others clean their logs beyond the end of this one, which hears of nothing meanwhile."""
+    others = [other for other in world.nodes if other != node_id]
+    for other in others:
+        world.network.cut(node_id, other)
+        world.network.cut(other, node_id)
+    host = world.nodes[node_id].host
+    assert host is not None
+    end_offset = host.status.log_end_offset
+    run_until(world, lambda: all(world.nodes[other].ledger.begin.offset > end_offset + 50 for other in others))
+    world.network.heal()
+
+
+@pytest.mark.parametrize("kind", SNAPSHOT)
+def test_a_process_ends_in_it(kind: str) -> None:
+    world = busy_world()
+    faults, tries = world.faults.snapshot, 0
+    while not world.faults.counts[kind]:
+        tries += 1
+        for _ in range(6):
+            assert faults.kinds[kind]()
+        if kind in SNAPSHOT[1:3]:
+            fall_behind(world, 1)
+        wait_us = world.clock.now_us + 500_000
+        while world.clock.now_us < wait_us and not world.faults.counts[kind]:
+            world.turn()
+        run_until(world, lambda: all(node.host is not None for node in world.nodes.values()))
+    assert tries < 10
+
+
+def test_in_a_world_without_snapshots_there_is_nothing_to_end() -> None:
+    faults = SnapshotFaults(harm_to(calm_world()))
+    assert not any(act() for act in faults.kinds.values())
+
+
+def test_what_was_prepared_around_snapshots_is_taken_back() -> None:
+    world = busy_world()
+    faults = world.faults.snapshot
+    for act in faults.kinds.values():
+        assert act()
+    faults.stop()
+    assert all(node.disk.on_operation is None for node in world.nodes.values())

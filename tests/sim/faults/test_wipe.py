@@ -1,4 +1,9 @@
-"""A node with an empty disk stays down until its former votes and copies no longer count, and then is like new."""
+"""A node with an empty disk stays down until its former votes and copies no longer count, and then is like new.
+
+An older quorum-state: the node waits until its lost votes no longer count, and keeps every record.
+
+An older directory is put back only where nothing depends on what it forgets, and the voter catches up.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,16 @@ import pytest
 
 from pykraft.core.on import epoch_raise
 from pykraft.errors import CorruptionError, StorageError
-from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.log.fs import make_directory
+from pykraft.log.small_files.quorum_state import parse_quorum_state
+from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.faults.stranger import StrangerFaults
-from pykraft.sim.faults.wipe import WipeFaults
+from pykraft.sim.faults.wipe import OLDER, BackupFaults, RestoreFaults, WipeFaults
+from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
 from pykraft.types import Epoch, NodeId, ReplicaKey
-from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
+from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_until, told
 
 
 def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everything() -> None:
@@ -98,3 +105,104 @@ def test_the_start_after_a_disk_was_emptied_may_be_killed_and_the_power_goes_lat
     run_until(world, lambda: told(world, "loses power after it was killed in its first start"))
     assert told(world, "killed while")
     run_until(world, lambda: all(node.process is not None for node in world.nodes.values()))
+
+
+def test_a_node_with_an_older_quorum_state_comes_back_with_its_whole_log() -> None:
+    world, leader = led_world()
+    world.users.begin()
+    run_until(world, lambda: world.users.acknowledged > 20)
+    harm = harm_to(world)
+    run_until(world, RestoreFaults(harm).kinds[OLDER])
+    (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]
+    epoch, end_offset = world.facts.atlas.waiting[int(node.node_id)], world.facts.platters.end_offset(node)
+    assert epoch >= leader.host.status.epoch
+    assert end_offset > 0
+    assert told(world, "is given a quorum-state of epoch")
+    run_until(world, lambda: node.process is not None)
+    assert world.facts.committed.last_epoch > epoch
+    assert node.host is not None
+    assert node.host.status.log_end_offset >= end_offset
+    assert not node.is_damaged
+
+
+def test_the_copy_may_lack_other_files() -> None:
+    for seed in range(20):
+        world, _ = led_world()
+        harm = harm_to(world)
+        harm.rng = Random(seed)
+        run_until(world, RestoreFaults(harm).kinds[OLDER])
+        (node,) = [node for node in world.nodes.values() if node.process is None]
+        directory = node.disk.directory(node.config.partition_directory)
+        assert directory is not None
+        stored = parse_quorum_state(node.config.partition_directory, bytes(directory.synced["quorum-state"].synced))
+        assert stored.election.voted is None
+        assert "quorum-state.check" not in directory.synced
+        if "recovery-point" not in directory.synced and "leader-epoch-checkpoint" not in directory.synced:
+            return
+    raise AssertionError("some copies have neither")
+
+
+def test_nobody_restores_a_file_of_a_node_that_is_down_damaged_or_needed() -> None:
+    assert not RestoreFaults(harm_to(calm_world())).kinds[OLDER]()
+    world, _ = led_world()
+    run_until(world, lambda: all(node.process is not None and node.process.is_idle for node in world.nodes.values()))
+    for node in world.nodes.values():
+        rotten = Inode()
+        rotten.write(b"1", 0)
+        rotten.sync()
+        rotten.rot(0, b"2")
+        make_directory(node.disk, node.config.log_dir)
+        directory = node.disk.directory(node.config.log_dir)
+        assert directory is not None
+        directory.change(("rotten", rotten))
+        directory.sync()
+    assert not RestoreFaults(harm_to(world)).kinds[OLDER]()
+    small = World(1, scenario=Scenario(cluster=ClusterSettings(voters=(1,), observers=(0,))))
+    for node in small.nodes.values():
+        node.start()
+    run_until(small, lambda: all(node.process is not None and node.process.is_idle for node in small.nodes.values()))
+    assert not RestoreFaults(harm_to(small)).kinds[OLDER]()
+
+
+KIND = "older directory"
+
+
+def made(world: World, seed: int = 1) -> BackupFaults:
+    faults = BackupFaults(harm_to(world))
+    faults.use_dice(Random(seed))
+    return faults
+
+
+def test_a_voter_with_an_older_directory_catches_up_and_the_leader_says_so() -> None:
+    world, leader = led_world()
+    world.users.begin()
+    faults = made(world)
+    run_until(world, lambda: world.users.acknowledged > 20)
+    run_until(world, faults.kinds[KIND])
+    assert faults._copies
+    goal = world.users.acknowledged + 200
+    run_until(world, lambda: world.users.acknowledged > goal)
+    follower = next(node for node in world.facts.voters() if node.node_id != leader.node_id)
+    run_until(world, lambda: int(follower.node_id) in faults._copies and faults._put_back(follower))
+    assert int(follower.node_id) in world.facts.claims.older_ids
+    assert follower.process is None
+    run_until(world, lambda: told(world, f"voter {follower.node_id} fetches from offset"))
+    goal = world.users.acknowledged + 20
+    run_until(world, lambda: world.users.acknowledged > goal)
+    faults.stop()
+
+
+def test_decisions_copy_and_put_back() -> None:
+    world, _ = led_world()
+    world.users.begin()
+    faults = made(world)
+    run_until(world, lambda: faults.kinds[KIND]() and bool(world.facts.claims.older_ids), limit_us=20_000_000)
+    assert told(world, "is given an older copy of its directory")
+
+
+def test_without_a_copy_or_a_running_node_nothing_is_put_back() -> None:
+    world, _ = led_world()
+    faults = made(world)
+    node = world.nodes[1]
+    assert not faults._put_back(node)
+    assert not made(calm_world()).kinds[KIND]()

@@ -1,27 +1,39 @@
-"""Fake nodes and facts with only the attributes that an oracle reads."""
+"""Fake nodes and facts with only the attributes that an oracle reads.
+
+Builds the bytes of snapshots, as the writer makes them, for tests of their readers.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 from pykraft.config import RaftConfig
 from pykraft.core.effects import InstallSnapshot, MoveLogStart, Report, TruncateTo
+from pykraft.core.state import Follower
 from pykraft.core.status import Status
 from pykraft.host.delivery import CommittedBatch
+from pykraft.log.fs import make_directory
 from pykraft.log.lane import AppendBytes
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.sim.facts.claims import Claims
-from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.application_state import ENTRY, Plain
+from pykraft.sim.facts.facts import Claims
 from pykraft.sim.facts.history import History, Operation
+from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
+from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.machine.spoken import LogEnd, VoteAsked
 from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.sim.scenario.settings import listeners_of
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import (
     Epoch,
     Instant,
@@ -56,6 +68,26 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
     )
+
+
+def following(leader_id: int = 2, *, node_id: int = 1, ms: int = 0, deadline_ms: int = 500, **fields: Any) -> Any:
+    """A node that follows this leader, with these fields of its state."""
+    state = Follower(
+        epoch=Epoch(fields.pop("epoch", 1)),
+        leader_id=NodeId(leader_id),
+        leader_listeners=listeners_of(leader_id),
+        fetch_deadline_ms=deadline_ms,
+        update_deadline_ms=0,
+        **fields,
+    )
+    return node(node_id, ms=ms, raft=SimpleNamespace(state=state))
+
+
+def vote_asked(candidate_id: int, *, epoch: int = 2, candidate_log: tuple[int, int] = (1, 5), **more: Any) -> VoteAsked:
+    """A candidate asks for a vote; epoch and offset are where its log ends."""
+    log = LogEnd(epoch=candidate_log[0], offset=candidate_log[1])
+    asked = {"version": 2, "is_pre_vote": False, **more}
+    return VoteAsked(epoch=epoch, candidate_id=candidate_id, candidate_log=log, **asked)
 
 
 def report(kind: ReportKind = ReportKind.EVENT, *values: int, text: str = "some words") -> Report:
@@ -110,7 +142,7 @@ BEFORE = view(DOWN, 0)
 
 
 class Platters:
-    """What the platters of a world hold, in place of `pykraft.sim.facts.platters.Platters`."""
+    """What the platters of a world hold, in place of `pykraft.sim.facts.platter.Platters`."""
 
     def __init__(self, of: World) -> None:
         self._of = of
@@ -250,3 +282,16 @@ def begins_anew(offset: int) -> InstallSnapshot:
 
 def deletes_before(offset: int) -> MoveLogStart:
     return MoveLogStart(io=Io(1), snapshot_id=OffsetAndEpoch(Offset(offset), Epoch(1)))
+
+
+DIRECTORY = Path("/disk")
+
+
+def snapshot_of(entries: Iterable[Entry], *, epoch: int = 1) -> bytes:
+    """The bytes of a snapshot whose records are these batches."""
+    disk, wanted = VirtualDisk(Random(1)), snapshot_id(1, epoch=epoch)
+    make_directory(disk, DIRECTORY)
+    writer = SnapshotWriter(disk, DIRECTORY, wanted, Plain(), last_contained_log_timestamp=7)
+    writer.append(ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in entries)
+    writer.freeze()
+    return disk.read(checkpoint_path(DIRECTORY, wanted))

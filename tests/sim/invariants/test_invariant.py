@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from pykraft.sim.invariants import ALL
+from pykraft.sim.invariants import ALL, ViolationError
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.spoken import Spoken
 from tests.sim.invariants.fakes import BEFORE, appends, node, operation, view, world
@@ -33,3 +34,14 @@ def test_by_itself_it_accepts_everything() -> None:
 def test_each_invariant_is_there_once_in_a_file_of_its_own_and_tells_its_rule() -> None:
     assert len(set(ALL)) == len({kind.__module__ for kind in ALL}) == len(ALL) >= 30
     assert all(kind.__doc__ and "Source:" in (sys.modules[kind.__module__].__doc__ or "") for kind in ALL)
+
+
+def test_a_violation_names_the_invariant_and_what_was_seen() -> None:
+    error = Invariant(world()).violated("two of them")
+    assert isinstance(error, ViolationError)
+    assert (error.invariant, str(error)) == ("Invariant", "Invariant: two of them")
+
+
+def test_each_oracle_is_tested_in_this_folder() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    assert [kind.__name__ for kind in ALL if tests.count(kind.__name__) < 2] == []

@@ -1,6 +1,10 @@
 """A virtual machine: it starts, is killed, loses power, leaves, and restarts with what its disk kept.
 
 Connections of a program's own in a simulated process: they end with it, and the host hears nothing of them.
+
+A formatted disk durably holds the node's identity and the first voters; a new disk is another replica.
+
+The bulk lane runs one task after the other, reports them in order, and ends with its process.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import pytest
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.connection import DialedConnection
+from pykraft.sim.facts.members import replace_disk
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.io_errors import SYNC_ERROR
@@ -18,9 +23,10 @@ from pykraft.sim.machine.spoken import Spoken
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario
 from pykraft.sim.scenario.settings import LISTENER
-from pykraft.types import Endpoint
+from pykraft.snapshot.writer import membership_in_snapshot
+from pykraft.types import Endpoint, KRaftVoters, Offset, VoterSet
 from tests.sim.invariants.fakes import operation
-from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
+from tests.sim.worlds import calm_world, dynamic_world, led_world, run_for, run_until, started, started_world
 
 
 def test_a_node_runs_one_process_at_a_time() -> None:
@@ -302,3 +308,69 @@ def test_a_guest_that_closes_hears_nothing_more() -> None:
     assert story.heard == []
     process.guests.dial(story, Endpoint("nowhere", 1_002))
     run_until(world, lambda: story.heard == ["closed"])
+
+
+def test_voters_of_a_dynamic_world_are_on_the_disks_of_the_voters_alone() -> None:
+    world = dynamic_world(observers=1)
+    voters = world.facts.members.electorate.initial
+    assert voters.ids == (1, 2, 3)
+    for node in world.nodes.values():
+        node.disk.lose_power()
+        _, records = membership_in_snapshot(node.disk, node.config.partition_directory, Offset(0))
+        assert (KRaftVoters(voters) in records) is (node.node_id in voters.ids)
+        entry = voters.get(node.node_id)
+        assert entry is None or entry.key == node.key
+
+
+def test_a_replaced_disk_knows_nobody_and_has_another_directory_id() -> None:
+    world = started(dynamic_world())
+    node = world.nodes[1]
+    key = node.key
+    replace_disk(node)
+    assert node.process is None
+    assert node.key != key
+    assert node.first_voters == VoterSet()
+    node.start()
+    assert node.host is not None
+    assert node.host.directory_id == node.key.directory_id
+    assert node.host.status.role == "unattached"
+
+
+def test_what_is_asked_for_is_done_and_told_in_order_and_the_doing_comes_first() -> None:
+    world, leader = led_world()
+    seen: list[str] = []
+    for number in range(20):
+        ask(leader, seen, number)
+    assert not leader.is_idle
+    run_until(world, lambda: len(seen) == 40)
+    for what in ("did", "told"):
+        assert [each for each in seen if each.startswith(what)] == [f"{what} {number}" for number in range(20)]
+    assert all(seen.index(f"did {number}") < seen.index(f"told {number}") for number in range(20))
+
+
+def test_a_disk_that_stalls_holds_it_up() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    node.disk.io_errors.stalled_until_us = world.clock.now_us + 300_000
+    seen: list[str] = []
+    for number in range(3):
+        ask(leader, seen, number)
+    run_for(world, 90_000)
+    assert seen == []
+    run_until(world, lambda: len(seen) == 6)
+
+
+def test_a_process_may_end_in_the_middle_of_it() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    node.disk.interrupt_within(0, loses_power=True)
+    path = node.config.log_dir / "new"
+    told: list[object] = []
+    leader.submit_read(lambda: node.disk.open(path, create=True), told.append)
+    run_until(world, lambda: not leader.is_running)
+    assert node.disk.exists(path) is False
+    assert told == []
+
+
+def ask(process: Process, seen: list[str], number: int) -> None:
+    process.submit_read(lambda: seen.append(f"did {number}"), lambda _: seen.append(f"told {number}"))

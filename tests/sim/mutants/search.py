@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, call_in_workers, simulate
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
 from tests.sim.mutants import MUTANTS, Mutant, planted

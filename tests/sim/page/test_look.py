@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from pykraft.sim.machine.recorder import NodeState, Recorder
+from pykraft.sim.machine.trace import NodeState, Recorder
 from pykraft.sim.page.render import render
 from tests.browser import OpenPage
 from tests.look import WIDTHS, Scheme, faults_of, in_all_windows

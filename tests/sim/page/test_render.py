@@ -20,7 +20,7 @@ from pykraft.protocol.api import encode_request, encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.invariants import ALL
-from pykraft.sim.machine.recorder import NodeState, Recorder
+from pykraft.sim.machine.trace import NodeState, Recorder
 from pykraft.sim.page.render import UNREADABLE, MessageText, Words, explain, render
 from pykraft.sim.run.simulation import Failure, simulate
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.shrink import Shrinking, Small
 from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from tests.sim.mutants import MUTANTS, planted
 from tests.sim.mutants.search import live, recorded, scenario_of

@@ -1,15 +1,18 @@
-"""Scenarios are parsed strictly, compose in order, and all shipped ones run."""
+"""Scenarios are parsed strictly, compose in order, and all shipped ones run.
+
+A written scenario is read back unchanged; values of the default scenario are not written.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.sim.scenario.fault_kinds import KINDS
-from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, shipped_names
-from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, ClusterSettings
+from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, scenario_text, shipped_names
+from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, KINDS, ClusterSettings, Scenario
 from tests.tidy.repository import ROOT
 
 
@@ -106,3 +109,28 @@ def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="UTF-8"):
         load(paths=[binary])
+
+
+def test_the_default_scenario_is_empty() -> None:
+    assert scenario_text(DEFAULT) == ""
+
+
+def test_a_scenario_survives_its_file(tmp_path: Path) -> None:
+    scenario = Scenario(
+        name="small",
+        cluster=ClusterSettings(voters=(3,), observers=(0,)),
+        links=replace(DEFAULT.links, slow_probability=0.5),
+        pace=replace(DEFAULT.pace, only=(3, 17)),
+        faults={"kill": 1.5, "one-way cut": 0.0},
+    )
+    path = tmp_path / "small.toml"
+    path.write_text(scenario_text(scenario))
+    assert load((), [path]) == scenario
+    assert "[course]" not in path.read_text()
+
+
+def test_no_decision_at_all_is_not_every_decision(tmp_path: Path) -> None:
+    scenario = replace(DEFAULT, name="none", pace=replace(DEFAULT.pace, only=()))
+    path = tmp_path / "none.toml"
+    path.write_text(scenario_text(scenario))
+    assert load((), [path]) == scenario

@@ -26,16 +26,14 @@ from pykraft.cli.parsing.value import WHOLE, NewFile, NewFolder, json_lines_opti
 from pykraft.cli.printable import print_lines
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
-from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.page.render import render
-from pykraft.sim.run.campaign import Identity, Row, row_of
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.campaign import CampaignSummary, Identity, Row, Totals, row_of
 from pykraft.sim.run.shrink import Shrinking, Small
 from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
-from pykraft.sim.run.totals import CampaignSummary, Totals
-from pykraft.sim.scenario.file import load, shipped_names
+from pykraft.sim.run.world import Outcome
+from pykraft.sim.scenario.file import load, scenario_text, shipped_names
 from pykraft.sim.scenario.scenario import Scenario
-from pykraft.sim.scenario.text import scenario_text
 from pykraft.text.table import table_lines, terminal_width
 from pykraft.text.words import counted
 

@@ -26,12 +26,12 @@ from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommit
 from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
 from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
 from pykraft.sim.invariants.watch import Watch
-from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.page.render import render
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.shrink import Shrinking
 from pykraft.sim.run.simulation import Failure
 from pykraft.sim.run.simulation import simulate as run_world
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.text.words import counted

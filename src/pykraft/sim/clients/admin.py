@@ -18,7 +18,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.voter_requests import VoterRequest
+from pykraft.sim.facts.members import VoterRequest
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.settings import LISTENER, rpc_context

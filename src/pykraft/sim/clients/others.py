@@ -3,36 +3,367 @@
 Each has a random generator of its own, so a world without them is the same as before they existed.
 
 The visitor asks a node now and then what any tool would ask, and for changes that no leader may accept. It calls the
-host of a running process directly. Without a network between them nothing is lost, and no other random
-draw in the world changes. It describes the quorum and the cluster, fetches committed records as a node without an id
-does, and tries to add impossible voters: one without a directory id, and one that nobody can dial. It asks for brokers,
-too, which only a listener of clients knows. Oracles check the answers.
+host of a running process directly. Without a network between them nothing is lost, and no other random draw in the
+world changes. Oracles check the answers.
 
-Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``;
-ADR 118.
+A producer finds the leader, gets an id, and sends numbered batches, up to five before the first answer. What was not
+answered is sent again, in order and with the same numbers, on the same connection or on the next one; old copies may
+still arrive. No fault cuts its links, but connections break with the node at the other end, and the producer itself
+gives some up. A batch whose outcome it cannot find out stays unknown, and is never sent under another number: that is
+what keeps its records from being doubled. Invariant: it never goes back to a leader of an older epoch.
+
+Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ADR 118; KIP-98, KIP-360; Kafka's
+``Sender`` and ``TransactionManager``; `pykraft.protocol.batch` has the layout of a batch.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest, FetchRequest, Request
+from pykraft.errors import ErrorCode
 from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.inbound import BROKERS
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
-from pykraft.protocol.api import decode_response
+from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.batch import number_batch
+from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import encode_batch
+from pykraft.protocol.schema import Body
 from pykraft.rpc import codec
-from pykraft.sim.clients.producer import SimulatedProducer
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.visit import Visit, VisitQuestion
+from pykraft.sim.facts.history import (
+    WRITE,
+    IssuedId,
+    Operation,
+    OperationOutcome,
+    ProducerAnswer,
+    Visit,
+    VisitQuestion,
+    value_of,
+)
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.settings import listeners_of, rpc_context
+from pykraft.sim.scenario.settings import LISTENER, listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, Epoch, NodeId, Offset, ReplicaKey, Uuid
+
+
+def producer_batch(
+    values: Sequence[bytes], *, producer_id: int, producer_epoch: int, base_sequence: int, timestamp_ms: int
+) -> bytes:
+    """The bytes of one batch as a producer sends them: at offset 0, without a leader epoch."""
+    batch = bytearray(encode_batch(values, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=timestamp_ms).data)
+    number_batch(batch, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
+    return bytes(batch)
+
+
+OVERHEAD_BYTES_MAX: Final = 64
+"""What a batch takes beside its records, or a record beside its padding."""
+FIRST_STATION_ID: Final = 900
+"""No node and no stranger has this id or one of the next."""
+FIRST_NUMBER: Final = 10**11
+"""The values of a producer are numbered from here on, and from the next multiple for the next producer."""
+IN_FLIGHT_MAX: Final = 5
+ALL_ACKS: Final = -1
+REQUEST_TIMEOUT_US: Final = 400_000
+DELIVERY_TIMEOUT_US: Final = 2_500_000
+BACKOFF_US_MAX: Final = 60_000
+_VERSIONS: Final = {ApiKey.METADATA: 9, ApiKey.INIT_PRODUCER_ID: 4, ApiKey.PRODUCE: 9}
+_UNCERTAIN: Final = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""Nobody can tell the producer any more which of its batches are in the log."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Batch:
+    operation: Operation
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    data: bytes
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    api_key: ApiKey
+    number: int
+    asked_us: int
+    batch: _Batch | None = None
+
+
+class SimulatedProducer:
+    """A station of the network that is not a node; number ``index`` of its world."""
+
+    def __init__(self, facts: Facts, watch: Watch, rng: Random, index: int) -> None:
+        self.node_id = self.port = FIRST_STATION_ID + index
+        self.acknowledged_us = -1
+        """When the newest batch was acknowledged; -1 before."""
+        self._facts = facts
+        self._watch = watch
+        self._rng = rng
+        self._settings = facts.scenario.producers
+        config = next(iter(facts.nodes.values())).config
+        # Leaders with small buffers refuse larger batches.
+        fits = (config.raft.batch_size_bytes_max - OVERHEAD_BYTES_MAX) // self._settings.values_max - OVERHEAD_BYTES_MAX
+        self._value_size_bytes_max = min(rng.choice(self._settings.value_size_bytes_max), fits)
+        self._topic = config.topic_name
+        self._connection: ConnectionId | None = None
+        self._target_id = 0
+        self._asked: deque[_Asked] = deque()
+        self._requests = 0
+        self._leader_epoch = -1
+        self._is_ready = False
+        """True when the connection's node has said that it leads, and the producer has an id."""
+        self._is_behind = False
+        """True when a request on this connection got an error, so those after it may get one, too."""
+        self._rests_until_us = 0
+        self._producer_id = -1
+        self._producer_epoch = 0
+        self._next_sequence = 0
+        self._in_flight: deque[_Batch] = deque()
+        self._next_number = FIRST_NUMBER * (1 + index)
+
+    def begin(self) -> None:
+        """Schedule the first turn."""
+        self._facts.network.attach(self)
+        self._later(self._settings.period_us)
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """Never called: nobody dials a producer."""
+        raise AssertionError(f"somebody dials a producer: {connection}")
+
+    def connected(self, connection: ConnectionId) -> None:
+        """Ask who leads."""
+        if connection == self._connection:
+            body = {"topics": [{"name": self._topic}], "include_topic_authorized_operations": False}
+            self._ask(ApiKey.METADATA, body)
+
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """The connection broke: nothing that was asked on it will be answered."""
+        del is_refused
+        if connection == self._connection:
+            self._lose()
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """The answer to the oldest request."""
+        if connection != self._connection:
+            return
+        self._watch.trace.absorb(frame)
+        asked = self._asked.popleft()
+        number, body = decode_response(asked.api_key, _VERSIONS[asked.api_key], frame)
+        assert number == asked.number, "answers come in the order of the requests"
+        if asked.batch is not None:
+            self._batch_answered(asked.batch, body)
+        elif asked.api_key == ApiKey.METADATA:
+            self._leader_told(body)
+        else:
+            self._id_issued(body)
+
+    def _turn(self) -> None:
+        self._later(self._rng.randint(self._settings.period_us // 2, self._settings.period_us * 2))
+        now_us, rng, settings = self._facts.clock.now_us, self._rng, self._settings
+        if now_us < self._rests_until_us:
+            return
+        oldest = self._in_flight[0] if self._in_flight else None
+        is_late = oldest is not None and now_us - oldest.operation.invoked_us > DELIVERY_TIMEOUT_US
+        if rng.random() < settings.restart_probability:
+            self._forget_id()
+        elif self._producer_id >= 0 and (is_late or rng.random() < settings.bump_probability):
+            self._bump()
+        elif self._connection is None:
+            self._dial()
+        elif self._asked and (
+            now_us - self._asked[0].asked_us > REQUEST_TIMEOUT_US or rng.random() < settings.impatience
+        ):
+            self._hang_up()
+        elif not self._in_flight and rng.random() < settings.sleep_probability:
+            self._rests_until_us = now_us + rng.randrange(settings.sleep_us_max)
+        elif self._is_ready and not self._is_behind and len(self._in_flight) < IN_FLIGHT_MAX:
+            self._produce()
+
+    def _produce(self) -> None:
+        values = tuple(self._next_value() for _ in range(self._rng.randint(1, self._settings.values_max)))
+        node, now_us = self._facts.nodes[self._target_id], self._facts.clock.now_us
+        operation = Operation(
+            number=len(self._facts.history.operations),
+            node_id=self._target_id,
+            epoch=Epoch(self._leader_epoch),
+            values=values,
+            invoked_us=now_us,
+            invoked_mono_ms=node.clock.instant.mono_ms,
+            # No process has to answer it: the producer asks another one.
+            is_alive=lambda: False,
+        )
+        self._facts.history.operations.append(operation)
+        self._watch.proposed(operation)
+        batch = _Batch(
+            operation=operation,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._next_sequence,
+            data=producer_batch(
+                values,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                base_sequence=self._next_sequence,
+                timestamp_ms=now_us // 1_000,
+            ),
+        )
+        self._next_sequence += len(values)
+        self._in_flight.append(batch)
+        self._send(batch)
+
+    def _send(self, batch: _Batch) -> None:
+        part = {"index": 0, "records": batch.data}
+        topics = [{"name": self._topic, "partition_data": [part]}]
+        body = {"acks": ALL_ACKS, "timeout_ms": REQUEST_TIMEOUT_US // 1_000, "topic_data": topics}
+        self._ask(ApiKey.PRODUCE, body, batch)
+
+    def _send_again(self) -> None:
+        self._is_behind = False
+        for batch in self._in_flight:
+            self._send(batch)
+
+    def _leader_told(self, body: Body) -> None:
+        """Go on if this node leads, and no later epoch is known; otherwise ask another node."""
+        [topic] = body["topics"]
+        [part] = topic["partitions"]
+        leader_id, epoch = part["leader_id"], part["leader_epoch"]
+        if leader_id == self._target_id and epoch >= self._leader_epoch:
+            self._leader_epoch = epoch
+            if self._producer_id < 0:
+                self._ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout_ms": 60_000})
+            else:
+                self._is_ready = True
+                self._send_again()
+            return
+        self._hang_up()
+        if leader_id in self._facts.nodes and epoch >= self._leader_epoch:
+            self._target_id = leader_id
+            self._dial(is_known=True)
+
+    def _id_issued(self, body: Body) -> None:
+        if body["error_code"] != ErrorCode.NONE:
+            # The node leads no more and could not ask the next leader in time.
+            self._hang_up()
+            return
+        self._producer_id, self._producer_epoch, self._next_sequence = body["producer_id"], body["producer_epoch"], 0
+        self._watch.id_issued(IssuedId(node_id=self._target_id, producer_id=self._producer_id))
+        self._is_ready = True
+
+    def _batch_answered(self, batch: _Batch, body: Body) -> None:
+        [topic] = body["responses"]
+        [part] = topic["partition_responses"]
+        error = ErrorCode(part["error_code"])
+        if not batch.is_open:
+            return
+        is_next = self._in_flight[0] is batch
+        answer = ProducerAnswer(
+            node_id=self._target_id,
+            operation=batch.operation,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            error=error,
+            base_offset=part["base_offset"],
+            is_next=is_next,
+        )
+        self._watch.produced(answer)
+        if error == ErrorCode.NONE:
+            self._in_flight.remove(batch)
+            self.acknowledged_us = self._facts.clock.now_us
+            self._decide(batch, OperationOutcome.COMMITTED, part["base_offset"])
+        elif error in _UNCERTAIN or (error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_next):
+            self._forget_id()
+            return
+        elif error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._hang_up()
+            return
+        else:
+            self._is_behind = True
+        if self._is_behind and not self._asked:
+            self._try_again()
+
+    def _try_again(self) -> None:
+        """All answers are here, and one was an error."""
+        if self._rng.random() < 0.5:
+            self._hang_up()
+        else:
+            connection = self._connection
+            self._after(lambda: self._send_again() if self._connection == connection and not self._asked else None)
+
+    def _bump(self) -> None:
+        """Give up what is unanswered, and number from 0 under the next epoch (KIP-360)."""
+        self._hang_up()
+        self._give_up()
+        self._producer_epoch += 1
+        self._next_sequence = 0
+
+    def _forget_id(self) -> None:
+        """Give up what is unanswered, and ask for a new id."""
+        self._hang_up()
+        self._give_up()
+        self._producer_id = -1
+
+    def _give_up(self) -> None:
+        """Nobody will know whether these batches are in the log."""
+        for batch in self._in_flight:
+            self._decide(batch, OperationOutcome.UNKNOWN, None)
+        self._in_flight.clear()
+
+    def _decide(self, batch: _Batch, outcome: OperationOutcome, base_offset: int | None) -> None:
+        operation, batch.is_open = batch.operation, False
+        operation.answer, operation.base_offset = outcome, base_offset
+        operation.answered_us = self._facts.clock.now_us
+        self._watch.decided(operation)
+
+    def _dial(self, *, is_known: bool = False) -> None:
+        if not is_known:
+            self._target_id = self._rng.choice([*self._facts.nodes])
+        endpoint = self._facts.nodes[self._target_id].config.advertised_listeners.get(LISTENER)
+        assert endpoint is not None
+        self._connection = self._facts.network.dial(self, endpoint)
+        # A dial may never be answered; the time of this request ends it.
+        self._requests += 1
+        self._asked.append(_Asked(api_key=ApiKey.METADATA, number=self._requests, asked_us=self._facts.clock.now_us))
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._facts.network.close(self._connection)
+            self._lose()
+
+    def _lose(self) -> None:
+        self._connection = None
+        self._asked.clear()
+        self._is_ready = self._is_behind = False
+
+    def _ask(self, api_key: ApiKey, body: Body, batch: _Batch | None = None) -> None:
+        assert self._connection is not None
+        if api_key == ApiKey.METADATA:
+            # `_dial` has noted it.
+            number = self._asked[0].number
+        else:
+            self._requests += 1
+            number = self._requests
+            self._asked.append(_Asked(api_key=api_key, number=number, asked_us=self._facts.clock.now_us, batch=batch))
+        request = encode_request(api_key, _VERSIONS[api_key], number, "producer", body)
+        self._facts.network.send(self._connection, framed(request))
+
+    def _next_value(self) -> bytes:
+        self._next_number += 1
+        return value_of(self._next_number, WRITE, self._rng.randrange(self._value_size_bytes_max))
+
+    def _later(self, delay_us: int) -> None:
+        self._facts.clock.after(delay_us, self._turn)
+
+    def _after(self, act: Callable[[], None]) -> None:
+        self._facts.clock.after(self._rng.randrange(BACKOFF_US_MAX), act)
 
 
 class Users(Protocol):
@@ -41,24 +372,19 @@ class Users(Protocol):
     @property
     def acknowledged(self) -> int:
         """Number of acknowledged values."""
-        ...
 
     @property
     def acknowledged_end_offset(self) -> int:
         """Exclusive end of what was acknowledged."""
-        ...
 
     def begin(self) -> None:
         """The world begins."""
-        ...
 
     def started(self, node: SimulatedNode) -> None:
         """A process starts; its host has not taken its first step."""
-        ...
 
     def over(self) -> None:
         """The world has healed: check what can only be checked at the end. Errors: ViolationError."""
-        ...
 
 
 MakeUsers: TypeAlias = Callable[[Facts, Watch, Callable[[str], Random]], Users]
@@ -167,7 +493,6 @@ class Visitor:
         )
 
     def _impossible_voter(self) -> AddVoterRequest:
-        """A voter without a directory id, or without an address on the quorum's listener."""
         has_id = self._rng.random() < 0.5
         return AddVoterRequest(
             voter=ReplicaKey(NOBODY_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),

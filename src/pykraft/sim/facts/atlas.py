@@ -36,11 +36,8 @@ from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
 from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.log.small_files.recovery_point import parse_recovery_point
 from pykraft.log.small_files.slots import parse_slots
-from pykraft.sim.facts.members import Members
-from pykraft.sim.facts.platter import Platter
-from pykraft.sim.facts.platters import Platters
-from pykraft.sim.facts.unproven import is_unproven
-from pykraft.sim.facts.voter_requests import VoterRequests
+from pykraft.sim.facts.members import Members, VoterRequests
+from pykraft.sim.facts.platter import Platter, Platters, is_unproven
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.node import SimulatedNode

@@ -12,8 +12,7 @@ from typing import Final
 
 from pykraft.core.quorum import majority_of
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.scenario.fault_kinds import KINDS
-from pykraft.sim.scenario.scenario import Scenario
+from pykraft.sim.scenario.scenario import KINDS, Scenario
 from pykraft.types import Voter, VoterSet
 
 LOOK_US: Final = 25_000

@@ -1,9 +1,9 @@
-"""What clients asked for, when, and what they were told: the input of the linearizability checker.
+"""What clients asked for, when, and what they were told: the input of oracles and of the linearizability checker.
 
 A value of the workload consists of a number and an action: it writes a register, or reads one through the log. The
 number determines the register. Invariant: an operation is answered at most once, and not before it was invoked.
 
-Source: Jepsen's histories (invoke, ok, fail, info); Herlihy and Wing 1990.
+Source: Jepsen's histories (invoke, ok, fail, info); Herlihy and Wing 1990; KIP-98 (producer id, epoch and sequence).
 """
 
 from __future__ import annotations
@@ -13,7 +13,49 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from pykraft.errors import ErrorCode
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
 from pykraft.sim.facts.linearizability import NEVER_US, ObjectCall
+from pykraft.sim.machine.node import Process
+
+
+class VisitQuestion(Enum):
+    """The request that the client sends: its API, and its version."""
+
+    DESCRIBE_QUORUM = (ApiKey.DESCRIBE_QUORUM, 2)
+    DESCRIBE_CLUSTER = (ApiKey.DESCRIBE_CLUSTER, 1)
+    DESCRIBE_BROKERS = (ApiKey.DESCRIBE_CLUSTER, 1, "brokers")
+    ADD_IMPOSSIBLE_VOTER = (ApiKey.ADD_RAFT_VOTER, 1)
+    FETCH_COMMITTED = (ApiKey.FETCH, 18)
+
+    @property
+    def api_key(self) -> ApiKey:
+        """Of the request."""
+        return ApiKey(self.value[0])
+
+    @property
+    def version(self) -> int:
+        """Of the request."""
+        return int(self.value[1])
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Visit:
+    """One question to one process; ``answer`` is the response body, None until it comes."""
+
+    question: VisitQuestion
+    process: Process
+    asked_us: int
+    answer: Body | None = None
+    is_refused: bool = False
+    """True when the process closed the connection instead of an answer."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while an answer may still come."""
+        return self.answer is None and not self.is_refused and self.process.is_running
+
 
 REGISTERS = 4
 """Few, so that concurrent calls often meet at one register."""
@@ -148,3 +190,27 @@ def _without_unseen(calls: Sequence[ObjectCall]) -> Sequence[ObjectCall]:
     """Drop open writes that no read saw: if the rest has an order, they can follow it."""
     seen = {call.what[1] for call in calls if call.what[0] == "read"}
     return [call for call in calls if call.answered_us < NEVER_US or call.what[1] in seen]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerAnswer:
+    """The answer to one batch that its producer still waited for."""
+
+    node_id: int
+    """The node that answered."""
+    operation: Operation
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    error: ErrorCode
+    base_offset: int
+    is_next: bool
+    """True when every earlier batch of this producer id and epoch was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedId:
+    """A producer id that a node gave away."""
+
+    node_id: int
+    producer_id: int

@@ -1,29 +1,155 @@
-"""Who votes in a world: how its nodes were set up, and which voter sets count now.
+"""Who votes in a world: how its nodes were set up, which voter sets count now, and which requests may change them.
 
 A static world configures every node with the voters. In a dynamic world the disks are formatted with a checkpoint,
-which names the voters on a voter's disk and nobody on an observer's. Several voter sets can count at the same time: a
-node uses the newest one in its log, committed or not, and logs differ. So code that decides what may be harmed has to
-check each of them (`Members.in_force`).
+which names the voters on a voter's disk and nobody on an observer's; real nodes' code writes it. The `Electorate` keeps
+every voter set that a host ever asked its disk to append, decoded by code of its own. In force is the newest one that a
+log holds, committed or not; without one, the set that the node began with. Logs differ, so several sets can count at
+the same time, and code that decides what may be harmed has to check each of them (`Members.in_force`).
 
-Source: KIP-853; Raft dissertation §4.1.
+Invariant: a node may join, or leave, as long as an operator keeps asking for it or a request for it is under way. A
+request whose connection broke may still be carried out while the process that received it runs.
+
+Source: KIP-853; Raft dissertation §4.1; Kafka's ``Formatter`` (``--initial-controllers``).
 """
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.sim.facts.electorate import Electorate, VoterRecord
-from pykraft.sim.facts.platters import Platters
-from pykraft.sim.machine.format import format_directory, format_voters
+from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
+from pykraft.errors import ErrorCode
+from pykraft.log.directory import LogDirectory
+from pykraft.log.lane import AppendBytes
+from pykraft.protocol.records import decode_control
+from pykraft.sim.facts.platter import Platters
 from pykraft.sim.machine.ledger import Entry, Ledger
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
-from pykraft.types import KRAFT_VERSIONS, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.snapshot.writer import write_bootstrap
+from pykraft.types import (
+    KRAFT_VERSIONS,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    NodeId,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class VoterRequest:
+    """One request and its answer."""
+
+    message: AddVoterRequest | RemoveVoterRequest
+    process: Process
+    then: Callable[[VoterRequest], None]
+    since: int
+    """Committed end offset when it was sent: if it is carried out, then at or above this offset."""
+    answer: ErrorCode | None = None
+    """None until an answer comes, and for good when the connection broke."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while the request may still be carried out."""
+        return self.answer is None and self.process.is_running
+
+    @property
+    def adds(self) -> bool:
+        """True for a request to add a voter."""
+        return isinstance(self.message, AddVoterRequest)
+
+
+class VoterRequests:
+    """The requests of one world."""
+
+    def __init__(self) -> None:
+        self.adding: Counter[SimulatedNode] = Counter()
+        """Nodes that operators keep asking to add until they are voters."""
+        self.removing: Counter[SimulatedNode] = Counter()
+        """Voters that operators keep asking to remove."""
+        self._asked: list[tuple[SimulatedNode, VoterRequest]] = []
+
+    @property
+    def joining(self) -> Collection[SimulatedNode]:
+        """Nodes that may become voters because of these requests."""
+        open_adds = (node for node, asked in self._asked if asked.is_open and asked.adds)
+        return {*open_adds, *+self.adding}
+
+    @property
+    def leaving(self) -> Collection[SimulatedNode]:
+        """Voters that may be removed because of these requests."""
+        open_removals = (node for node, asked in self._asked if asked.is_open and not asked.adds)
+        return {*open_removals, *+self.removing}
+
+    def sent(self, node: SimulatedNode, asked: VoterRequest) -> None:
+        """Record a request that concerns this node; requests that are over are dropped."""
+        self._asked = [(each, former) for each, former in self._asked if former.is_open]
+        self._asked.append((node, asked))
+
+    def stop(self) -> None:
+        """Stop asking; requests under way may still be carried out."""
+        self.adding.clear()
+        self.removing.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterRecord:
+    """A voter set in a log: its batch, the offset of its record, and other control records of the batch."""
+
+    entry: Entry
+    offset: int
+    voters: VoterSet
+    level: int | None = None
+    """The kraft.version level in the same batch."""
+    is_opening: bool = False
+    """True in the first batch of a leader, which repeats the voters in force."""
+
+
+class Electorate:
+    """All voter sets of one world."""
+
+    def __init__(self, initial: VoterSet) -> None:
+        self.initial = initial
+        """The voter set that the world begins with."""
+        self.records: list[VoterRecord] = []
+        """By offset, then epoch."""
+        self._known: set[Entry] = set()
+
+    def submitted(self, job: AppendBytes) -> list[VoterRecord]:
+        """Read the control batches of this storage job; returns the voter sets in them."""
+        appended = [Entry.of(header) for header, _ in job.batches if header.is_control]
+        if not appended:
+            return []
+        for header, data in job.batches:
+            if header.is_control and (entry := Entry.of(header)) not in self._known:
+                self._known.add(entry)
+                self._read(entry, data)
+        return [record for record in self.records if record.entry in appended]
+
+    def newest(self, holds: Callable[[Entry], bool]) -> VoterRecord | None:
+        """The newest voter set in a log that holds these batches; None without one."""
+        return next((one for one in reversed(self.records) if holds(one.entry)), None)
+
+    def _read(self, entry: Entry, data: bytes | bytearray | memoryview) -> None:
+        records = decode_control(data)
+        level = next((record.level for record in records if isinstance(record, KRaftVersion)), None)
+        is_opening = any(isinstance(record, LeaderChange) for record in records)
+        for offset, record in enumerate(records, entry.base_offset):
+            if isinstance(record, KRaftVoters):
+                found = VoterRecord(
+                    entry=entry, offset=offset, voters=record.voters, level=level, is_opening=is_opening
+                )
+                insort(self.records, found, key=lambda one: (one.offset, one.entry.epoch))
 
 
 class Members:
@@ -188,7 +314,6 @@ class Members:
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
 
     def _is_durable(self, node: SimulatedNode, entry: Entry) -> bool:
-        """Whether the platter of a node holds this batch."""
         if self._platters.entry_at(node, entry.base_offset) == entry:
             return True
         return self.is_committed(entry) and self._platters.holds(node, entry)
@@ -207,3 +332,40 @@ class Members:
         for node in nodes.values():
             format_voters(node, voters if NodeId(node.node_id) in configured.ids else None)
         return voters
+
+
+def format_directory(node: SimulatedNode) -> None:
+    """Write ``meta.properties``, with a random directory id unless the configuration has one."""
+    opened = LogDirectory.open(
+        node.disk,
+        node.config.log_dir,
+        node_id=node.node_id,
+        cluster_id=node.config.cluster_id,
+        directory_id=node.config.directory_id,
+        random_uuid=lambda: Uuid(node.rng.randbytes(16)),
+    )
+    opened.release()
+    node.key = ReplicaKey(node.node_id, opened.directory_id)
+
+
+def format_voters(node: SimulatedNode, voters: VoterSet | None) -> None:
+    """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
+    write_bootstrap(node.disk, node.config.partition_directory, voters)
+    node.first_voters = voters or VoterSet()
+
+
+def wipe_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk by an empty one that works."""
+    node.lose_power()
+    node.disk.wipe()
+    node.disk.io_errors.mend()
+    node.disk.on_operation = None
+    node.disk.liar = None
+
+
+def replace_disk(node: SimulatedNode) -> None:
+    """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
+    wipe_disk(node)
+    node.config = replace(node.config, directory_id=None, voters=VoterSet())
+    format_directory(node)
+    format_voters(node, None)

@@ -1,25 +1,56 @@
-"""What survives a power loss on one node: its election state, log and snapshots on the platter of its virtual disk.
+"""What survives a power loss on each node: election state, log and snapshots on the platter of its virtual disk.
 
 It reads the files that recovery would read, and of them only the synced bytes, as the disk promised them: a lie of the
 disk is not the program's fault. What was read is kept; when a file has grown, reading continues there. As at the next
 start, a snapshot that reaches beyond the log replaces the log. With recovery it shares only the code that reads a batch
 and the names of files.
+
+No CRC covers a batch's epoch. A running node knows the epochs of its log, but after a restart only two files do:
+``leader-epoch-checkpoint``, and ``quarantine`` for the places that the node has found before. Suppose that batches have
+the epochs 2 2 2 3 3, one flipped bit makes them 2 2 3 3 3, and another makes the checkpoint unreadable. Each batch is
+whole, the epochs ascend, and ``quorum-state`` knows them: no program can tell. So faults must leave one witness
+(`is_last_witness`), as they leave intact copies of a record (`pykraft.sim.facts.atlas`).
+
+Source: ours (ADR 022); `pykraft.log.judge`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pykraft.errors import ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.host.snapshots.startup_check import DAMAGED
-from pykraft.protocol.batch import check_crc, read_header
-from pykraft.sim.machine.disk import Directory, Inode, VirtualDisk
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.small_files.meta import FILE_NAME as META
+from pykraft.log.small_files.proof_file import FILE_NAME as PROOF
+from pykraft.log.small_files.proof_file import parse_proof
+from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
+from pykraft.log.small_files.quarantine_file import parse_quarantine
+from pykraft.protocol.batch import check_crc, read_header, scan
+from pykraft.sim.machine.disk import VirtualDisk
+from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.ledger import BEGINNING, Entry, Ledger, entry_at
+from pykraft.sim.machine.node import SimulatedNode
 from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+
+def is_unproven(node: SimulatedNode) -> bool:
+    """Whether its next start, or its present one, needs a proof from the other voters."""
+    directory = node.disk.directory(node.config.log_dir)
+    inode = directory.synced.get(PROOF) if directory is not None else None
+    if inode is None:
+        is_formatted = directory is not None and META in directory.synced
+        return not is_formatted and node.disk.directory(node.config.partition_directory) is None
+    try:
+        return not parse_proof(node.config.log_dir / PROOF, inode.promised()).is_complete
+    except CorruptionError:
+        return True
+
 
 LOG_SUFFIX = ".log"
 
@@ -203,7 +234,6 @@ class Platter:
 
 
 def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
-    """End and epoch of the last batch in these segments; None without one."""
     return next((extent.end for extent in reversed(extents) if extent.end is not None), None)
 
 
@@ -230,10 +260,113 @@ def _election_in(content: bytes) -> DurableElection:
 
 
 def _sound_batch(content: bytes, position: int) -> tuple[Entry | None, int]:
-    """The batch at this position and its size; None when the bytes are not a sound batch."""
     try:
         header = read_header(content, position)
         check_crc(content, position, header)
     except ProtocolError:
         return None, 0
     return Entry.of(header), header.size_bytes
+
+
+class Platters:
+    """One platter per node."""
+
+    def __init__(self, nodes: Iterable[SimulatedNode]) -> None:
+        self._platters: dict[int, Platter] = {}
+        for node in nodes:
+            self.joined(node)
+
+    def joined(self, node: SimulatedNode) -> None:
+        """Add a new machine."""
+        self._platters[int(node.node_id)] = Platter(node.disk, node.config.partition_directory)
+
+    def election(self, node: SimulatedNode) -> DurableElection:
+        """The durable election state."""
+        return self._platters[node.node_id].election()
+
+    def end(self, node: SimulatedNode) -> OffsetAndEpoch:
+        """The durable log end, and the epoch of the last record."""
+        return self._platters[node.node_id].end()
+
+    def end_offset(self, node: SimulatedNode) -> int:
+        """The durable log end."""
+        return self.end(node).offset
+
+    def snapshots(self, node: SimulatedNode) -> Sequence[OffsetAndEpoch]:
+        """Ids of the durable snapshots, oldest first."""
+        return self._platters[node.node_id].snapshots()
+
+    def snapshot(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        """The bytes of a durable snapshot; None when there is no such snapshot."""
+        return self._platters[node.node_id].snapshot(snapshot_id)
+
+    def is_set_aside(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether this node set this snapshot aside, and it really is damaged."""
+        return self._platters[node.node_id].is_set_aside(snapshot_id)
+
+    def has_news(self, node: SimulatedNode) -> bool:
+        """Whether the platter of a running node has a newer snapshot than its host knows; the host will learn of it."""
+        raft = node.host.raft if node.host is not None else None
+        newest = self.snapshots(node)[-1:]
+        return raft is not None and any(each not in raft.log.snapshots for each in newest)
+
+    def entry_at(self, node: SimulatedNode, offset: int) -> Entry | None:
+        """The durable batch that holds this offset."""
+        return self._platters[node.node_id].entry_at(offset)
+
+    def holds(self, node: SimulatedNode, entry: Entry) -> bool:
+        """Whether this batch, or a snapshot that covers it, is durable."""
+        platter = self._platters[node.node_id]
+        if platter.entry_at(entry.base_offset) == entry:
+            return True
+        return any(entry.end_offset <= each.offset for each in platter.snapshots())
+
+    def recovered(self, node: SimulatedNode, *, keeps_damage: bool) -> Ledger:
+        """What a start finds; see `Platter.recovered`."""
+        return self._platters[node.node_id].recovered(keeps_damage=keeps_damage)
+
+
+_EPOCH_AT = range(12, 16)
+"""Where a batch has its epoch."""
+
+
+def is_last_witness(node: SimulatedNode, name: str, position: int) -> bool:
+    """Whether a flip at this position of a file could leave a wrong epoch in the log that no file contradicts."""
+    directory = node.disk.directory(node.config.partition_directory)
+    assert directory is not None, "the file is in it"
+    if name == EPOCHS:
+        return bool(_wrong_epochs(directory) - _noted(node, directory))
+    if not name.endswith(LOG_SUFFIX) or position not in _epoch_positions(directory.synced[name]):
+        return False
+    checkpoint = directory.synced.get(EPOCHS)
+    return checkpoint is None or checkpoint.is_rotten
+
+
+def _wrong_epochs(directory: Directory) -> set[Offset]:
+    """Base offsets of the batches whose epoch on the platter is not the one that was written."""
+    logs = [inode for name, inode in directory.synced.items() if name.endswith(LOG_SUFFIX) and inode.is_rotten]
+    return {
+        offset
+        for inode in logs
+        for start, offset in _batches(inode)
+        if any(inode.is_rotten_at(start + at) for at in _EPOCH_AT)
+    }
+
+
+def _noted(node: SimulatedNode, directory: Directory) -> set[Offset]:
+    inode = directory.synced.get(QUARANTINE)
+    with suppress(CorruptionError):
+        if inode is not None:
+            note = parse_quarantine(node.config.partition_directory / QUARANTINE, inode.promised())
+            return {damage.start_offset for damage in note.damages}
+    return set()
+
+
+def _epoch_positions(inode: Inode) -> set[int]:
+    return {start + at for start, _ in _batches(inode) for at in _EPOCH_AT}
+
+
+def _batches(inode: Inode) -> Iterator[tuple[int, Offset]]:
+    with suppress(ProtocolError):  # The log may end with a torn write.
+        for start, header in scan(inode.promised(), verify_crc=False):
+            yield start, header.base_offset

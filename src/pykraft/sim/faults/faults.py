@@ -1,40 +1,122 @@
 """Decides which faults happen in a world, and when: all kinds in one table, and the random draws.
 
 A world draws some of the kinds of its scenario and a pace of its own, so that worlds differ in more than their random
-draws (swarm testing). Then it decides again and again which fault comes next, until the faults are told to stop. Each
-decision has a random generator of its own, so leaving one out keeps the others as they were. A node that is down starts
-again after a while, whatever ended it. Strangers follow a plan of their own, so a world without them stays what it was.
-So do the families of `pykraft.sim.faults.own_plans`, each with a generator of its own.
+draws (swarm testing). A plan decides again and again which fault comes next, until the faults are told to stop. Each
+decision has a number and a random generator of its own, so a run can be repeated with only some of them (`Pace.only`):
+those stay what they were. Strangers, and the families of `own_plans`, follow plans of their own, so a world without
+them stays what it was when a family is added. A node that is down starts again after a while, whatever ended it.
 
-Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012).
+Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012); delta debugging (Zeller
+and Hildebrandt, 2002), which leaves decisions out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from pykraft.sim.faults.arena import Arena
-from pykraft.sim.faults.families import Family, acts_of, families_of
-from pykraft.sim.faults.harm import Harm
+from pykraft.sim.faults.disk import DiskFaults, SilentFaults, UnreadableFaults
+from pykraft.sim.faults.flipped import FlippedFaults
+from pykraft.sim.faults.forged import ForgedFaults
+from pykraft.sim.faults.harm import Act, Arena, Family, Harm
+from pykraft.sim.faults.machines import MachineFaults
 from pykraft.sim.faults.membership import MembershipFaults
-from pykraft.sim.faults.own_plans import OwnPlan, own_plans
-from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, FaultPlan
-from pykraft.sim.faults.process import ProcessFaults
-from pykraft.sim.faults.snapshot import SnapshotFaults
+from pykraft.sim.faults.network import NetworkFaults
+from pykraft.sim.faults.process import ClockFaults, ProcessFaults, SnapshotFaults, VersionFaults
 from pykraft.sim.faults.stranger import StrangerFaults
-from pykraft.sim.faults.wipe import WipeFaults
+from pykraft.sim.faults.twins import TwinFaults
+from pykraft.sim.faults.wipe import BackupFaults, RestoreFaults, WipeFaults
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import KINDS, OF_THEIR_OWN, STRANGER
+from pykraft.sim.scenario.scenario import KINDS, OF_THEIR_OWN, STRANGER
 from pykraft.types import VoterSet
 
 DRAWN_APART = {*STRANGER, *(kind for family in OF_THEIR_OWN for kind in family)}
 ORDINARY = tuple(kind for kind in KINDS if kind not in DRAWN_APART)
 RETRY_US = 50_000
 """Interval between two tries to start a node that may not start yet."""
+NUMBERS_PER_PLAN = 1_000_000
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlan:
+    """A family, and the least and the longest time between two of its decisions."""
+
+    family: Family
+    period_us_min: int
+    period_us_max: int
+
+
+def own_plans(harm: Harm, membership: MembershipFaults) -> tuple[OwnPlan, ...]:
+    """All of them; a new one is added at the end, so that the numbers of the others' decisions stay."""
+    return (
+        OwnPlan(ForgedFaults(harm), 3 * SECOND_US, 5 * SECOND_US),
+        OwnPlan(TwinFaults(harm), SECOND_US, 4 * SECOND_US),
+        OwnPlan(BackupFaults(harm), SECOND_US // 5, SECOND_US),
+        OwnPlan(MachineFaults(harm, membership), SECOND_US // 10, SECOND_US // 2),
+        OwnPlan(FlippedFaults(harm), SECOND_US // 50, SECOND_US // 5),
+        OwnPlan(UnreadableFaults(harm), SECOND_US // 2, 2 * SECOND_US),
+    )
+
+
+class FaultPlan:
+    """One sequence of decisions: the kinds with their weights, and the function for each."""
+
+    def __init__(  # noqa: PLR0913 - most by name, and each is another trait of a plan
+        self,
+        harm: Harm,
+        acts: Mapping[str, Act],
+        kinds: Mapping[str, float],
+        *,
+        draws: Random,
+        period_us_max: int,
+        done: list[tuple[int, str]],
+        use_dice: Callable[[Random], None],
+        first_number: int = 0,
+        period_us_min: int | None = None,
+    ) -> None:
+        """``done`` collects the decisions carried out; ``use_dice`` gets each decision's generator before it.
+
+        ``period_us_min`` is the least time between two decisions, None for that of the scenario.
+        """
+        self._harm = harm
+        self._acts = acts
+        self._kinds = kinds
+        self._draws = draws
+        self._period_us_max = period_us_max
+        self._period_us_min = harm.pace.period_us_min if period_us_min is None else period_us_min
+        self._done = done
+        self._use_dice = use_dice
+        self._number = first_number
+        only = harm.pace.only
+        numbers = range(first_number, first_number + NUMBERS_PER_PLAN)
+        self._only = None if only is None else frozenset(number for number in only if number in numbers)
+
+    def go_on(self) -> None:
+        """Plan the next decision."""
+        pace = self._harm.pace
+        if not self._kinds or (self._only is not None and self._number > max(self._only, default=-1)):
+            return
+        delay_us = self._draws.randint(self._period_us_min, self._period_us_max)
+        self._harm.later(delay_us if self._is_next else round(delay_us * (1 - pace.skip)), self._turn)
+
+    @property
+    def _is_next(self) -> bool:
+        return self._only is None or self._number in self._only
+
+    def _turn(self) -> None:
+        (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
+        self._use_dice(Random(self._draws.random()))
+        if self._is_next:
+            self._done.append((self._number, kind))  # before the call: what it breaks at once has happened
+            if not self._acts[kind]():
+                self._done.pop()
+        self._number += 1
+        self.go_on()
 
 
 class Faults:
@@ -65,7 +147,12 @@ class Faults:
         owned = own_plans(self._harm, self._membership)
         self._families: tuple[Family, ...] = (
             self._process,
-            *families_of(self._harm),
+            NetworkFaults(self._harm),
+            DiskFaults(self._harm),
+            ClockFaults(self._harm),
+            VersionFaults(self._harm),
+            SilentFaults(self._harm),
+            RestoreFaults(self._harm),
             self.wipe,
             self._membership,
             self.snapshot,
@@ -74,7 +161,8 @@ class Faults:
         )
         self._kinds = _swarm(world, rng)
         period_us_max = rng.choice(self._harm.pace.period_us_max)
-        plan = partial(FaultPlan, self._harm, acts_of(self._families), done=self.done)
+        acts = {kind: act for family in self._families for kind, act in family.kinds.items()}
+        plan = partial(FaultPlan, self._harm, acts, done=self.done)
         self._plans = [plan(self._kinds, draws=draws, period_us_max=period_us_max, use_dice=self._use_dice)]
         if strangers is not None and strangers.random() < self._harm.pace.stranger_probability:
             self._plans.append(

@@ -23,11 +23,11 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
 from pykraft.protocol.batch import scan
 from pykraft.protocol.messages import ApiKey
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.flipped_frame import FlippedFrame
 from pykraft.sim.machine.network import End
 from pykraft.sim.machine.spoken import EPOCH_FIELDS
-from pykraft.sim.scenario.fault_kinds import FLIPPED
+from pykraft.sim.scenario.scenario import FLIPPED
 
 Value: TypeAlias = int | float | str | None
 FrameField: TypeAlias = tuple[ApiKey, bool, str]
@@ -80,14 +80,13 @@ OFTENER: Final = 6
 """So many times as often as any other field one of these is hit, where it is among the drawn ones."""
 
 
-class FlippedFaults:
+class FlippedFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self._rng = Random(0)
+        super().__init__(harm)
         (self._kind,) = FLIPPED
-        self.kinds: dict[str, Act] = {self._kind: self._act}
+        self.kinds = {self._kind: self._act}
         self._wanted: dict[tuple[ApiKey, bool], Random] = {}
         """By RPC, and whether it is the request: the bit of the next such frame that this generator draws flips."""
         self._asked: dict[tuple[int, int], RequestHeader] = {}
@@ -95,10 +94,6 @@ class FlippedFaults:
 
         self._flips: Counter[FrameField] = Counter()
         """How often a bit of each field flipped."""
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
 
     def stop(self) -> None:
         """Frames arrive as they were sent."""
@@ -201,7 +196,6 @@ def _read(asked: RequestHeader, frame: bytes, *, is_request: bool) -> Iterator[t
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, Value]]:
-    """The values in a body with their paths."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield from _leaves(f"{path}.{name}" if path else name, each)

@@ -37,9 +37,9 @@ from pykraft.core.messages import (
     VoteResponse,
 )
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.stranger import Stranger, StrangerAnswer
-from pykraft.sim.facts.claims import FORGER_ID
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.facts.facts import FORGER_ID
+from pykraft.sim.faults.harm import Family, Harm
+from pykraft.sim.faults.stranger import Stranger, StrangerAnswer
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import (
@@ -68,12 +68,11 @@ Forge: TypeAlias = Callable[[SimulatedNode, Process, Voter], Request]
 """A request to this node, while that process leads, in the name of that voter or its leader."""
 
 
-class ForgedFaults:
+class ForgedFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self._rng = Random(0)
+        super().__init__(harm)
         self._stranger: Stranger | None = None
         self._until_us = 0
         self._forge: dict[str, Forge] = {
@@ -84,11 +83,7 @@ class ForgedFaults:
             "FetchSnapshot": self._fetch_snapshot,
             "UpdateRaftVoter": self._update,
         }
-        self.kinds: dict[str, Act] = {"forged frames": self._begin_to_forge}
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
+        self.kinds = {"forged frames": self._begin_to_forge}
 
     def stop(self) -> None:
         """The stranger leaves."""
@@ -127,7 +122,6 @@ class ForgedFaults:
 
     @property
     def _present(self) -> Stranger:
-        """The stranger; created at its first use."""
         if self._stranger is None:
             facts = self._harm.facts
             self._stranger = Stranger(

@@ -9,12 +9,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.faults.arena import Arena
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.scenario.scenario import Pace
+
+
+class Arena(Protocol):
+    """A world as its faults see it."""
+
+    facts: Facts
+    """The true state of the world."""
+    watch: Watch
+    """Oracles forget what a fault takes away from a node; the clients that a fault creates report here."""
+    recorder: Recorder | None
+    """Collects events for the page of the run, if there is one."""
+
+    def newcomer(self) -> SimulatedNode:
+        """Create another machine, formatted or configured to join the others; no process runs on it yet."""
+
+    def restart(self, node: SimulatedNode) -> None:
+        """Start a node that is down, as soon as the atlas allows it."""
+
 
 Act: TypeAlias = Callable[[], bool]
 """Carries out a fault or prepares it; returns False when it found nothing to act on."""
@@ -78,7 +97,7 @@ class Harm:
 
     def note(self, node: SimulatedNode | None, text: str) -> None:
         """Add a line to the trace."""
-        self.world.trace.note(node.node_id if node is not None else None, text)
+        self.world.watch.trace.note(node.node_id if node is not None else None, text)
 
     def later(self, delay_us: int, act: Callable[[], object]) -> None:
         """Call this after the delay, unless the faults are over by then."""
@@ -119,6 +138,26 @@ class Harm:
     def end(self) -> None:
         """From now on nothing that was planned happens."""
         self.is_over = True
+
+
+class Family:
+    """A table of fault kinds, and a way to stop them.
+
+    A family with a plan of its own draws from ``_rng``, the others from `Harm.rng`.
+    """
+
+    kinds: dict[str, Act]
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self._rng = Random(0)
+
+    def use_dice(self, rng: Random) -> None:
+        """Use this generator for the coming decision."""
+        self._rng = rng
+
+    def stop(self) -> None:
+        """Cancel what was planned, and repair what heals by itself only."""
 
 
 def role_of(node: SimulatedNode) -> str:

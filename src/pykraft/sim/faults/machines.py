@@ -16,26 +16,24 @@ Source: ours (ADR 048); KIP-853 (``controller.quorum.bootstrap.servers``).
 
 from __future__ import annotations
 
-from random import Random
 from typing import Final
 
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.faults.membership import RETRY_US, MembershipFaults
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import MACHINES
+from pykraft.sim.scenario.scenario import MACHINES
 
 ROUNDS: Final = 2
 AWAY_PROBABILITY: Final = 0.2
 AWAY_US: Final = (200_000, 5_000_000)
 
 
-class MachineFaults:
+class MachineFaults(Family):
     """The one kind of this family."""
 
     def __init__(self, harm: Harm, membership: MembershipFaults) -> None:
-        self._harm = harm
+        super().__init__(harm)
         self._membership = membership
-        self._rng = Random(0)
         self._rounds = 0
         self._old: list[SimulatedNode] = []
         """Machines that are still to be replaced in this round."""
@@ -43,11 +41,7 @@ class MachineFaults:
         self._away: set[int] = set()
         """Observers that are switched off."""
         (self._kind,) = MACHINES
-        self.kinds: dict[str, Act] = {self._kind: self._act}
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self._rng = rng
+        self.kinds = {self._kind: self._act}
 
     def stop(self) -> None:
         """Let observers come back that are switched off; machines that are to be replaced stay."""
@@ -118,7 +112,6 @@ class MachineFaults:
         return facts.atlas.may_damage(old) and all(facts.members.knows_a_voter(each, without=old) for each in observers)
 
     def _end(self, node: SimulatedNode, text: str) -> None:
-        """End the process, with or without a power loss; the machine is off from now on."""
         self._harm.note(node, text)
         self._harm.facts.absent.add(int(node.node_id))
         if self._rng.random() < 1 / 2:

@@ -28,9 +28,8 @@ from typing import Final
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.sim.clients.admin import OperatorStation
-from pykraft.sim.facts.voter_requests import VoterRequest
-from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.machine.format import replace_disk
+from pykraft.sim.facts.members import VoterRequest, replace_disk
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.sim.scenario.settings import moved
 from pykraft.types import ReplicaKey, VoterSet
@@ -41,15 +40,15 @@ TIMEOUT_MS: Final = 500
 UPGRADED: Final = 1
 
 
-class MembershipFaults:
+class MembershipFaults(Family):
     """The kinds of membership faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
+        super().__init__(harm)
         self._admin: OperatorStation | None = None
         self._newcomers = 0
         self._requests = harm.facts.requests
-        self.kinds: dict[str, Act] = {
+        self.kinds = {
             "new voter": self._come,
             "promotion": self._promote,
             "removal": partial(self._leave, "removal", leads=False),

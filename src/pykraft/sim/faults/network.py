@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from pykraft.protocol.messages import ApiKey
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.harm import Family, Harm
 from pykraft.sim.machine.network import NOT_SLOW, End, Network, Slowness
 from pykraft.sim.machine.node import SimulatedNode
 
@@ -26,12 +26,12 @@ POLLS_MAX = 150
 _FETCH_BYTES = ApiKey.FETCH.to_bytes(2, "big")
 
 
-class NetworkFaults:
+class NetworkFaults(Family):
     """The kinds of network faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.kinds: dict[str, Act] = {
+        super().__init__(harm)
+        self.kinds = {
             "isolated": self._isolate,
             "one-way cut": self._cut_one_way,
             "split": self._split,
@@ -157,14 +157,12 @@ class NetworkFaults:
         return True
 
     def _listener(self) -> SimulatedNode:
-        """The leader, or now and then any node."""
         leader = self._harm.facts.newest_leader()
         if leader is None or self._harm.rng.random() < 0.2:
             return self._harm.any_node()
         return self._nodes[leader.node_id]
 
     def _some_others(self, victim: SimulatedNode) -> list[int]:
-        """Some of the other nodes; one in two times all of them."""
         others = [node_id for node_id in self._nodes if node_id != int(victim.node_id)]
         rng = self._harm.rng
         return others if rng.random() < 0.5 else [node_id for node_id in others if rng.random() < 0.5]

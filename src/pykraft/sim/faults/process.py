@@ -1,31 +1,182 @@
-"""Process faults: processes that are killed, pause, crash repeatedly or leave; and power losses.
+"""Faults of processes: killed, paused, without power, of an older release, or with a wrong clock.
 
 A kill keeps the page cache, a power loss does not; one may follow the other before anything was synced. Both can happen
-at any time, also in the middle of a disk operation, during recovery or while the node closes its files.
+at any time, also in the middle of a disk operation, during recovery or while the node closes its files. Moments that a
+random crash rarely hits have kinds of their own:
 
-Source: TigerBeetle's VOPR; KIP-595 §Graceful shutdown; Kafka ``RaftEventSimulationTest``.
+- While snapshots change the disk: the fault waits for the first operation on a file of the kind, or for the turn of the
+  ordered lane that removes the log before a snapshot. A few operations later the process ends.
+- In the first start: what a start creates must be durable before anything relies on it, also for the next start, which
+  cannot know whether what it finds was synced. The power is taken later, and nothing syncs it by chance meanwhile.
+
+Monotonic clocks run fast or slow, and never go back; wall clocks jump.
+
+Source: TigerBeetle's VOPR; Kafka ``RaftEventSimulationTest``; KIP-595 §Graceful shutdown; ALICE (OSDI 2014); Jepsen's
+clock nemesis; for older releases KIP-996 (Vote version 2), KIP-853 and KIP-595 (former versions).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
+from typing import Final
 
-from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+from pykraft.core.effects import InstallSnapshot, MoveLogStart
+from pykraft.log.lane import Job
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.faults.harm import RECOVERING, Family, Harm
+from pykraft.sim.invariants.watch import Watch
+from pykraft.sim.machine.clock import TRUE_RATE_PPM
+from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.scenario.scenario import SNAPSHOT
+from pykraft.snapshot.files import FileKind, parse_snapshot_file
+
+TAKING, DOWNLOAD, INSTALL, CLEANING = SNAPSHOT
+SNAPSHOT_OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}
+
+
+class SnapshotFaults(Family):
+    """The kinds of faults around snapshots."""
+
+    def __init__(self, harm: Harm) -> None:
+        super().__init__(harm)
+        self._planned: dict[int, dict[str, tuple[int, bool]]] = {}
+        """By node and kind: after how many operations, and whether by a power loss."""
+        self.kinds = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
+
+    def stop(self) -> None:
+        """Cancel what was planned."""
+        self._planned.clear()
+        for node in self._harm.facts.nodes.values():
+            node.disk.on_operation = None
+
+    def performs(self, node: SimulatedNode, jobs: Sequence[Job]) -> None:
+        """The ordered lane of a node is about to carry out these jobs."""
+        for job in jobs:
+            if isinstance(job, InstallSnapshot):
+                self._harm.happened("snapshot installed", node)
+                self._reached(node, INSTALL)
+            elif isinstance(job, MoveLogStart):
+                self._harm.happened("log cleaned", node)
+                self._reached(node, CLEANING)
+
+    def _plan(self, kind: str) -> bool:
+        rng, node = self._harm.rng, self._harm.any_node()
+        if not self._harm.facts.records_between:
+            return False
+        planned = self._planned.setdefault(int(node.node_id), {})
+        planned[kind] = (rng.randrange(SNAPSHOT_OPERATIONS_MAX[kind]), rng.random() < 0.5)
+        node.disk.on_operation = partial(self._operates, node)
+        return True
+
+    def _operates(self, node: SimulatedNode, path: Path) -> None:
+        file = parse_snapshot_file(path.name)
+        if file is None:
+            return
+        if file.kind is not FileKind.PART:
+            self._reached(node, CLEANING)
+        else:
+            self._reached(node, TAKING if file.leader_epoch is None else DOWNLOAD)
+
+    def _reached(self, node: SimulatedNode, kind: str) -> None:
+        planned = self._planned.get(int(node.node_id), {}).pop(kind, None)
+        if planned is not None:
+            operations, loses_power = planned
+            node.disk.interrupt_within(operations, loses_power=loses_power, kind=kind)
+
+
+class ClockFaults(Family):
+    """The kinds of clock faults."""
+
+    def __init__(self, harm: Harm) -> None:
+        super().__init__(harm)
+        self.kinds = {"clock skew": self._skew, "clock jump": self._jump}
+
+    def stop(self) -> None:
+        """Correct all clocks."""
+        for node in self._harm.facts.nodes.values():
+            node.clock.set_right()
+
+    def _skew(self) -> bool:
+        node, most = self._harm.any_node(), int(self._harm.pace.skew_max * TRUE_RATE_PPM)
+        off_ppm = self._harm.rng.randint(-most, most)
+        self._harm.hit("clock skew", node, f"has a clock that is {off_ppm / 1e4:+.1f} % off")
+        node.clock.go_at(TRUE_RATE_PPM + off_ppm)
+        return True
+
+    def _jump(self) -> bool:
+        node = self._harm.any_node()
+        jump_ms = self._harm.within(self._harm.pace.wall_jump_ms_max) * self._harm.rng.choice((-1, 1))
+        self._harm.hit("clock jump", node, f"has its wall clock set by {jump_ms:+} ms")
+        node.clock.jump(jump_ms)
+        return True
+
+
+class VersionFaults(Family):
+    """The one kind of this family."""
+
+    def __init__(self, harm: Harm) -> None:
+        super().__init__(harm)
+        self.kinds = {"old version": self._exchange}
+
+    def _exchange(self) -> bool:
+        node, facts = self._harm.any_node(), self._harm.facts
+        if not facts.is_formatted and not facts.members.is_dynamic and not facts.committed.end_offset:
+            return False  # a release without pre-votes proves nobody (ADR 022): its operator formats all directories
+        facts.members.has_pre_votes = False
+        if node.dialect is None:
+            node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
+            if self._harm.facts.members.may_change:
+                node.dialect = KAFKA_3_9  # the first release that can have voters in the log
+            self._harm.hit("old version", node, f"is replaced by a program that speaks like {node.dialect.name}")
+        else:
+            self._harm.note(node, "is upgraded")
+            node.dialect = None
+        if node.process is not None:
+            node.kill()
+        return True
+
+
+FIRST_OPERATIONS_MAX: Final = 10
+LATER_US_MAX: Final = 1_500_000
+
+
+def plan_first_kills(facts: Facts, watch: Watch, dice: Random) -> None:
+    """Draw the nodes that this happens to."""
+    for node in facts.nodes.values():
+        if dice.random() < facts.scenario.course.first_kill_probability and int(node.node_id) not in facts.absent:
+            kill_first_start(watch, node, dice, facts.clock.after)
+
+
+def kill_first_start(
+    watch: Watch, node: SimulatedNode, dice: Random, later: Callable[[int, Callable[[], None]], object]
+) -> None:
+    """Kill the next start of this node, whose disk is empty, in the middle; ``later`` plans its power loss."""
+    node.disk.interrupt_within(dice.randrange(FIRST_OPERATIONS_MAX), loses_power=False)
+    later(dice.randrange(LATER_US_MAX), partial(_lose_power, watch, node))
+
+
+def _lose_power(watch: Watch, node: SimulatedNode) -> None:
+    watch.happened("kill then power loss", node)
+    watch.trace.note(node.node_id, "loses power after it was killed in its first start")
+    node.lose_power()
+
 
 STORM_US_MAX = 60_000
 CHAIN_US_MAX = 30_000
 
 
-class ProcessFaults:
+class ProcessFaults(Family):
     """The kinds of process faults."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
+        super().__init__(harm)
         self._waits_for_commit = False
-        self.kinds: dict[str, Act] = {
+        self.kinds = {
             "kill": self._kill,
             "kill while writing": partial(self._interrupt, loses_power=False),
             "power loss": self._lose_power,
@@ -99,7 +250,6 @@ class ProcessFaults:
         return node is not None
 
     def _storm_on(self, node: SimulatedNode, rng: Random, restarts: int) -> None:
-        """Kill the node at each start, again and again."""
         if node.process is not None:
             node.kill()
         self._harm.later(0, lambda: self._start(node))
@@ -188,7 +338,6 @@ class ProcessFaults:
         return True
 
     def _running(self, kind: str, text: str) -> SimulatedNode | None:
-        """A random node, if it runs; counts the fault for it."""
         node = self._harm.any_node()
         if node.process is None:
             return None

@@ -1,26 +1,26 @@
 """Faults by a stranger: somebody who reaches the port and is not a voter, or poses as one.
 
 The stranger names epochs that would end elections for good, raises the epoch again and again, claims to lead and
-answers Fetches as no leader does, sends Fetches in a voter's name, and names endpoints that do not exist.
+answers Fetches as no leader does, sends Fetches in a voter's name, and names endpoints that do not exist. It speaks the
+protocol correctly, and no fault cuts its links.
 
 It does not do what a protocol without authentication cannot withstand, because that would break the promises
-(docs/trust.md). The stranger sends nothing to
-observers: one in a later epoch than the voters cannot ask for an election. No replica is ever a candidate in the epoch
-of a false leader, which is far above all real epochs.
+(docs/trust.md). It sends nothing to observers: one in a later epoch than the voters cannot ask for an election. No
+replica is ever a candidate in the epoch of a false leader, which is far above all real epochs.
 
 Invariant: no answer of a false leader contains anything that a follower may believe. Its records never fit the log, and
 a diverging epoch never truncates records that may be committed without the follower knowing it. Replicas in quarantine
 or without a proof get no answer, because they have to believe their leader (docs/trust.md).
 
-Source: ours; KIP-595 §Fetch, KIP-853; ADR 028, ADR 029.
+Source: ours; KIP-595 §Fetch, KIP-853; ADR 028, ADR 029; docs/trust.md says what whoever reaches the port can do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 from pykraft.core.epoch_budget import EPOCHS_BY_REQUESTS, EPOCHS_PER_DAY
 from pykraft.core.messages import (
@@ -30,18 +30,24 @@ from pykraft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     Request,
+    Response,
     UpdateVoterRequest,
     VoteRequest,
 )
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import decode_request_header, encode_response
+from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.values import encode_batch
-from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger, StrangerAnswer
-from pykraft.sim.facts.claims import STRANGER_ID
-from pykraft.sim.facts.facts import Facts
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.rpc import api_versions, codec
+from pykraft.rpc.context import Refusal
+from pykraft.sim.facts.facts import STRANGER_ID, Facts
+from pykraft.sim.faults.harm import Family, Harm
+from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.settings import LISTENER, PORTS_APART
+from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, rpc_context
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,
@@ -54,7 +60,107 @@ from pykraft.types import (
     OffsetAndEpoch,
     ReplicaKey,
     Uuid,
+    VersionRange,
 )
+
+_VERSIONS: Final[Mapping[type[Request], int]] = {
+    VoteRequest: 2,
+    BeginQuorumEpochRequest: 1,
+    EndQuorumEpochRequest: 1,
+    FetchRequest: 17,
+    FetchSnapshotRequest: 1,
+    UpdateVoterRequest: 0,
+}
+STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
+"""The endpoint that a stranger claims, where it really listens."""
+STRANGER_LEVELS: Final = VersionRange(0, 2)
+"""The levels of kraft.version that it supports: no voter of a world has the same."""
+
+StrangerAnswer: TypeAlias = tuple[Response, "Buffer"]
+"""An answer, with its records."""
+
+
+class Stranger:
+    """A station of the network that is not a node.
+
+    ``answer`` returns the answer to a request, None for none; ``levels`` are those of kraft.version that it claims.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        watch: Watch,
+        answer: Callable[[Request], StrangerAnswer | None],
+        *,
+        node_id: int = STRANGER_ID,
+        levels: VersionRange = STRANGER_LEVELS,
+    ) -> None:
+        self.node_id = self.port = node_id
+        self._levels = levels
+        self._facts = facts
+        self._watch = watch
+        self._answer = answer
+        self._asked: dict[ConnectionId, Request] = {}
+        self._accepted: set[ConnectionId] = set()
+        self._context = rpc_context(next(iter(facts.nodes.values())).config)
+        facts.network.attach(self)
+
+    def ask(self, node_id: NodeId, message: Request) -> ConnectionId:
+        """Send this to a node at its present address; the answer is ignored."""
+        endpoint = self._facts.nodes[int(node_id)].config.advertised_listeners.get(LISTENER)
+        assert endpoint is not None
+        connection = self._facts.network.dial(self, endpoint)
+        self._asked[connection] = message
+        return connection
+
+    def hang_up(self, connection: ConnectionId) -> None:
+        """Close this connection without waiting for an answer."""
+        self._asked.pop(connection, None)
+        self._facts.network.close(connection)
+
+    def leave(self) -> None:
+        """Close all connections and stop listening."""
+        for connection in (*self._asked, *sorted(self._accepted)):
+            self._facts.network.close(connection)
+        self._asked.clear()
+        self._accepted.clear()
+        self._facts.network.detach(self)
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """A node takes it for a leader and connects."""
+        self._accepted.add(connection)
+
+    def connected(self, connection: ConnectionId) -> None:
+        """Send the request, unless the connection was given up."""
+        message = self._asked.get(connection)
+        if message is not None:
+            request = codec.encode_request(message, _VERSIONS[type(message)], 1, "stranger", self._context)
+            self._facts.network.send(connection, framed(request))
+
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """The connection is closed."""
+        del is_refused
+        self._asked.pop(connection, None)
+        self._accepted.discard(connection)
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """An answer, or a request of a node that takes it for a leader."""
+        self._watch.trace.absorb(frame)
+        if connection not in self._accepted:
+            self.hang_up(connection)
+            return
+        header = decode_request_header(frame)
+        if header.api_key == ApiKey.API_VERSIONS:
+            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, self._levels)
+            answer = encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
+            self._facts.network.send(connection, framed(answer))
+            return
+        message = codec.decode_request(header, frame, self._context)
+        assert not isinstance(message, Refusal)
+        found = self._answer(message)
+        if found is not None:
+            self._facts.network.send(connection, framed(codec.encode_answer(header, found[0], self._context, found[1])))
+
 
 ANSWERS: Final = (
     "nothing",
@@ -113,7 +219,6 @@ class FalseLeader:
         return self._records(asked, manner, leader_id)
 
     def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> StrangerAnswer:
-        """Records that no follower may append, or none at all."""
         offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
         match manner:
             case "records of another leader":
@@ -174,17 +279,15 @@ FAR_PORT: Final = 60 * PORTS_APART
 """No node of a world moves so often that it comes to an address as far from its first one."""
 
 
-class StrangerFaults:
+class StrangerFaults(Family):
     """The kinds of faults by strangers; they use a generator of their own, so the other families keep their draws."""
 
     def __init__(self, harm: Harm) -> None:
-        self._harm = harm
-        self.rng = Random(0)
-        """The random generator of the present decision."""
+        super().__init__(harm)
         self._stranger: Stranger | None = None
         self._leader = FalseLeader(harm.facts)
         self._claim = 0
-        self.kinds: dict[str, Act] = {
+        self.kinds = {
             "far epoch": self._name_far_epoch,
             "rising epochs": self._raise_epochs,
             "false leader": self._lead,
@@ -193,10 +296,6 @@ class StrangerFaults:
             "forged endpoint": self._forge_endpoint,
             "abandoned fetch": self._abandon_fetch,
         }
-
-    def use_dice(self, rng: Random) -> None:
-        """Use this generator for the coming decision."""
-        self.rng = rng
 
     def stop(self) -> None:
         """The stranger leaves, and answers nobody any more."""
@@ -211,9 +310,9 @@ class StrangerFaults:
         # No epoch that uses up most of a budget at once: a restarted voter could then get further ahead than all others
         # may follow within a day, and a world is shorter than a day.
         epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
-        epoch = min(Epoch(self.rng.choice(epochs)), EPOCH_MAX)
+        epoch = min(Epoch(self._rng.choice(epochs)), EPOCH_MAX)
         sender = self._sender()
-        message: Callable[[SimulatedNode], Request] = self.rng.choice(
+        message: Callable[[SimulatedNode], Request] = self._rng.choice(
             (
                 lambda node: self._vote(node, sender, epoch, pre_vote=True),
                 lambda node: self._vote(node, sender, epoch, pre_vote=False),
@@ -227,7 +326,7 @@ class StrangerFaults:
 
     def _raise_epochs(self) -> bool:
         """Campaign with a long log in ever higher epochs, without ever winning."""
-        sender, rng = self._sender(), self.rng
+        sender, rng = self._sender(), self._rng
         if self._harm.awake_node() is None:
             return False
         self._harm.happened("rising epochs")
@@ -251,7 +350,7 @@ class StrangerFaults:
     def _lead_as_voter(self) -> bool:
         """Claim to lead under a voter's id, for a while only: its followers cannot tell."""
         voters = self._harm.facts.members.committed.ids
-        if not voters or not self._claim_to_lead("false voter", NodeId(self.rng.choice(voters))):
+        if not voters or not self._claim_to_lead("false voter", NodeId(self._rng.choice(voters))):
             return False
         self._harm.facts.claims.is_posing = True
         claim = self._claim
@@ -270,7 +369,7 @@ class StrangerFaults:
             return False
         self._harm.facts.claims.is_posing = False
         self._claim += 1
-        manners = self._leader.claims(epoch, leader_id, self.rng)
+        manners = self._leader.claims(epoch, leader_id, self._rng)
         self._harm.note(None, f"a stranger answers Fetches with {', '.join(manners)}")
         return True
 
@@ -282,7 +381,7 @@ class StrangerFaults:
         others = [voter_id for voter_id in leader.host.status.voters.ids if voter_id != leader.node_id]
         if not others:
             return False
-        key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
+        key = ReplicaKey(NodeId(self._rng.choice(others)), Uuid(self._rng.randbytes(16)))
         node = facts.nodes[leader.node_id]
         self._harm.hit("forged fetch", node, f"is sent Fetches in the name of {key.id}, with another directory id")
         self._fetch_on(node, key, FORGED_FETCHES)
@@ -301,13 +400,13 @@ class StrangerFaults:
         if leader is None:
             return False
         node = self._harm.facts.nodes[leader.node_id]
-        voter = self.rng.choice(leader.host.status.voters.voters)
-        port = self.rng.choice((int(voter.key.id), STRANGER_ID))
+        voter = self._rng.choice(leader.host.status.voters.voters)
+        port = self._rng.choice((int(voter.key.id), STRANGER_ID))
         nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
-        unreachable = Endpoint(f"node-{voter.key.id}", self.rng.choice((port + FAR_PORT, STRANGER_ID)))
+        unreachable = Endpoint(f"node-{voter.key.id}", self._rng.choice((port + FAR_PORT, STRANGER_ID)))
         self._harm.facts.claims.epochs.add(leader.host.status.epoch)
-        if self.rng.random() < 0.7:
-            told = nowhere if self.rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
+        if self._rng.random() < 0.7:
+            told = nowhere if self._rng.random() < 0.5 else Listeners(((LISTENER, unreachable),))
             message: Request = UpdateVoterRequest(
                 epoch=Epoch(leader.host.status.epoch), voter=voter.key, listeners=told, kraft_version=KRAFT_VERSIONS
             )
@@ -331,19 +430,18 @@ class StrangerFaults:
         self._harm.hit("abandoned fetch", node, "is asked to wait by observers that go")
         epoch, end = leader.host.status.epoch, leader.host.raft.log.end
         self._harm.facts.claims.epochs.add(epoch)
-        for _ in range(self.rng.randint(1, 20)):
-            key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
+        for _ in range(self._rng.randint(1, 20)):
+            key = ReplicaKey(NodeId(self._rng.randrange(1_000, 2**31)), Uuid(self._rng.randbytes(16)))
             stranger = self._present
             connection = stranger.ask(node.node_id, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
         return True
 
     def _tell_some(self, kind: str, message: Callable[[SimulatedNode], Request], text: str) -> bool:
-        """Send this to some of the voters."""
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
-        told = self.rng.sample(awake, self.rng.randint(1, len(awake)))
+        told = self._rng.sample(awake, self._rng.randint(1, len(awake)))
         self._harm.happened(kind, *told)
         for node in told:
             self._harm.note(node, text)
@@ -352,32 +450,28 @@ class StrangerFaults:
 
     @property
     def _present(self) -> Stranger:
-        """The stranger; created at its first use."""
         if self._stranger is None:
             self._stranger = Stranger(self._harm.facts, self._harm.world.watch, self._leader.answer)
         return self._stranger
 
     def _sender(self) -> ReplicaKey:
-        """An unknown replica, or a voter."""
         voters = self._harm.facts.members.committed.voters
-        if self.rng.random() < 0.5 or not voters:
-            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self.rng.randbytes(16)))
-        return self.rng.choice(voters).key
+        if self._rng.random() < 0.5 or not voters:
+            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self._rng.randbytes(16)))
+        return self._rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
-        """The highest epoch that any replica has reached."""
         facts = self._harm.facts
         reached = [facts.platters.election(node).epoch for node in facts.nodes.values()]
         reached += [host.status.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
     def _fresh_epoch(self) -> Epoch:
-        """An epoch in which no replica can be a candidate."""
         highest, claimed = self._highest_epoch(), self._harm.facts.claims.epochs
         # Nobody would believe more.
         first = (highest // JUMP + 2) * JUMP
         free = [epoch for epoch in range(first, highest + EPOCHS_BY_REQUESTS, JUMP) if epoch not in claimed]
-        return Epoch(self.rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
+        return Epoch(self._rng.choice(free or [first + EPOCHS_BY_REQUESTS]))
 
     def _vote(self, node: SimulatedNode, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
         claims = self._harm.facts.claims
@@ -419,4 +513,4 @@ class StrangerFaults:
         )
 
     def _duration_us(self) -> int:
-        return self.rng.randint(1, max(1, self.rng.choice(self._harm.pace.network_us_max)))
+        return self._rng.randint(1, max(1, self._rng.choice(self._harm.pace.network_us_max)))

@@ -2,31 +2,51 @@
 
 An oracle reads hosts and disks and remembers what it needs; it never changes the world. It is called at the moment of
 each event, and for most events only when something changed, so watching a world costs little. Oracles do not depend on
-each other: any of them can watch a world alone.
+each other: any of them can watch a world alone. They find here the types of what their hooks are given.
 
-Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
+Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``; KIP-996.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from pykraft.core.effects import Report
+from pykraft.core.quorum import majority_of
 from pykraft.errors import StorageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import Job
-from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
+from pykraft.sim.facts.history import IssuedId, Operation, ProducerAnswer, Visit
+from pykraft.sim.facts.members import VoterRecord, VoterRequest
 from pykraft.sim.facts.view import View
-from pykraft.sim.facts.visit import Visit
-from pykraft.sim.facts.voter_requests import VoterRequest
 from pykraft.sim.invariants.violation import ViolationError
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.machine.spoken import Spoken
-from pykraft.types import OffsetAndEpoch
+from pykraft.types import OffsetAndEpoch, VoterSet
+
+__all__ = [
+    "CommittedBatch",
+    "Facts",
+    "Interrupted",
+    "Invariant",
+    "IssuedId",
+    "Job",
+    "OffsetAndEpoch",
+    "Operation",
+    "ProducerAnswer",
+    "Report",
+    "SimulatedNode",
+    "Spoken",
+    "StorageError",
+    "View",
+    "Visit",
+    "VoterRecord",
+    "VoterRequest",
+]
 
 
 class Invariant:
@@ -175,3 +195,68 @@ class Invariant:
     def violated(self, seen: str) -> ViolationError:
         """The error to raise."""
         return ViolationError(type(self).__name__, seen)
+
+
+class KeptLeader(Invariant):
+    """A leader that a majority holds on to is not replaced.
+
+    A node that holds on to the leader of an epoch denies pre-votes. While such nodes are a majority of the voters that
+    another node asks, that node must not become a candidate. What counts is the time since it began to ask, and the
+    voters that it knew then.
+    """
+
+    _verb: ClassVar[str]
+    """What the majority did: it ``heard`` the leader, for example."""
+
+    @abstractmethod
+    def _holds(self, now: View) -> bool:
+        """Whether a node with this view holds on to the leader of its epoch, as far as views tell."""
+
+    @abstractmethod
+    def _deniers(self, holding: Sequence[int], epoch: int, began: int) -> Iterable[int]:
+        """Nodes that would have denied a pre-vote against the leader of ``epoch`` since the event ``began``.
+
+        ``holding`` are those that `_holds` names.
+        """
+
+    def _begin(self) -> None:
+        self._events = 0
+        """Numbers events, to tell which of two came first."""
+        self._holding: dict[int, tuple[int, int]] = {}
+        """Nodes whose view says that they hold on to a leader: its epoch, and since which event."""
+        self._asking: dict[int, tuple[int, VoterSet]] = {}
+        """Nodes that ask for pre-votes: since which event, and which voters."""
+
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+        """Remember what this node does now; check it if it became a candidate."""
+        self._events += 1
+        node_id = int(node.node_id)
+        if not self._holds(now):
+            self._holding.pop(node_id, None)
+        elif self._holding.get(node_id, (-1, 0))[0] != now.epoch:
+            self._holding[node_id] = (now.epoch, self._events)
+        if now.is_prospective and not was.is_prospective:
+            self._asking[node_id] = self._events, now.voters
+        if now.role == "candidate" and was.is_prospective and self.facts.members.has_pre_votes:
+            began, voters = self._asking[node_id]
+            led = now.epoch - 1
+            holding = [each for each, (epoch, since) in self._holding.items() if epoch == led and since < began]
+            deniers = [each for each in self._deniers(holding, led, began) if each in voters.ids]
+            if len(deniers) >= majority_of(len(voters)):
+                seen = f"node {node_id} became a candidate of epoch {now.epoch}, while the majority {sorted(deniers)}"
+                raise self.violated(f"{seen} {self._verb} the leader of epoch {led}")
+
+
+class NewSnapshotInvariant(Invariant):
+    """Calls ``judge`` for each new snapshot of a node: once, when the node begins to rely on it."""
+
+    def changed(self, node: SimulatedNode, was: View, now: View) -> None:
+        """Check the new snapshots of this node."""
+        if now.snapshots == was.snapshots:
+            return
+        for snapshot_id in now.snapshots:
+            if snapshot_id not in was.snapshots:
+                self.judge(node, snapshot_id, self.facts.platters.snapshot(node, snapshot_id))
+
+    def judge(self, node: SimulatedNode, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Check one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""

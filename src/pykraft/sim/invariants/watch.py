@@ -18,8 +18,8 @@ from pykraft.config import NodeConfig
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBytes, Job
 from pykraft.protocol.records import decode_values, read_header
-from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.members import VoterRecord
 from pykraft.sim.facts.platter import LOG_SUFFIX, DurableElection
 from pykraft.sim.facts.view import DOWN, View, view_of
 from pykraft.sim.invariants.invariant import Invariant
@@ -141,7 +141,6 @@ class Watch(Hooks):
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
     def _telling(self, hook: str) -> Callable[..., None]:
-        """A function that calls all that subscribe to this hook."""
         subscribers = self._subscribers[hook]
 
         def tell(*event: object) -> None:

@@ -28,7 +28,7 @@ from typing import Final, Protocol, TypeAlias
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.machine.clock import Clock
-from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.scenario.scenario import LinkSettings
 from pykraft.sim.scenario.settings import UNLIMITED, SizeLimits, node_at
 from pykraft.types import Buffer, Endpoint
@@ -426,6 +426,5 @@ class Network:
 
 
 def _direction(end: End) -> tuple[int, int]:
-    """Node ids of source and target of what this end sends."""
     assert end.peer is not None
     return end.station.node_id, end.peer.station.node_id

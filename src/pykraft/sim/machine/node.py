@@ -1,7 +1,7 @@
 """One node of a world: a virtual machine that starts, runs, is killed or loses power, and starts again.
 
 Like the server, it is an adapter of the host: `Process` implements `pykraft.host.ports.Ports` with virtual time,
-network and disk, and passes what arrives to the host. Its two lanes are in `pykraft.sim.machine.lanes`.
+network and disk, and passes what arrives to the host.
 
 A paused process does nothing; what arrives during the pause waits in the kernel and is processed in order afterwards. A
 disk error ends the process, as it would end the server; the node starts again later. Every call into the host tells the
@@ -9,6 +9,13 @@ observer that something happened to this node.
 
 Code that shares a process with the host, such as a program's own requests to other nodes, has connections, too: their
 frames share the links with the host's and end with the process, and none reaches the host.
+
+The ordered lane takes all waiting jobs at once, as the server's thread does. Each turn takes some virtual time; jobs
+submitted meanwhile wait for the next one. The bulk lane does one long read or write at a time. Invariant: each lane
+works, and reports, in the order of submission. Time passes between a read and its report, so the result may be out of
+date when the host gets it. A process may end in the middle of either lane's work.
+
+Source: `pykraft.host.ports.Ports.submit` and ``submit_read``.
 """
 
 from __future__ import annotations
@@ -30,11 +37,10 @@ from pykraft.log.lane import Job
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
-from pykraft.sim.machine.lanes import BulkLane, SimulatedOrderedLane
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network, Station
+from pykraft.sim.machine.spoken import Wiretap
 from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
-from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
 from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
@@ -44,15 +50,12 @@ class ProcessGuest(Protocol):
 
     def connected(self) -> None:
         """The dial succeeded."""
-        ...
 
     def closed(self) -> None:
         """The dial failed, or the connection is gone."""
-        ...
 
     def received(self, frame: bytes) -> None:
         """A whole frame arrived."""
-        ...
 
 
 class Guests:
@@ -101,6 +104,107 @@ class Guests:
 
 
 T = TypeVar("T")
+
+
+class SimulatedOrderedLane:
+    """The storage jobs of one process."""
+
+    def __init__(self, owner: Process, rng: Random) -> None:
+        self._owner = owner
+        self._rng = rng
+        self._queue: list[Job] = []
+        self._is_busy = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no storage job waits or is being done."""
+        return not self._is_busy
+
+    def submit(self, job: Job) -> None:
+        """Carry out this job in the next turn."""
+        self._queue.append(job)
+        if not self._is_busy:
+            self._begin()
+
+    def _begin(self) -> None:
+        """One turn: 1. it takes all jobs that wait, and 2. carries them out."""
+        self._is_busy = True
+        jobs, self._queue = self._queue, []
+        duration_us = self._owner.lane_delay_us()
+        until_done_us = self._rng.randrange(duration_us)
+        self._owner.later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
+
+    def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
+        """Carry them out; unless the process ends in the middle, 3. the host is told, a little later."""
+        self._owner.touch()
+        if self._owner.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
+            return
+        try:
+            io = self._owner.perform(jobs)
+        except (Interrupted, StorageError) as problem:
+            self._owner.cannot_write(problem)
+            return
+        self._owner.later(until_told_us, lambda: self._end_turn(io))
+
+    def _end_turn(self, io: Io) -> None:
+        self._owner.touch()
+        self._is_busy = False
+        if self._queue:
+            self._begin()
+        else:
+            self._owner.persisted()
+        self._owner.told(io)
+
+
+class BulkLane:
+    """The long reads and writes of one process."""
+
+    def __init__(self, owner: Process, surroundings: Surroundings) -> None:
+        self._owner = owner
+        self._surroundings = surroundings
+        self._waiting: deque[tuple[Callable[[], Callable[[], None]], int]] = deque()
+        """What waits; each with the time between doing it and reporting it."""
+        self._done: deque[Callable[[], None]] = deque()
+        self._due_us = 0
+        """When the last submitted work is to be reported."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing waits, runs, or is still to be reported."""
+        return not self._waiting and not self._done
+
+    def submit(self, act: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do this after everything submitted before, and report it a little later. A disk error ends the node."""
+
+        def do() -> Callable[[], None]:
+            result = act()
+            return lambda: then(result)
+
+        now_us = self._surroundings.clock.now_us
+        delay_us = self._owner.lane_delay_us()
+        # A turn that is slow already is not multiplied: more than a second would be a stop, not slowness.
+        longest_us = max(delay_us, self._surroundings.storage.slow_turn_us_max)
+        duration_us = min(delay_us * self._surroundings.bulk_factor, longest_us)
+        self._due_us = max(self._due_us, now_us + duration_us)
+        until_told_us = duration_us // 2
+        self._waiting.append((do, until_told_us))
+        self._owner.later(self._due_us - now_us - until_told_us, self._do)
+
+    def _do(self) -> None:
+        self._owner.touch()
+        if self._owner.waits_for_disk(self._do):
+            return
+        do, until_told_us = self._waiting.popleft()
+        try:
+            self._done.append(do())
+        except (Interrupted, StorageError) as problem:
+            self._owner.cannot_write(problem)
+        else:
+            self._owner.later(until_told_us, self._tell)
+
+    def _tell(self) -> None:
+        self._owner.touch()
+        self._done.popleft()()
 
 
 class Process:
@@ -288,7 +392,6 @@ class Process:
         self._surroundings.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
     def _take(self, act: Callable[[], None]) -> None:
-        """Act now, or after everything that came during a pause."""
         assert self.is_running, "a process that is gone hears nothing"
         if self._backlog is None:
             act()

@@ -1,7 +1,6 @@
 """What a node needs of its world, and the observer that it tells what happens to it.
 
-`Surroundings` are the same for all nodes of a world. An observer is called at the moment that its method names, and
-changes nothing in the node unless the method says so.
+An observer is called at the moment that its method names, and changes nothing in the node unless the method says so.
 """
 
 from __future__ import annotations

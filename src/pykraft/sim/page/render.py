@@ -36,7 +36,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.messages.fetch import HIGH_WATERMARK_NOT_TOLD
 from pykraft.protocol.records import scan
 from pykraft.sim.invariants import ALL
-from pykraft.sim.machine.recorder import (
+from pykraft.sim.machine.trace import (
     Arrived,
     Changed,
     FaultInjected,

@@ -31,8 +31,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 
-from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.scenario import ClusterSettings, Scenario, Work
 
 TRIES_MAX = 1_000

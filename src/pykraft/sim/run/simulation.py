@@ -32,9 +32,8 @@ from pykraft.process.signals import ENDING, signals_later
 from pykraft.sim.clients.others import MakeUsers
 from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.invariants.violation import ViolationError
-from pykraft.sim.machine.recorder import Recorder
-from pykraft.sim.run.outcome import Outcome
-from pykraft.sim.run.world import World
+from pykraft.sim.machine.trace import Recorder
+from pykraft.sim.run.world import Outcome, World
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 
 A = TypeVar("A")

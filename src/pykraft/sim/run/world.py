@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.sim.clients.bystander import Bystander
 from pykraft.sim.clients.others import MakeUsers, OtherClients, Users
-from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
-from pykraft.sim.clients.workload import SimulatedWorkload
+from pykraft.sim.clients.workload import Bystander, PreparedAppends, SimulatedWorkload, with_small_buffers
 from pykraft.sim.facts.atlas import Atlas
-from pykraft.sim.facts.claims import Claims
-from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.facts import Claims, Facts
 from pykraft.sim.facts.history import History
-from pykraft.sim.facts.members import Members
-from pykraft.sim.facts.platters import Platters
-from pykraft.sim.facts.voter_requests import VoterRequests
-from pykraft.sim.faults import Faults, first_start
+from pykraft.sim.facts.members import Members, VoterRequests
+from pykraft.sim.facts.platter import Platters
+from pykraft.sim.faults import Faults
+from pykraft.sim.faults.process import plan_first_kills
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
@@ -32,10 +30,8 @@ from pykraft.sim.machine.kafka_rules import let_one_never_lead
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network, Weather
 from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.machine.surroundings import Surroundings
-from pykraft.sim.machine.trace import Trace
-from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.machine.trace import NodeState, Recorder, Trace
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import (
     node_configs,
@@ -46,6 +42,28 @@ from pykraft.sim.scenario.settings import (
     with_snapshots,
     without_operators,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The counts and digests of one run."""
+
+    seed: int
+    voters: int
+    observers: int
+    committed: int
+    acknowledged: int
+    epochs: int
+    faults: dict[str, int]
+    digest: str
+    """Covers all lines of the trace and all frames that arrived."""
+    virtual_ms: int
+    states: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By kind of fault: how often it hit a node in each role."""
+    events: int = 0
+    """Number of all events: frames, disk turns, timers, client calls, fault decisions."""
+    wordless_digest: str = ""
+    """The digest without the text of the trace lines: rewording a message does not change it."""
 
 
 class World:
@@ -120,7 +138,6 @@ class World:
             self.watch.subscribe("process_begun", partial(self._listen, listening))
 
     def _subscribe(self) -> None:
-        """What follows from events besides the oracles' judgement."""
         self.members.on_committed = self.faults.voters_committed
         subscribe = self.watch.subscribe
         subscribe("voters_appended", self.faults.voters_appended)
@@ -147,7 +164,6 @@ class World:
             let_one_never_lead(self.nodes, self.voter_count - self.scenario.cluster.absent)
 
     def _facts(self) -> Facts:
-        """Create the facts, and format the disks."""
         scenario, committed = self.scenario, Ledger()
         absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
         has_luck = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability
@@ -212,7 +228,7 @@ class World:
         faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
-        first_start.plan(self.facts, self.watch, self._dice(self.seed, "first starts"))
+        plan_first_kills(self.facts, self.watch, self._dice(self.seed, "first starts"))
         self.users.begin()
         self.others.begin()
         self.faults.begin()

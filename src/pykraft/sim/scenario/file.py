@@ -1,4 +1,4 @@
-"""Reads scenarios from TOML files, strictly; several files can be combined.
+"""Reads scenarios from TOML files, strictly, and writes one as such a file; several files can be combined.
 
 A file has the tables of `pykraft.sim.scenario.scenario.Scenario` and lists only what differs. With several files, the
 later one wins, field by field. Their ``faults`` tables are merged into one; if no file has such a table, the kinds of
@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 from pykraft.errors import UsageError
-from pykraft.sim.scenario.fault_kinds import KINDS
-from pykraft.sim.scenario.scenario import DEFAULT, Scenario
+from pykraft.sim.scenario.scenario import DEFAULT, KINDS, Scenario
 from pykraft.text.words import did_you_mean
 
 FILE_SIZE_BYTES_MAX: Final = 64 * 1024
@@ -57,7 +56,6 @@ def _shipped(name: str) -> tuple[str, str]:
 
 
 def _no_such(what: str, name: str, names: Iterable[str]) -> str:
-    """A name that is none of these."""
     return f"there is no {what}: choose one of {', '.join(sorted(names))}{did_you_mean(name, names)}"
 
 
@@ -141,7 +139,6 @@ def _table(what: str, name: str, table: object) -> Mapping[str, Any]:
 
 
 def _value(what: str, key: str, hint: object, value: object) -> object:
-    """One value, converted to the type of its field."""
     expected, is_right = _EXPECTED[hint]
     is_list = isinstance(value, list)
     least, most = _LEAST.get(key, 0), _MOST.get(key, _MOST_OF[hint])
@@ -225,3 +222,29 @@ _LEAST: Final[Mapping[str, int]] = {
     ),
 }
 """Fields that must not be 0."""
+
+
+def scenario_text(scenario: Scenario) -> str:
+    """The text, one table after the other; empty for the default scenario. The name is not part of it."""
+    tables = []
+    for table in fields(Scenario):
+        value, default = getattr(scenario, table.name), getattr(DEFAULT, table.name)
+        if table.name == "name" or value == default:
+            continue
+        changed = value if isinstance(value, Mapping) else _changed(value, default)
+        lines = "".join(f"{_key(name)} = {_toml(each)}\n" for name, each in changed.items())
+        tables.append(f"[{table.name}]\n{lines}")
+    return "\n".join(tables)
+
+
+def _changed(table: Any, default: Any) -> dict[str, Any]:  # noqa: ANN401
+    values = {field.name: (getattr(table, field.name), getattr(default, field.name)) for field in fields(table)}
+    return {name: value for name, (value, usual) in values.items() if value != usual}
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if " " in name or "-" in name else name
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else repr(value)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.sim.facts.history import Operation, OperationOutcome
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.facts.history import OperationOutcome
+from pykraft.sim.invariants.invariant import Invariant, Operation
 
 
 class AcknowledgedIsCommitted(Invariant):

@@ -10,10 +10,7 @@ Source: ValuesEventuallyAcked of Vanlightly's specification of KRaft; `pykraft.h
 from __future__ import annotations
 
 from pykraft.sim.facts.calm import transfer_us
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Operation, SimulatedNode, View
 
 TIMEOUTS = 6
 """Something is committed within this many fetch timeouts: a leader is given up after three, and disks may be slow."""

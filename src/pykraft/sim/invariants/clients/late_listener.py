@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import CommittedBatch, Invariant
 from pykraft.types import Epoch, NodeId
 
 FOLLOWER: Final = "follower"

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, Operation, SimulatedNode
 
 SLACK_MS = 3
 """Host clocks tick in milliseconds, and a wake-up may be one late."""

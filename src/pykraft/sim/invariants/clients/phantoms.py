@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, Operation
 
 
 class NoPhantoms(Invariant):

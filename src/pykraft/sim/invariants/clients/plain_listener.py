@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykraft.host.delivery import CommittedBatch
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import CommittedBatch, Invariant, SimulatedNode
 
 
 class PlainListenerMissesOnlyTheCleaned(Invariant):

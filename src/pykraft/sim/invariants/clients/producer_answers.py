@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.produced import IssuedId, ProducerAnswer
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, IssuedId, ProducerAnswer
 
 NEVER: Final = (
     ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -9,8 +9,7 @@ Source: Kafka ``KafkaRaftClient.append`` (BufferAllocationException); that an ap
 from __future__ import annotations
 
 from pykraft.core.state import Leader
-from pykraft.sim.facts.history import Operation
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, Operation
 
 
 class RoomIsUsed(Invariant):

@@ -16,11 +16,9 @@ from pykraft.host.describe_cluster import CONTROLLERS
 from pykraft.host.inbound import BROKERS
 from pykraft.protocol.batch import scan
 from pykraft.protocol.schema import Body
-from pykraft.sim.facts.view import View
-from pykraft.sim.facts.visit import Visit, VisitQuestion
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.facts.history import VisitQuestion
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View, Visit
+from pykraft.sim.machine.node import Process
 from pykraft.types import NodeId
 
 ANSWER_US: Final = 2_000_000

@@ -8,8 +8,7 @@ Source: ours; Kafka's ``RaftLog.flush`` and ``truncateToEndOffset``; etcd's appe
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 
 
 class PersistedIsDurable(Invariant):

@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.core.effects import TruncateTo
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import LogEnd, Spoken
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode, Spoken
+from pykraft.sim.machine.spoken import LogEnd
 
 
 class AcknowledgedSurvivesRestart(Invariant):

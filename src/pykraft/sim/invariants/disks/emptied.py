@@ -8,10 +8,8 @@ Source: ADR 022; KAFKA-14077; Raft dissertation §11.2.
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
 
 
 class EmptiedReturnsWhole(Invariant):

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pykraft.protocol.batch import scan
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 from pykraft.sim.machine.disk import Directory
-from pykraft.sim.machine.node import SimulatedNode
 
 LOG: Final = ".log"
 OFFSETS: Final = (".index", struct.Struct(">ii"))
@@ -44,7 +43,6 @@ class IndexesAreOfTheirLogs(Invariant):
                 self._compare(node, directory, name.removesuffix(LOG))
 
     def _compare(self, node: SimulatedNode, directory: Directory, stem: str) -> None:
-        """Check one segment."""
         positions: dict[int, int] = {}
         times: set[tuple[int, int]] = set()
         for position, header in scan(bytes(directory.cached[stem + LOG].cached), verify_crc=False):

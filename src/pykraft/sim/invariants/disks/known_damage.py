@@ -7,10 +7,8 @@ Source: ours (ADR 012); `pykraft.core.quarantine`.
 
 from __future__ import annotations
 
-from pykraft.core.effects import Report
 from pykraft.core.quarantine import DAMAGES_MAX
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode
 from pykraft.types import Offset, ReportKind
 
 

@@ -9,9 +9,7 @@ Source: ADR 022; KAFKA-14077; Raft paper §5.2.
 from __future__ import annotations
 
 from pykraft.log.small_files.proof_file import FILE_NAME, parse_proof
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class ProofsAreReadBack(Invariant):

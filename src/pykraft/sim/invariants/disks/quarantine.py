@@ -8,10 +8,7 @@ Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): s
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
 
 
 class DamagedTakesNoPart(Invariant):

@@ -12,9 +12,8 @@ from random import Random
 
 from pykraft.errors import CorruptionError
 from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint, parse_recovery_point
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 from pykraft.sim.machine.disk import ROOT, VirtualDisk
-from pykraft.sim.machine.node import SimulatedNode
 
 
 class OfflineReadersSeeTheNewest(Invariant):
@@ -31,7 +30,6 @@ class OfflineReadersSeeTheNewest(Invariant):
 
 
 def _read(content: bytes) -> Point | None:
-    """None when it is damaged."""
     try:
         return parse_recovery_point(ROOT / FILE_NAME, content)
     except CorruptionError:

@@ -9,9 +9,7 @@ Source: Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018); the rec
 from __future__ import annotations
 
 from pykraft.core.effects import EnterQuarantine
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 
 class DamageIsReal(Invariant):

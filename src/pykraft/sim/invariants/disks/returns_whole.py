@@ -12,10 +12,8 @@ Source: ours; Raft paper §5.4.3 (Leader Completeness); Protocol-Aware Recovery 
 from __future__ import annotations
 
 from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import SimulatedNode
 
 
 class DamagedReturnsWhole(Invariant):

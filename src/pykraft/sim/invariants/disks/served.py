@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import scan
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
 
 
 class ServedIsSound(Invariant):

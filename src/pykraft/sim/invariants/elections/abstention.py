@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from pykraft.core.never_leads import TIMEOUTS_MAX
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Process, SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
+from pykraft.sim.machine.node import Process
 
 
 class _Heard(NamedTuple):

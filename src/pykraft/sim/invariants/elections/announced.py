@@ -11,11 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from pykraft.core.state import Leader
-from pykraft.sim.facts.claims import FORGER_ID
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.facts.facts import FORGER_ID
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
 
 FETCH_TIMEOUTS: Final = 4
 """Half a fetch timeout is the period; a request without an answer, and the pause after it, add to that."""

@@ -14,10 +14,7 @@ from __future__ import annotations
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.quorum import majority_of
 from pykraft.core.state import Leader
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
 
 FETCH_TIMEOUTS = 3
 """Two windows of 1.5 fetch timeouts: the last one in which a majority fetched, and the one in which it did not."""

@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pykraft.core.election import EARLY_BACKOFFS
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import KINDS
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
+from pykraft.sim.scenario.scenario import KINDS
 
 HOPS: Final = 20
 """Frames one after the other between the end of a leader and a candidate, and slow ones among them."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View, dialed_id
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Process, SimulatedNode
+from pykraft.sim.facts.view import dialed_id
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
+from pykraft.sim.machine.node import Process
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from pykraft.core.quorum import majority_of
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
 from pykraft.types import ReplicaKey
 
 

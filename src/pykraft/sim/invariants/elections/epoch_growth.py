@@ -9,9 +9,7 @@ Source: ADR 029; Raft dissertation §6.2 (disruptive servers).
 from __future__ import annotations
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 ELECTIONS_MAX = 2**16
 """Far more elections than a world has, including what a budget gains in that time."""

@@ -11,9 +11,8 @@ of Vanlightly's specification of KRaft.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import DOWN, View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.facts.view import DOWN
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 OBSERVER_ROLES = frozenset({"unattached", "unattached-voted", "observer"})
 LEAVING_ROLES = frozenset({"leader", "resigned"})

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pykraft.core.effects import Report
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View, dialed_id
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.facts.view import dialed_id
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode, View
 from pykraft.types import ReportKind
 
 

@@ -7,9 +7,7 @@ Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writ
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class MonotonicEpoch(Invariant):

@@ -8,9 +8,7 @@ Source: Raft paper §5.1 (stable storage before responding); KIP-595 §Vote (the
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class LeaderIsDurableFirst(Invariant):

@@ -8,9 +8,7 @@ Source: KIP-996 (a prospective replica raises no epoch and persists nothing); Ra
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class EpochBeginsWithCandidate(Invariant):

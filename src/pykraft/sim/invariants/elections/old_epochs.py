@@ -8,9 +8,7 @@ Source: KIP-595 §Vote, §BeginQuorumEpoch, §EndQuorumEpoch (FENCED_LEADER_EPOC
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class OldEpochsAreFenced(Invariant):

@@ -11,9 +11,7 @@ Source: KIP-996; ADR 129 (a follower whose leader has left grants, which Kafka's
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class PreVotesAreGranted(Invariant):

@@ -3,7 +3,7 @@
 A voter reaches its leader from one answer on, until a fetch timeout later, unless the leader's machine refuses it a
 connection or the leader says that it resigns. The answer is one to a Fetch of the leader's epoch: a Fetch that was
 under way since an older one gets an error, whatever the voter has heard meanwhile. Such voters deny pre-votes
-(`kept_leader`). `stable_leadership` asks the voters themselves whether they hear the leader; this oracle looks at what
+(`KeptLeader`). `stable_leadership` asks the voters themselves whether they hear the leader; this oracle looks at what
 arrived, so it also notices a voter that gives up too early.
 
 Source: KIP-996; ours (ADR 063).
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pykraft.core.effects import Report
 from pykraft.core.state import Follower
 from pykraft.sim.facts.view import View, dialed_id
-from pykraft.sim.invariants.kept_leader import KeptLeader
+from pykraft.sim.invariants.invariant import KeptLeader
 from pykraft.sim.machine.node import Process, SimulatedNode
 from pykraft.types import Listeners, ReportKind
 

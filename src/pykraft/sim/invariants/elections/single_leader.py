@@ -6,9 +6,7 @@ Vanlightly's specification of KRaft.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class SingleLeader(Invariant):

@@ -7,9 +7,7 @@ Source: Raft paper §5.1 (currentTerm is updated on stable storage before respon
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class EpochIsDurableFirst(Invariant):

@@ -1,6 +1,6 @@
 """A leader that a majority hears is not replaced, whatever the rest of the network does.
 
-The leader of an epoch, and the nodes that have fetched from it, deny pre-votes (`kept_leader`).
+The leader of an epoch, and the nodes that have fetched from it, deny pre-votes (`KeptLeader`).
 
 Source: KIP-996; Kafka ``RaftEventSimulationTest.StableLeadership`` (star partitions), made general as KAFKA-18439 asks.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.kept_leader import KeptLeader
+from pykraft.sim.invariants.invariant import KeptLeader
 
 
 class StableLeadership(KeptLeader):

@@ -8,10 +8,7 @@ Source: Raft dissertation §3.10 (leadership transfer extension).
 
 from __future__ import annotations
 
-from pykraft.core.effects import Report
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode, Spoken
 from pykraft.types import ReplicaKey, ReportKind
 
 

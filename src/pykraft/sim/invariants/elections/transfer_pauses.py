@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.core.effects import Report
 from pykraft.core.state import Leader
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode
 from pykraft.types import NodeId, ReportKind
 
 REST_FACTOR: Final = 9

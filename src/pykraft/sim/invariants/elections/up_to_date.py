@@ -11,10 +11,8 @@ Source: Raft paper §5.4.1 (the later last term wins, then the longer log); KIP-
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import LogEnd, Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, View
+from pykraft.sim.machine.spoken import LogEnd
 
 
 class CandidateIsUpToDate(Invariant):

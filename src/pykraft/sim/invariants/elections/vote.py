@@ -7,9 +7,7 @@ Source: Raft paper §5.2 (each server votes for at most one candidate in a term)
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class OneVote(Invariant):

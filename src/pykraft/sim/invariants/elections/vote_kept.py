@@ -7,9 +7,7 @@ Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class VotesAreForCandidates(Invariant):

@@ -11,9 +11,7 @@ the bounds are ours (ADR 036).
 from __future__ import annotations
 
 from pykraft.sim.facts.calm import Calm, transfer_us
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 ELECTION_TIMEOUTS = 25
 """A calm majority elects a leader within this many election timeouts, even when votes are split repeatedly."""

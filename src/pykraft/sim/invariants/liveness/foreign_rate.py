@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from pykraft.sim.facts.claims import STRANGER_ID
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.facts.facts import STRANGER_ID
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 SECOND_US = 1_000_000
 REQUESTS_MAX = 120

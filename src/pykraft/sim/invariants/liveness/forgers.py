@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.facts.history import Operation, OperationOutcome
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.scenario.fault_kinds import FORGED, KINDS
+from pykraft.sim.facts.history import OperationOutcome
+from pykraft.sim.invariants.invariant import Invariant, Operation, SimulatedNode, View
+from pykraft.sim.scenario.scenario import FORGED, KINDS
 
 LOOK_US: Final = 25_000
 QUIET_US_MIN: Final = 1_500_000

@@ -13,11 +13,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pykraft.core.effects import EnterQuarantine, InstallSnapshot
-from pykraft.log.lane import Job
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode, Spoken, View
 
 HALF_MS_US = 500
 """Half a millisecond in microseconds: a machine's clock may be fast."""

@@ -8,9 +8,7 @@ Source: NotStuckInProspective of Vanlightly's specification of KIP-996; KIP-996.
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 ELECTION_TIMEOUTS = 25
 """Chance, and nodes that catch up, may cost this many rounds of pre-votes."""

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 QUESTIONS_PER_ELECTION_TIMEOUT: Final = 4
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.paths import LOG
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 from pykraft.snapshot.files import parse_snapshot_file
 
 

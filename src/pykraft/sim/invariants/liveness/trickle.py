@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.state import Follower
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 FETCH_TIMEOUTS = 3
 """The window in which enough came for the last time, the one in which too little comes, and one for slow clocks."""

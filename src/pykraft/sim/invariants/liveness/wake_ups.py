@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode
 
 WINDOW_MS: Final = 1_000
 WAKE_UPS_MAX: Final = 600

@@ -8,9 +8,8 @@ Source: KAFKA-18723 (batches of a higher partition leader epoch were appended); 
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 
 class AppendedEpochIsKnown(Invariant):

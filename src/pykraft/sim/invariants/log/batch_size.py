@@ -8,9 +8,8 @@ Source: ours (ADR 036); Kafka fills batches up to its largest batch (``BatchAccu
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 OPERATIONS_LOOKED_AT = 2_000
 """The newest calls of clients; a leader appends only what was proposed recently."""

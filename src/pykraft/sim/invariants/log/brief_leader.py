@@ -8,13 +8,10 @@ Source: ours (ADR 077).
 
 from __future__ import annotations
 
-from pykraft.core.effects import Report
 from pykraft.core.state import Leader, Resigned
-from pykraft.log.lane import AppendBytes, Job
+from pykraft.log.lane import AppendBytes
 from pykraft.protocol.records import decode_control
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Job, Report, SimulatedNode, View
 from pykraft.types import LeaderChange, ReportKind
 
 

@@ -17,11 +17,8 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from pykraft.core.effects import InstallSnapshot, TruncateTo
-from pykraft.log.lane import Job
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode, View
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import SimulatedNode
 
 
 class CommittedIsNeverCut(Invariant):

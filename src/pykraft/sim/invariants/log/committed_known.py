@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from pykraft.log.small_files.recovery_point import FILE_NAME
 from pykraft.log.small_files.slots import parse_slots
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class CommittedStaysKnown(Invariant):

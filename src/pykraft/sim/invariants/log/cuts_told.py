@@ -8,10 +8,8 @@ Source: ours (ADR 128).
 
 from __future__ import annotations
 
-from pykraft.core.effects import Report, TruncateTo
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.core.effects import TruncateTo
+from pykraft.sim.invariants.invariant import Invariant, Job, Report, SimulatedNode
 from pykraft.types import ReportKind
 
 

@@ -9,9 +9,7 @@ Source: KIP-595 §Fetch (the fetch offset is the acknowledgment); etcd ``raft/do
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 
 
 class FetchIsDurableFirst(Invariant):

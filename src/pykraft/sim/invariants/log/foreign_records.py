@@ -8,9 +8,8 @@ Source: KIP-595 §Fetch; KAFKA-18723; ADR 028. Kafka appends the records of an a
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 
 class StrangersAddNothing(Invariant):

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pykraft.core.effects import Report
 from pykraft.core.state.leader import Leader
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import Process, SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode, Spoken, View
+from pykraft.sim.machine.node import Process
 from pykraft.types import ReportKind
 
 
@@ -76,6 +73,5 @@ class ForgottenIsTold(Invariant):
 
 
 def _led_by(node: SimulatedNode) -> Leader | None:
-    """The state of a leader."""
     raft = node.host.raft if node.host is not None else None
     return raft.state if raft is not None and isinstance(raft.state, Leader) else None

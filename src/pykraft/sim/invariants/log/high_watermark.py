@@ -5,9 +5,7 @@ Source: Raft paper §5.3–5.4; Kafka ``RaftEventSimulationTest.MonotonicHighWat
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class MonotonicHighWatermark(Invariant):

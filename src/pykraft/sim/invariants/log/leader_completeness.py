@@ -8,9 +8,7 @@ Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlight
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class LeaderCompleteness(Invariant):

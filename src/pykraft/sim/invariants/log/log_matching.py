@@ -11,10 +11,9 @@ Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specificati
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 from pykraft.sim.machine.ledger import Entry
-from pykraft.sim.machine.node import SimulatedNode
 
 
 class LogMatching(Invariant):

@@ -8,9 +8,8 @@ Source: ours (ADR 037).
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 BATCHES_MAX = 2
 """A voter set is appended together with the proposals before it: one full batch, and one that lingers."""

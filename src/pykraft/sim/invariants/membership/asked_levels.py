@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from pykraft.core.leader.voter_change import Addition
 from pykraft.core.state import Leader
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class NewVotersAreAsked(Invariant):

@@ -8,10 +8,7 @@ Source: KIP-853 §AddRaftVoter; Raft dissertation §4.2.1 (catching up new serve
 
 from __future__ import annotations
 
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken, VoterRecord
 from pykraft.types import ReplicaKey
 
 

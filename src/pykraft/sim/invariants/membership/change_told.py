@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from pykraft.core.messages import AddVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.facts.voter_requests import VoterRequest
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.invariant import Invariant, VoterRequest
 
 
 class ChangeIsCommittedWhenTold(Invariant):

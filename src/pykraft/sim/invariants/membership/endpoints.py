@@ -8,10 +8,8 @@ Source: KIP-853 §UpdateVoter, KAFKA-20661; ours: Kafka commits any string as a 
 
 from __future__ import annotations
 
-from pykraft.sim.facts.claims import FORGER_ID
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.facts.facts import FORGER_ID
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, VoterRecord
 from pykraft.sim.scenario.settings import node_at, port_of
 
 

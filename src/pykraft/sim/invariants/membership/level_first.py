@@ -7,9 +7,7 @@ Source: KIP-853 §kraft.version, KAFKA-16538; Kafka ``KRaftVersion.isReconfigSup
 
 from __future__ import annotations
 
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, VoterRecord
 
 
 class LevelBeforeVoters(Invariant):

@@ -9,10 +9,8 @@ Source: KIP-853 §Log and voter sets; Raft dissertation §4.1; Kafka ``KRaftCont
 from __future__ import annotations
 
 from pykraft.core.effects import WriteElectionState
-from pykraft.log.lane import AppendBytes, Job
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.log.lane import AppendBytes
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode, View
 
 
 class VotersAreOfTheLog(Invariant):

@@ -8,9 +8,7 @@ Source: KIP-853 (one change at a time); Raft dissertation §4.1; Kafka ``AddVote
 
 from __future__ import annotations
 
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, VoterRecord
 
 
 class OneChangeInDoubt(Invariant):

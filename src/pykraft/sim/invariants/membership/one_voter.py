@@ -9,9 +9,7 @@ Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajorit
 
 from __future__ import annotations
 
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, VoterRecord
 from pykraft.types import VoterSet
 
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.facts.voter_requests import VoterRequest
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View, VoterRequest
 
 REQUEST_TIMEOUTS: Final = 5
 """A leader allows a change one of them; the rest is for slow clocks and disks."""

@@ -9,9 +9,7 @@ Source: Diego Ongaro, "bug in single-server membership changes" (raft-dev, July 
 
 from __future__ import annotations
 
-from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, VoterRecord
 
 
 class OwnEpochBeforeVoters(Invariant):

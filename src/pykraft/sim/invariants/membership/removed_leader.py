@@ -8,9 +8,7 @@ Source: Raft dissertation §4.2.2; KIP-853 §RemoveRaftVoter; Kafka ``KafkaRaftC
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class RemovedLeaderResigns(Invariant):

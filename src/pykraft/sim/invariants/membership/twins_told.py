@@ -7,10 +7,7 @@ Source: ours (ADR 130).
 
 from __future__ import annotations
 
-from pykraft.core.effects import Report
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode, View
 from pykraft.types import ReportKind
 
 

@@ -11,9 +11,7 @@ Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeS
 from __future__ import annotations
 
 from pykraft.core.effects import InstallSnapshot, MoveLogStart
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Job, SimulatedNode
 
 
 class CleanedIsInSnapshot(Invariant):

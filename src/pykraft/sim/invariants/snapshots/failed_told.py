@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.core.effects import Report
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, Report, SimulatedNode
 from pykraft.types import ReportKind
 
 METRIC: Final = "failed-snapshots-total"

@@ -8,11 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykraft.core.effects import MoveLogStart
-from pykraft.log.lane import Job
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.invariants.invariant import Invariant, Job, OffsetAndEpoch, SimulatedNode, Spoken
 
 LAG_US = 300_000
 """Time from the search for old snapshots to the job that removes one."""

@@ -5,9 +5,7 @@ Source: Kafka ``RaftEventSimulationTest.LeaderNeverLoadSnapshot``.
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.invariants.invariant import Invariant, OffsetAndEpoch, SimulatedNode
 
 
 class LeaderNeverLoadsSnapshot(Invariant):

@@ -5,9 +5,7 @@ Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 §When to 
 
 from __future__ import annotations
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 
 
 class LogStartIsSnapshot(Invariant):

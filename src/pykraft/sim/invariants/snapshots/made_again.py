@@ -12,13 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pykraft.core.effects import Report
-from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.files import PAUSES_MAX
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch, ReportKind
+from pykraft.sim.invariants.invariant import CommittedBatch, Invariant, OffsetAndEpoch, Report, SimulatedNode, View
+from pykraft.types import ReportKind
 
 ATTEMPTS: Final = 4
 """An application may give one up, or write it carelessly."""

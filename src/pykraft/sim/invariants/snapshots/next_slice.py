@@ -8,9 +8,7 @@ Source: KIP-630 §FetchSnapshot (Position is the size of what was fetched); Kafk
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, Spoken
 from pykraft.snapshot.files import part_path
 from pykraft.types import Epoch
 

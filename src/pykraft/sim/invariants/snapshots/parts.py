@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.node import SimulatedNode
+from pykraft.sim.invariants.invariant import Invariant, SimulatedNode, View
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
 
 PARTS_MAX: Final = 2

@@ -8,9 +8,7 @@ Source: ours; KIP-630 promises the same records and not the same bytes.
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant, OffsetAndEpoch, SimulatedNode
 
 
 class SnapshotsAlike(NewSnapshotInvariant):

@@ -9,10 +9,8 @@ them); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
 
 from __future__ import annotations
 
-from pykraft.sim.facts.snapshot_bytes import read_snapshot
-from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.facts.application_state import read_snapshot
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant, OffsetAndEpoch, SimulatedNode
 
 
 class SnapshotIsCommitted(NewSnapshotInvariant):

@@ -8,11 +8,8 @@ Source: KIP-630 §Snapshot Format; Kafka's ``FileRawSnapshotWriter.freeze``; ALI
 
 from __future__ import annotations
 
-from pykraft.sim.facts.snapshot_bytes import read_snapshot
-from pykraft.sim.facts.view import View
-from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-from pykraft.sim.machine.node import SimulatedNode
-from pykraft.types import OffsetAndEpoch
+from pykraft.sim.facts.application_state import read_snapshot
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant, OffsetAndEpoch, SimulatedNode, View
 
 
 class SnapshotIsDurable(NewSnapshotInvariant):

@@ -1,0 +1,545 @@
+"""What the oracles of disks report, and what they accept."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pykraft.core.effects import EnterQuarantine, LeaveQuarantine
+from pykraft.core.proof import PROVEN, Proof
+from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
+from pykraft.log.small_files.proof_file import ProofFile
+from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.disks import read_offline
+from pykraft.sim.invariants.disks.durable import PersistedIsDurable
+from pykraft.sim.invariants.disks.durable_stays import AcknowledgedSurvivesRestart
+from pykraft.sim.invariants.disks.emptied import EmptiedReturnsWhole
+from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
+from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
+from pykraft.sim.invariants.disks.proof_read import ProofsAreReadBack
+from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
+from pykraft.sim.invariants.disks.read_offline import OfflineReadersSeeTheNewest
+from pykraft.sim.invariants.disks.real_damage import DamageIsReal
+from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
+from pykraft.sim.invariants.disks.served import ServedIsSound
+from pykraft.sim.machine.disk import VirtualDisk
+from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.machine.spoken import LogEnd, Spoken, VoteAsked
+from pykraft.types import Damage, Epoch, Io, Offset, OffsetAndEpoch, ReportKind
+from tests.sim.invariants.fakes import (
+    BEFORE,
+    appends,
+    encoded,
+    entries_of,
+    entry,
+    node,
+    report,
+    snapshot_id,
+    truncates,
+    view,
+    vote_asked,
+    world,
+)
+
+
+# durable: Records that are reported durable and are not, or that come back after a truncation, are found.
+def made(durable: int) -> PersistedIsDurable:
+    where = world()
+    where.held[1] = [entry(offset) for offset in range(durable)]
+    return PersistedIsDurable(where)
+
+
+def test_a_log_that_ends_where_its_node_says_is_accepted_and_a_damaged_one_anyway() -> None:
+    made(5).persisted(node(log_end_offset=5))
+    made(7).persisted(node(log_end_offset=5, is_damaged=True))
+
+
+def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
+    oracle = made(7)
+    oracle.facts.news.add(1)  # type: ignore[attr-defined]
+    oracle.persisted(node(log_end_offset=5))
+
+
+@pytest.mark.parametrize("durable", [4, 6])
+def test_a_log_that_ends_elsewhere_on_the_platter_is_found(durable: int) -> None:
+    with pytest.raises(ViolationError, match=f"ends at 5, on the platter at {durable}"):
+        made(durable).persisted(node(log_end_offset=5))
+
+
+# durable_stays: A log that is shorter after a restart than its node acknowledged is found.
+def told(offset: int) -> AcknowledgedSurvivesRestart:
+    made = AcknowledgedSurvivesRestart(world())
+    made.before_send(node(), Spoken(epoch=1))
+    made.before_send(node(), Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=offset)))
+    return made
+
+
+def test_what_was_told_is_there_or_was_cut_or_is_known_to_be_damaged() -> None:
+    told(5).started(node(log_end_offset=5))
+    told(5).started(node(2, log_end_offset=0))
+    told(5).started(node(log_end_offset=3, is_damaged=True))
+    made = told(5)
+    made.submitted(node(), truncates(3))
+    made.submitted(node(), appends())
+    made.started(node(log_end_offset=3))
+
+
+def test_a_shorter_log_is_found() -> None:
+    with pytest.raises(ViolationError, match="had told that it holds 5, it begins at 4"):
+        told(5).started(node(log_end_offset=4))
+
+
+def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
+    for forgive in (AcknowledgedSurvivesRestart.lost, AcknowledgedSurvivesRestart.wiped):
+        made = told(5)
+        forgive(made, node(2))
+        with pytest.raises(ViolationError):
+            made.started(node(log_end_offset=0))
+        forgive(made, node())
+        made.started(node(log_end_offset=0))
+
+
+def test_a_snapshot_of_a_later_epoch_may_be_shorter() -> None:
+    made = told(5)
+    made.facts.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
+    made.started(node(log_end_offset=4))
+
+
+# emptied: A voter whose disk was emptied and that takes part without its former records is found.
+HELD = [entry(offset) for offset in range(5)]
+END = LogEnd(epoch=1, offset=2)
+
+
+def asked(*, is_pre_vote: bool) -> VoteAsked:
+    return vote_asked(2, is_pre_vote=is_pre_vote, candidate_log=(1, 2))
+
+
+@pytest.fixture
+def where() -> Any:
+    """Node 1 held five batches, of which four are committed, and has two of them again."""
+    made = world()
+    made.held[1] = list(HELD)
+    made.committed = Ledger(HELD[:4])
+    made.ledgers[1] = Ledger(HELD[:2])
+    return made
+
+
+@pytest.fixture
+def emptied_made(where: Any) -> EmptiedReturnsWhole:
+    oracle = EmptiedReturnsWhole(where)
+    oracle.emptied(node(1))
+    return oracle
+
+
+@pytest.mark.parametrize(
+    ("spoken", "does"),
+    [
+        (Spoken(epoch=2, fetched=END), "counts"),
+        (Spoken(epoch=2, confirms_leader=True), "counts"),
+        (Spoken(epoch=2, candidate_id=1), "votes"),
+        (Spoken(epoch=2, granted=asked(is_pre_vote=False)), "votes"),
+    ],
+)
+def test_who_takes_part_too_early_is_found(emptied_made: EmptiedReturnsWhole, spoken: Spoken, does: str) -> None:
+    with pytest.raises(ViolationError, match=f"node 1 {does} with a log that ends at 2, .* committed from 2 to 3"):
+        emptied_made.before_send(node(1), spoken)
+
+
+@pytest.mark.parametrize("spoken", [Spoken(epoch=2), Spoken(epoch=2, granted=asked(is_pre_vote=True))])
+def test_what_promises_nothing_is_no_part(emptied_made: EmptiedReturnsWhole, spoken: Spoken) -> None:
+    emptied_made.before_send(node(1), spoken)
+    emptied_made.before_send(node(2), Spoken(epoch=2, fetched=END))
+
+
+def test_who_has_everything_again_takes_part(emptied_made: EmptiedReturnsWhole, where: Any) -> None:
+    where.ledgers[1] = Ledger([*HELD[:4], entry(4, epoch=2)])
+    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
+    where.ledgers[1] = Ledger()
+    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
+
+
+def test_a_snapshot_stands_for_what_it_holds(emptied_made: EmptiedReturnsWhole, where: Any) -> None:
+    where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(5), Epoch(1)))
+    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
+
+
+def test_what_stood_in_a_snapshot_is_owed_as_well(where: Any) -> None:
+    where.held[1] = HELD[3:]
+    oracle = EmptiedReturnsWhole(where)
+    oracle.emptied(node(1))
+    with pytest.raises(ViolationError, match="from 2 to 3"):
+        oracle.before_send(node(1), Spoken(epoch=2, fetched=END))
+    where.committed = Ledger()
+    oracle.emptied(node(1))
+    oracle.before_send(node(1), Spoken(epoch=2, fetched=END))
+
+
+def test_an_operator_may_take_care(emptied_made: EmptiedReturnsWhole) -> None:
+    emptied_made.wiped(node(1))
+    emptied_made.before_send(node(1), Spoken(epoch=2, fetched=END))
+
+
+# index_files: An index entry that belongs to no batch is found.
+HOME = Path("/home")
+STEM = "00000000000000000005"
+BATCHES = (encoded(5, b"a", b"b"), encoded(7, b"c"))
+
+
+def with_entries(offsets: list[tuple[int, int]], times: list[tuple[int, int]]) -> Any:
+    made = node(1, role="follower")
+    made.process.ordered = SimpleNamespace(is_idle=True)
+    made.disk, made.config.partition_directory = VirtualDisk(Random(1)), HOME
+    made.disk.mkdir(HOME)
+    contents = {
+        "log": b"".join(BATCHES),
+        "index": b"".join(struct.pack(">ii", *entry) for entry in offsets) + bytes(9),
+        "timeindex": b"".join(struct.pack(">qi", *entry) for entry in times),
+    }
+    for suffix, content in contents.items():
+        made.disk.open(HOME / f"{STEM}.{suffix}", create=True).pwrite([content], 0)
+    return made
+
+
+def look(who: Any) -> None:
+    where = world()
+    where.nodes = {1: who, 2: node(2)}
+    made = IndexesAreOfTheirLogs(where)
+    made.started(who)
+    made.ended()
+
+
+def test_entries_of_batches_are_right() -> None:
+    look(with_entries([(1, 0), (2, len(BATCHES[0]))], [(0, 1)]))
+    look(with_entries([], []))
+
+
+def test_damaged_and_empty_disks_are_not_looked_at() -> None:
+    damaged = with_entries([(9, 9)], [])
+    damaged.is_damaged = True
+    look(damaged)
+    empty = with_entries([], [])
+    empty.disk = VirtualDisk(Random(1))
+    look(empty)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "times"), [([(1, 5)], []), ([(0, 0)] * 0 + [(3, 0)], []), ([], [(7, 1)]), ([], [(0, 0), (1, 1)][1:])]
+)
+def test_entries_of_nothing_are_found(offsets: list[tuple[int, int]], times: list[tuple[int, int]]) -> None:
+    with pytest.raises(ViolationError, match=f"entries of segment {STEM} that nothing stands for"):
+        look(with_entries(offsets, times))
+
+
+def test_entries_out_of_order_are_found() -> None:
+    with pytest.raises(ViolationError, match="out of order"):
+        look(with_entries([(2, len(BATCHES[0])), (1, 0)], []))
+
+
+# known_damage: A node that forgets where its log is damaged is found.
+def damaged(*offsets: int) -> Any:
+    damages = tuple(
+        Damage(path="log", position=0, start_offset=Offset(offset), expected="a", found="b") for offset in offsets
+    )
+    return node(1, quarantine=Quarantine(epoch=Epoch(1), until_offset=None, damages=damages, is_cut=True))
+
+
+def test_more_damage_is_accepted_and_none_when_it_is_over() -> None:
+    made = DamageStaysKnown(world())
+    made.persisted(node(1))
+    made.persisted(damaged(5))
+    made.persisted(damaged(5, 9))
+    made.persisted(node(1, quarantine=None))
+    made.persisted(damaged(7))
+    made.reported(damaged(7), report())
+    made.persisted(damaged(7))
+    made.reported(node(1), report(ReportKind.QUARANTINE_OVER, 9))
+    made.persisted(damaged(3))
+    made.wiped(node(1))
+    made.persisted(damaged(8))
+
+
+def test_a_list_that_is_full_may_lack_some() -> None:
+    made = DamageStaysKnown(world())
+    made.persisted(damaged(0))
+    made.persisted(damaged(*range(1, DAMAGES_MAX + 1)))
+
+
+def test_a_place_that_is_forgotten_is_found() -> None:
+    made = DamageStaysKnown(world())
+    made.persisted(damaged(5))
+    with pytest.raises(ViolationError, match=r"knows of damage at \(\('log', 9\),\), and not at \[\('log', 5\)\]"):
+        made.persisted(damaged(9))
+
+
+# proof_read: A voter that forgets at a start up to which epoch it may have voted is found.
+EMPTIED = Proof(is_complete=True, votes_above=Epoch(7))
+
+
+def test_what_is_forgotten_is_found() -> None:
+    with pytest.raises(ViolationError, match="in epochs up to 7 before it was proven, and votes above -1"):
+        restarted(EMPTIED, -1)
+
+
+@pytest.mark.parametrize(("proof", "above"), [(EMPTIED, 7), (PROVEN, -1), (None, -1)])
+def test_what_the_file_says_is_known(proof: Proof | None, above: int) -> None:
+    restarted(proof, above)
+
+
+def test_an_unproven_replica_votes_in_no_epoch() -> None:
+    restarted(EMPTIED, -1, is_proven=False)
+
+
+def test_a_disk_that_lies_may_lose_it() -> None:
+    restarted(EMPTIED, -1, is_rotten=True)
+
+
+def restarted(proof: Proof | None, above: int, *, is_proven: bool = True, is_rotten: bool = False) -> None:
+    """A node starts with this proof in its directory, and votes above this epoch then."""
+    disk = VirtualDisk(Random(1))
+    disk.mkdir(HOME)
+    if proof is not None:
+        ProofFile(disk, HOME).write(proof)
+    if is_rotten:
+        [inode] = disk.directory(HOME).cached.values()  # type: ignore[union-attr]
+        inode.rot(0, b"?")
+    found = node(1, raft=SimpleNamespace(status=SimpleNamespace(is_proven=is_proven), votes_above=above))
+    found.config.log_dir, found.disk = HOME, disk
+    made = ProofsAreReadBack(world())
+    made.starting(found)
+    made.after_event(found, view())
+    made.after_event(node(2), view())
+
+
+# quarantine: A damaged node that votes, campaigns or leads is found.
+def granted(*, is_pre_vote: bool, is_damaged: bool) -> Spoken:
+    return Spoken(epoch=5, granted=vote_asked(2, epoch=5, is_pre_vote=is_pre_vote, is_voter_damaged=is_damaged))
+
+
+def test_whole_nodes_and_quiet_damaged_ones_are_accepted() -> None:
+    made = DamagedTakesNoPart(world())
+    made.before_send(node(), granted(is_pre_vote=True, is_damaged=False))
+    made.before_send(node(is_damaged=True), Spoken(epoch=5))
+    made.changed(node(is_damaged=True), BEFORE, view("follower"))
+    made.changed(node(), BEFORE, view("leader"))
+
+
+@pytest.mark.parametrize("is_pre_vote", [True, False])
+def test_a_grant_of_a_damaged_node_is_found(is_pre_vote: bool) -> None:
+    with pytest.raises(ViolationError, match="vote in epoch 5, and part of its log is lost"):
+        DamagedTakesNoPart(world()).before_send(node(), granted(is_pre_vote=is_pre_vote, is_damaged=True))
+
+
+@pytest.mark.parametrize("role", ["leader", "candidate", "prospective", "prospective-voted"])
+def test_a_damaged_node_that_campaigns_or_leads_is_found(role: str) -> None:
+    with pytest.raises(ViolationError, match=f"is {role} in epoch 1, and part"):
+        DamagedTakesNoPart(world()).changed(node(is_damaged=True), BEFORE, view(role))
+
+
+# read_offline: A recovery point that reads otherwise offline than when it is opened is found.
+@pytest.fixture
+def found() -> Any:
+    """A node whose recovery point was raised from 4 to 9, without a sync."""
+    disk = VirtualDisk(Random(1))
+    disk.mkdir(HOME)
+    RecoveryPoint.create(disk, HOME, Offset(4)).raise_to(Offset(9), Offset(7))
+    made = node(1)
+    made.config.partition_directory, made.disk = HOME, disk
+    return made
+
+
+def content(found: Any) -> bytearray:
+    held: bytearray = found.disk.directory(HOME).cached[FILE_NAME].cached
+    return held
+
+
+def test_both_take_the_newest(found: Any) -> None:
+    before = bytes(content(found))
+    OfflineReadersSeeTheNewest(world()).starting(found)
+    assert bytes(content(found)) == before
+
+
+def test_an_older_one_is_found(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_offline, "parse_recovery_point", lambda path, data: Point(Offset(4), Offset(0)))
+    with pytest.raises(
+        ViolationError, match=r"node 1 opens its recovery point as .*=9, .*=7.*, offline it reads as .*=4, "
+    ):
+        OfflineReadersSeeTheNewest(world()).starting(found)
+
+
+def test_damage_is_damage_to_both(found: Any) -> None:
+    content(found)[:] = b"?" * 9
+    OfflineReadersSeeTheNewest(world()).starting(found)
+
+
+def test_a_new_directory_has_none(found: Any) -> None:
+    found.disk.remove(HOME / FILE_NAME)
+    OfflineReadersSeeTheNewest(world()).starting(found)
+    found.disk.wipe()
+    OfflineReadersSeeTheNewest(world()).starting(found)
+
+
+# real_damage: Damage reported on an intact disk is found.
+WRITE = EnterQuarantine(
+    io=Io(1), quarantine=Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False), end_offset=Offset(0)
+)
+
+
+def test_damage_of_a_rotten_disk_is_accepted_until_it_is_mended() -> None:
+    made = DamageIsReal(world())
+    made.started(node())
+    made.submitted(node(), appends())
+    made.submitted(node(is_rotten=True), WRITE)
+    made.started(node(is_damaged=True))
+    made.persisted(node(is_damaged=True))
+    made.submitted(node(), LeaveQuarantine(io=Io(2)))
+    made.started(node(is_damaged=True))
+    made.persisted(node())
+    with pytest.raises(ViolationError, match="calls its log damaged"):
+        made.started(node(is_damaged=True))
+
+
+def test_a_disk_that_holds_what_was_written_is_not_damaged() -> None:
+    with pytest.raises(ViolationError, match="its disk holds what was written"):
+        DamageIsReal(world()).submitted(node(), WRITE)
+
+
+# returns_whole: A damaged node that leaves quarantine without its former records is found.
+NOTE = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
+FOUND, MENDED = EnterQuarantine(io=Io(1), quarantine=NOTE, end_offset=Offset(0)), LeaveQuarantine(io=Io(2))
+
+
+def returns_whole_damaged(held: int = 2) -> Any:
+    return node(1, is_damaged=True, log_end_offset=held)
+
+
+def whole(held: int = 2) -> Any:
+    return node(1, log_end_offset=held)
+
+
+@pytest.fixture
+def returns_whole_where() -> Any:
+    """Node 1 held five batches and lost all but two; four of them are committed."""
+    made = world()
+    made.held[1] = list(HELD)
+    made.committed = Ledger(HELD[:4])
+    made.ledgers[1] = Ledger(HELD[:2])
+    return made
+
+
+@pytest.fixture
+def returns_whole_made(returns_whole_where: Any) -> DamagedReturnsWhole:
+    return DamagedReturnsWhole(returns_whole_where)
+
+
+def test_what_was_fetched_again_is_enough(returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any) -> None:
+    returns_whole_made.submitted(whole(), appends())
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.ledgers[1] = Ledger([*HELD[:4], entry(4, epoch=2)])
+    returns_whole_made.submitted(whole(), MENDED)
+    returns_whole_where.ledgers[1] = Ledger()
+    returns_whole_made.started(whole())
+
+
+def test_what_was_replaced_before_it_was_committed_is_owed_to_nobody(
+    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
+) -> None:
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.committed = returns_whole_where.ledgers[1] = Ledger([*HELD[:2], entry(2, epoch=2)])
+    returns_whole_made.submitted(whole(), MENDED)
+
+
+def test_returns_whole_a_snapshot_stands_for_what_it_holds(
+    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
+) -> None:
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(4), Epoch(1)))
+    returns_whole_made.submitted(whole(), MENDED)
+    returns_whole_where.held[1] = []
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.held[1] = list(HELD)
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(3), Epoch(1)))
+    with pytest.raises(ViolationError, match="from 3 to 4"):
+        returns_whole_made.submitted(whole(), MENDED)
+
+
+def test_what_a_snapshot_took_the_place_of_is_not_owed(
+    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
+) -> None:
+    returns_whole_where.held[1] = HELD[3:]
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_made.submitted(whole(), MENDED)
+
+
+def test_a_node_that_leaves_quarantine_too_early_is_found(
+    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
+) -> None:
+    returns_whole_made.started(returns_whole_damaged())
+    returns_whole_where.ledgers[1] = Ledger(HELD[:3])
+    with pytest.raises(ViolationError, match="ends at 3, and had held what is committed from 3 to 4 in epoch 1"):
+        returns_whole_made.submitted(whole(), MENDED)
+
+
+def test_a_node_that_forgets_its_damage_is_found(
+    returns_whole_made: DamagedReturnsWhole, returns_whole_where: Any
+) -> None:
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_where.held[1] = HELD[:2]
+    returns_whole_made.persisted(whole())
+    returns_whole_made.started(returns_whole_damaged())
+    with pytest.raises(ViolationError, match="node 1 is out of quarantine with a log that ends at 2"):
+        returns_whole_made.started(whole())
+
+
+def test_a_lie_of_the_disk_is_forgiven_until_the_damage_is_noted(returns_whole_made: DamagedReturnsWhole) -> None:
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_made.lost(whole())
+    returns_whole_made.started(whole())
+    returns_whole_made.submitted(returns_whole_damaged(), FOUND)
+    returns_whole_made.persisted(returns_whole_damaged())
+    returns_whole_made.lost(whole())
+    with pytest.raises(ViolationError):
+        returns_whole_made.started(whole())
+
+
+def test_a_wiped_node_owes_nothing(returns_whole_made: DamagedReturnsWhole) -> None:
+    returns_whole_made.started(returns_whole_damaged())
+    returns_whole_made.wiped(whole())
+    returns_whole_made.lost(whole())
+    returns_whole_made.started(whole())
+
+
+# served: An answer to a Fetch with other bytes than were written is found.
+SERVED_BATCHES = (encoded(0, b"a", b"b"), encoded(2, b"c"))
+
+
+@pytest.fixture
+def served_made() -> Any:
+    where = world()
+    where.ledgers[1] = Ledger(entries_of(*SERVED_BATCHES))
+    return ServedIsSound(where)
+
+
+def test_what_was_written_is_accepted_and_so_is_an_answer_without_records(served_made: ServedIsSound) -> None:
+    served_made.before_send(node(), Spoken(epoch=1))
+    served_made.before_send(node(), Spoken(epoch=1, served=b"".join(SERVED_BATCHES)))
+    served_made.before_send(node(), Spoken(epoch=1, served=SERVED_BATCHES[1]))
+
+
+def test_a_damaged_batch_is_found(served_made: ServedIsSound) -> None:
+    damaged = bytearray(SERVED_BATCHES[1])
+    damaged[-1] ^= 1
+    with pytest.raises(ViolationError, match=r"node 1 answers a Fetch with a damaged batch: .* CRC"):
+        served_made.before_send(node(), Spoken(epoch=1, served=SERVED_BATCHES[0] + bytes(damaged)))
+
+
+@pytest.mark.parametrize("served", [encoded(0, b"other"), encoded(2, b"c", epoch=2), encoded(7, b"d")])
+def test_a_batch_that_was_never_written_there_is_found(served_made: ServedIsSound, served: bytes) -> None:
+    with pytest.raises(ViolationError, match=r"not (Entry|None)"):
+        served_made.before_send(node(), Spoken(epoch=1, served=served))

@@ -1,0 +1,501 @@
+"""What the oracles of progress report, and what they accept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pykraft.config import RaftConfig
+from pykraft.core.effects import EnterQuarantine, Report
+from pykraft.core.quarantine import Quarantine
+from pykraft.errors import CorruptionError
+from pykraft.host.ports import ConnectionId
+from pykraft.sim.facts.calm import LOOK_US
+from pykraft.sim.facts.facts import STRANGER_ID
+from pykraft.sim.facts.history import OperationOutcome
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.liveness import forgers, trickle
+from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
+from pykraft.sim.invariants.liveness.calm_quorum import CalmQuorumCommits
+from pykraft.sim.invariants.liveness.foreign_rate import REQUESTS_MAX, SECOND_US, StrangersAreAskedSeldom
+from pykraft.sim.invariants.liveness.forgers import QuorumOutlastsForgers
+from pykraft.sim.invariants.liveness.healing import Healing
+from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
+from pykraft.sim.invariants.liveness.prospective import NoLastingProspective
+from pykraft.sim.invariants.liveness.questions import QuestionsArePaced
+from pykraft.sim.invariants.liveness.repeats import TIMES_MAX, NobodyRepeatsItself
+from pykraft.sim.invariants.liveness.stays_up import NodesStayUp
+from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
+from pykraft.sim.invariants.liveness.wake_ups import WAKE_UPS_MAX, WINDOW_MS, NobodyWakesForNothing
+from pykraft.sim.machine.spoken import LogEnd, Spoken
+from pykraft.sim.scenario.scenario import Scenario
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.types import Epoch, Io, Offset, ReportKind
+from tests.core.replicas import follower
+from tests.sim.facts.test_calm import calm_world
+from tests.sim.invariants.fakes import BEFORE, appends, entry, node, report, snapshot_id, view, world
+
+# blameless: A connection closed because of its messages is found, unless a disk was lost or lied.
+PEER = report(ReportKind.PEER_CLOSED, 2)
+LEADER = report(ReportKind.LEADER_GIVEN_UP, 2)
+CALLER = report(ReportKind.REQUESTER_CLOSED, 7)
+
+
+def of(*nodes: Any) -> NobodyIsBlamed:
+    made = world()
+    made.nodes = {each.node_id: each for each in nodes}
+    return NobodyIsBlamed(made)
+
+
+@pytest.mark.parametrize("blame", [PEER, CALLER, LEADER])
+def test_blame_is_noticed(blame: Report) -> None:
+    with pytest.raises(ViolationError, match=f"node 1 says: {blame.text}"):
+        of(node(1), node(2)).reported(node(1), blame)
+
+
+def test_a_closed_visit_and_any_other_report_blame_nobody() -> None:
+    of(node(1)).reported(node(1), report(ReportKind.REQUESTER_CLOSED, -3))
+    of(node(1)).reported(node(1), report(ReportKind.QUARANTINE_OVER, 10))
+
+
+def test_who_lost_its_disk_may_wonder_and_nobody_else() -> None:
+    made = of(node(1), node(2), node(3))
+    made.wiped(node(1))
+    made.lost(node(2))
+    made.reported(node(1), PEER)
+    made.reported(node(2), PEER)
+    with pytest.raises(ViolationError):
+        made.reported(node(3), PEER)
+
+
+def test_who_finds_its_disk_empty_knows_it_and_blames_nobody() -> None:
+    made = of(node(1), node(2))
+    made.emptied(node(1))
+    with pytest.raises(ViolationError):
+        made.reported(node(1), PEER)
+
+
+def test_while_a_disk_lies_anything_may_be_said() -> None:
+    of(node(1), node(2, is_rotten=True)).reported(node(1), PEER)
+
+
+# calm_quorum: An undisturbed quorum that commits nothing is found.
+def look(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
+    where.clock.now_us = now_us
+    made.after_event(node(1), view())
+
+
+def test_a_quorum_that_commits_is_accepted_and_one_that_is_disturbed() -> None:
+    where = calm_world()
+    made = CalmQuorumCommits(where)
+    for number in range(10):
+        where.committed.entries.append(entry(number))
+        look(made, where, number * made.bound_us)
+        look(made, where, number * made.bound_us + 1)
+    where.network.is_usual = False
+    look(made, where, 99 * made.bound_us)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_one_that_stands_still_is_found(leads: bool) -> None:
+    where = calm_world()
+    process = node(2, epoch=27, log_end_offset=1).process
+    where.newest_leader = lambda: process if leads else None
+    made = CalmQuorumCommits(where)
+    look(made, where, 0)
+    look(made, where, made.bound_us)
+    with pytest.raises(ViolationError, match="node 2 leads epoch 27" if leads else "nobody leads"):
+        look(made, where, made.bound_us + LOOK_US)
+
+
+def test_where_there_is_nothing_to_commit_nothing_has_to_be() -> None:
+    where = calm_world()
+    where.newest_leader = lambda: node(2, epoch=27, log_end_offset=0).process
+    made = CalmQuorumCommits(where)
+    for number in range(5):
+        look(made, where, number * made.bound_us)
+
+
+# foreign_rate: A node that asks a stranger without a pause is found.
+def test_so_many_requests_in_a_second_are_enough() -> None:
+    where = world()
+    made = StrangersAreAskedSeldom(where)
+    for _ in range(2 * REQUESTS_MAX):
+        made.before_send(node(1), Spoken(epoch=1, target_id=2))
+    for _ in range(2):
+        for _ in range(REQUESTS_MAX):
+            made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
+        where.clock.now_us += SECOND_US
+    for _ in range(REQUESTS_MAX):
+        made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
+    with pytest.raises(ViolationError, match="node 1 has asked a stranger 121 times"):
+        made.before_send(node(1), Spoken(epoch=1, target_id=STRANGER_ID))
+
+
+# forgers: A quorum that a forger slows down or beheads is found; one with other troubles is not judged.
+FORGERS_SECOND_US = 1_000_000
+
+
+def forgers_of(**others: float) -> QuorumOutlastsForgers:
+    made = world()
+    made.scenario = Scenario(faults={"forged frames": 1, **others})
+    return QuorumOutlastsForgers(made)
+
+
+def acknowledged(count: int, outcome: OperationOutcome = OperationOutcome.COMMITTED) -> Any:
+    return SimpleNamespace(answer=outcome, values=(b"",) * count)
+
+
+def passes(oracle: QuorumOutlastsForgers, seconds: float, rate: int) -> None:
+    """So much time passes, in which so many values a second are acknowledged."""
+    clock, end_us = oracle.facts.clock, oracle.facts.clock.now_us + round(seconds * FORGERS_SECOND_US)
+    while clock.now_us < end_us:
+        oracle.decided(acknowledged(rate // 10))
+        oracle.after_event(node(1), view())
+        oracle.after_event(node(1), view())
+        clock.now_us += 100_000
+
+
+def forges(oracle: QuorumOutlastsForgers, *, is_forging: bool = True) -> None:
+    oracle.facts.claims.is_forging = is_forging
+    oracle.after_event(node(1), view())
+
+
+def test_less_than_half_of_the_quiet_rate_is_noticed() -> None:
+    oracle = forgers_of()
+    passes(oracle, 3, 100)
+    forges(oracle)
+    oracle.decided(acknowledged(1_000, OperationOutcome.UNKNOWN))
+    passes(oracle, 3, 40)
+    with pytest.raises(ViolationError, match="values were acknowledged"):
+        forges(oracle, is_forging=False)
+
+
+def test_half_is_enough() -> None:
+    oracle = forgers_of()
+    passes(oracle, 3, 100)
+    forges(oracle)
+    passes(oracle, 3, 60)
+    forges(oracle, is_forging=False)
+
+
+def test_where_something_else_may_happen_nothing_is_judged() -> None:
+    oracle = forgers_of(kill=0.5)
+    passes(oracle, 3, 100)
+    forges(oracle)
+    passes(oracle, 3, 0)
+    for epoch in (1, 2):
+        oracle.changed(node(1), view(), view("leader", epoch))
+    forges(oracle, is_forging=False)
+
+
+def test_a_short_time_says_nothing() -> None:
+    oracle = forgers_of()
+    passes(oracle, 3, 100)
+    forges(oracle)
+    passes(oracle, 1, 0)
+    forges(oracle, is_forging=False)
+
+
+def test_one_leader_may_be_elected_and_no_second_one() -> None:
+    oracle = forgers_of()
+    passes(oracle, 1, 100)
+    oracle.changed(node(1), view(), view("leader"))
+    forges(oracle)
+    oracle.changed(node(1), view(), view("leader", 2))
+    oracle.changed(node(1), view("leader", 2), view("leader", 2))
+    with pytest.raises(ViolationError, match="node 2 leads epoch 3, the leader number 2"):
+        oracle.changed(node(2), view(), view("leader", 3))
+
+
+def test_looks_are_rare() -> None:
+    oracle = forgers_of()
+    oracle.facts.clock.now_us = forgers.LOOK_US - 1
+    oracle.decided(acknowledged(5))
+    oracle.after_event(node(1), view())
+    assert oracle._acknowledged == 5
+
+
+# healing: A cluster that does not heal in time is found and described.
+def test_the_bound_is_final() -> None:
+    Healing(world()).ended()
+    with pytest.raises(ViolationError, match="Healing: no progress"):
+        Healing(world()).not_healed("no progress")
+
+
+# one_fetch: A second Fetch to the leader is found while the first one is outstanding.
+FETCH = Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=2)
+
+
+def fetched(made: OneFetchInFlight, at: Any, spoken: Spoken = FETCH) -> None:
+    made.before_send(at, spoken)
+    at.process.wiretap.open_fetches[ConnectionId(1)] = made.facts.clock.now_us
+
+
+def test_a_second_one_is_found() -> None:
+    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    fetched(made, follower)
+    made.facts.clock.now_us = 1_000
+    with pytest.raises(ViolationError, match="fetches at 7 and waits for another answer still"):
+        made.before_send(follower, FETCH)
+
+
+def test_one_after_the_answer_after_the_pause_or_in_another_state_is_accepted() -> None:
+    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    fetched(made, follower)
+    follower.process.wiretap.open_fetches.clear()
+    fetched(made, follower)
+    made.facts.clock.now_us = 500_000
+    fetched(made, follower)
+    made.changed(follower, BEFORE, view(epoch=2))
+    fetched(made, follower)
+
+
+def test_one_of_a_log_that_is_damaged_now_is_forgotten() -> None:
+    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
+    fetched(made, follower)
+    made.submitted(follower, appends())
+    made.submitted(follower, EnterQuarantine(io=Io(2), quarantine=note, end_offset=Offset(0)))
+    fetched(made, follower)
+
+
+def test_questions_to_others_do_not_count() -> None:
+    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    for spoken in (Spoken(epoch=1), Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=3)):
+        fetched(made, follower, spoken)
+        fetched(made, follower, spoken)
+
+
+# prospective: A node that asks for pre-votes in vain for too long, after the faults, is found.
+ASKING = view("prospective")
+
+
+def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
+    made = NoLastingProspective(world())
+    made.faults_ended()
+    made.after_event(node(), ASKING)
+    made.changed(node(), ASKING, view("unattached"))
+    made.facts.clock.now_us = 5_000_000
+    made.after_event(node(), ASKING)
+    made.facts.clock.now_us = 5_000_001
+    with pytest.raises(ViolationError, match="has asked for pre-votes in vain for 5000001 us"):
+        made.after_event(node(), ASKING)
+
+
+def test_with_a_leader_or_a_candidacy_time_begins_anew_and_faults_excuse_all() -> None:
+    made = NoLastingProspective(world())
+    made.after_event(node(), ASKING)
+    made.facts.clock.now_us = 9_000_000
+    made.faults_ended()
+    made.after_event(node(), ASKING)
+    made.changed(node(), ASKING, view("candidate"))
+    made.facts.clock.now_us = 18_000_000
+    made.after_event(node(), ASKING)
+    made.changed(node(), ASKING, BEFORE)
+    made.facts.clock.now_us = 36_000_000
+    made.after_event(node(), view("follower"))
+
+
+# questions: A process that asks a voter for its epoch too often is found.
+QUESTION = Spoken(epoch=1, target_id=2, is_question=True)
+
+
+def made() -> QuestionsArePaced:
+    where = world()
+    where.nodes = {1: node(1), 2: node(2), 3: node(3)}
+    return QuestionsArePaced(where)
+
+
+def at(ms: int) -> Any:
+    """Node 1 at this time; it has to pause for 50 ms."""
+    asker = node(1, ms=ms)
+    asker.config.raft = RaftConfig(election_timeout_ms=200)
+    return asker
+
+
+def ask(oracle: QuestionsArePaced, *times_ms: int, question: Spoken = QUESTION) -> None:
+    for ms in times_ms:
+        oracle.before_send(at(ms), question)
+
+
+def test_three_questions_without_a_pause_are_found() -> None:
+    with pytest.raises(ViolationError, match="node 1 asks 2 for its epoch three times in 49 ms"):
+        ask(made(), 0, 20, 49)
+
+
+def test_questions_with_pauses_pass_and_one_may_have_waited_for_its_connection() -> None:
+    ask(made(), 0, 50, 100, 150)
+    ask(made(), 49, 50, 100)
+
+
+def test_other_requests_other_voters_and_strangers_do_not_count() -> None:
+    oracle = made()
+    ask(oracle, 0, 1)
+    ask(oracle, 2, question=Spoken(epoch=1, target_id=2))
+    ask(oracle, 3, question=Spoken(epoch=1, target_id=3, is_question=True))
+    ask(made(), 0, 1, 2, question=Spoken(epoch=1, target_id=9, is_question=True))
+
+
+def test_a_new_process_has_asked_nobody() -> None:
+    oracle = made()
+    ask(oracle, 0, 1)
+    oracle.started(at(2))
+    ask(oracle, 3)
+
+
+# repeats: A node that logs the same line again and again is found.
+def test_the_same_now_and_then_is_accepted_and_much_that_differs() -> None:
+    where = world()
+    made = NobodyRepeatsItself(where)
+    for number in range(3 * TIMES_MAX):
+        where.clock.now_us = number * 100_000
+        made.reported(node(), report(text="again"))
+        made.reported(node(), report(text=f"line {number}"))
+
+
+def test_a_new_process_begins_anew_and_connections_have_a_pace_of_their_own() -> None:
+    made = NobodyRepeatsItself(world())
+    for _ in range(2):
+        made.started(node())
+        for _ in range(TIMES_MAX):
+            made.reported(node(), report(text="again"))
+            made.reported(node(), report(ReportKind.PEER_CLOSED, 3))
+            made.reported(node(), report(ReportKind.PEER_CLOSED, 3))
+
+
+def test_the_same_many_times_within_a_second_is_found() -> None:
+    made = NobodyRepeatsItself(world())
+    for _ in range(TIMES_MAX):
+        made.reported(node(), report(text="again"))
+    with pytest.raises(ViolationError, match=f"node 1 says {TIMES_MAX + 1} times within a second: again"):
+        made.reported(node(), report(text="again"))
+
+
+# stays_up: A node that stops without a reason is found.
+def test_leaving_and_a_disk_that_fails_are_reasons() -> None:
+    NodesStayUp(world()).stopped(node(), None)
+    NodesStayUp(world()).stopped(node(is_rotten=True), ValueError("rot"))
+
+
+def damaged(offset: int) -> CorruptionError:
+    path = checkpoint_path(Path("/disk"), snapshot_id(offset))
+    return CorruptionError(path, position=0, expected="a sound batch", found="another")
+
+
+def running(*offsets: int) -> Any:
+    log = SimpleNamespace(snapshots=tuple(map(snapshot_id, offsets)))
+    return node(is_rotten=True, raft=SimpleNamespace(log=log))
+
+
+def test_a_damaged_snapshot_is_a_reason_unless_there_is_a_newer_one() -> None:
+    made = NodesStayUp(world())
+    made.stopped(running(5, 9), damaged(9))
+    made.stopped(node(is_rotten=True), damaged(5))
+    made.stopped(running(5, 9), CorruptionError(Path("a.log"), position=0, expected="a", found="b"))
+    with pytest.raises(ViolationError, match="node 1 stopped though a newer snapshot is there"):
+        made.stopped(running(5, 9), damaged(5))
+
+
+def test_anything_else_is_none() -> None:
+    with pytest.raises(ViolationError, match="node 1 stopped: no way"):
+        NodesStayUp(world()).stopped(node(), ValueError("no way"))
+
+
+# trickle: A voter that waits for an answer that hardly moves is found.
+CONNECTION = ConnectionId(4)
+FLOOR_BYTES = 1_048_576 // 64
+
+
+class Waiting:
+    """Node 1 follows node 2 and waits for the answer to a Fetch."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.world = world()
+        self.world.network = SimpleNamespace(received_size_bytes=lambda _: (self.received_bytes, 10**6))
+        self.node: Any = node(1, raft=SimpleNamespace(state=follower()))
+        self.wiretap = self.node.process.wiretap
+        self.wiretap.open_fetches.update({ConnectionId(3): 1, CONNECTION: 5})
+        self.wiretap.fetch_answers[2] = 7
+        self.oracle = NobodyWaitsForATrickle(self.world)
+        self.view = view("follower", leader_id=2)
+
+    def look(self, now_us: int) -> None:
+        self.world.clock.now_us = now_us
+        self.oracle.after_event(self.node, self.view)
+
+
+def test_what_moves_may_take_its_time() -> None:
+    made = Waiting()
+    for number in range(100):
+        made.received_bytes = number * FLOOR_BYTES
+        made.look(10 + number * 500_000)
+
+
+def test_a_trickle_is_found() -> None:
+    made = Waiting()
+    made.look(10)
+    made.look(20)
+    made.received_bytes = FLOOR_BYTES - 1
+    made.look(1_500_000)
+    with pytest.raises(ViolationError, match="node 1 follows 2 though 16383 bytes of its answer came in 1550000 us"):
+        made.look(1_550_010)
+
+
+@pytest.mark.parametrize("has_fetched", [True, False])
+def test_a_voter_that_never_leads_waits_until_it_gives_its_leader_up(has_fetched: bool) -> None:
+    made = Waiting()
+    made.node.config.raft = replace(made.node.config.raft, never_leads=True)
+    made.view = view("follower", leader_id=2, has_fetched=has_fetched)
+    made.look(10)
+    if has_fetched:
+        with pytest.raises(ViolationError):
+            made.look(2_000_000)
+    else:
+        made.look(2_000_000)
+
+
+@pytest.mark.parametrize("what", ["answered", "campaigned", "leads", "paused", "damaged", "down", "asks nothing"])
+def test_who_does_not_wait_is_left_alone(what: str) -> None:
+    made = Waiting()
+    made.look(10)
+    if what == "answered":
+        made.wiretap.fetch_answers[2] += 1
+    elif what == "campaigned":
+        made.oracle.changed(made.node, made.view, view("prospective"))
+        made.oracle.changed(made.node, made.view, made.view)
+    elif what == "leads":
+        made.view = view("leader")
+    elif what == "paused":
+        made.node.was_paused_since = lambda _: True
+    elif what == "damaged":
+        made.node.is_damaged = True
+    elif what == "down":
+        made.node.process = None
+    else:
+        made.wiretap.open_fetches.clear()
+        made.look(10 + trickle.LOOK_US)
+    made.look(2_000_000)
+
+
+# wake_ups: A timer that rings again and again is found.
+def test_a_timer_may_ring_as_often_as_there_are_deadlines() -> None:
+    made = NobodyWakesForNothing(world())
+    for at in range(5 * WAKE_UPS_MAX):
+        made.woken(node(ms=at * WINDOW_MS // WAKE_UPS_MAX + at))
+
+
+def test_one_that_does_not_stop_is_found_but_a_new_process_begins_anew() -> None:
+    made = NobodyWakesForNothing(world())
+    for _ in range(WAKE_UPS_MAX):
+        made.woken(node(ms=7))
+    made.started(node(ms=7))
+    for _ in range(WAKE_UPS_MAX):
+        made.woken(node(ms=7))
+    with pytest.raises(ViolationError, match="the timer of node 1 rang 601 times within 1000 ms"):
+        made.woken(node(ms=7))

@@ -1,0 +1,596 @@
+"""What the oracles of snapshots report, and what they accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pykraft.log.fs import make_directory
+from pykraft.protocol.records import encode_control_batch
+from pykraft.sim.facts.facts import Claims
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.invariant import NewSnapshotInvariant
+from pykraft.sim.invariants.snapshots.asked_in_time import LATE_US, SaveIsAskedInTime
+from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
+from pykraft.sim.invariants.snapshots.failed_told import METRIC, FailedSnapshotsAreTold
+from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
+from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
+from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
+from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
+from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
+from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
+from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
+from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
+from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
+from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.machine.disk import VirtualDisk
+from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.machine.spoken import SliceAsked, Spoken
+from pykraft.snapshot.files import part_path
+from pykraft.types import (
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    Offset,
+    OffsetAndEpoch,
+    ReportKind,
+    SnapshotFooter,
+    SnapshotHeader,
+    VoterSet,
+)
+from tests.sim.invariants.fakes import (
+    BEFORE,
+    batch,
+    begins_anew,
+    deletes_before,
+    entry,
+    keyed,
+    node,
+    report,
+    snapshot_id,
+    snapshot_of,
+    truncates,
+    view,
+    voter_record,
+    world,
+)
+
+
+# asked_in_time: An application that is not asked for a snapshot in time is found.
+def told(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, SaveIsAskedInTime]:
+    where = world()
+    where.history.asked_node_ids = {1} if is_asked else set()
+    saver = node(1, high_watermark=high_watermark)
+    saver.config.log = SimpleNamespace(snapshot_record_bytes_max=100)
+    made = SaveIsAskedInTime(where)
+    made.started(saver)
+    made.delivered(saver, [batch(0, b"a")])
+    made.delivered(saver, [batch(1, b"b")])
+    return where, saver, made
+
+
+def look(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
+    where.clock.now_us += LATE_US + 1
+    made.after_event(saver, view())
+
+
+def test_who_is_asked_or_given_a_snapshot_is_content_and_who_asks_itself() -> None:
+    where, saver, made = told()
+    made.reported(saver, report())
+    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
+    look(where, saver, made)
+    where, saver, made = told()
+    made.loaded(saver, OffsetAndEpoch(Offset(2), Epoch(1)))
+    look(where, saver, made)
+    look(*told(is_asked=False))
+    SaveIsAskedInTime(world()).after_event(node(1), view())
+
+
+def test_what_is_committed_is_given_first() -> None:
+    look(*told(high_watermark=3))
+
+
+def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
+    where, saver, made = told(high_watermark=0)
+    made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
+    made.after_event(saver, view(high_watermark=5))
+    for offset in (2, 3):
+        made.delivered(saver, [batch(offset, b"c")])
+    look(where, saver, made)
+    made.delivered(saver, [batch(4, b"c")])
+    with pytest.raises(ViolationError, match="has not asked"):
+        look(where, saver, made)
+
+
+def test_who_is_not_asked_is_found() -> None:
+    with pytest.raises(ViolationError, match="bytes to its application, where 100 are enough, and has not asked"):
+        look(*told())
+
+
+# cleaned: A log that starts where no durable snapshot ends is found, and a leader whose log is replaced.
+def watching(*offsets: int) -> CleanedIsInSnapshot:
+    where = world()
+    where.snapshots[1] = tuple(snapshot_id(offset) for offset in offsets)
+    return CleanedIsInSnapshot(where)
+
+
+def test_a_log_goes_up_to_the_end_of_a_snapshot() -> None:
+    made = watching(3, 5)
+    for job in (deletes_before(3), deletes_before(5), begins_anew(5), truncates(4)):
+        made.submitted(node(1, role="follower"), job)
+
+
+@pytest.mark.parametrize("job", [deletes_before(4), begins_anew(6)])
+def test_another_place_is_found(job: object) -> None:
+    with pytest.raises(ViolationError, match="node 1 lets its log begin at"):
+        watching(3, 5).submitted(node(1, role="follower"), job)  # type: ignore[arg-type]
+
+
+def test_a_leader_whose_log_is_replaced_is_found() -> None:
+    watching(5).submitted(node(1, role="leader"), deletes_before(5))
+    with pytest.raises(ViolationError, match="leads, and puts a snapshot"):
+        watching(5).submitted(node(1, role="leader"), begins_anew(5))
+
+
+# failed_told: A process that found no room for a snapshot and raises no alarm is noticed at the end.
+def made(counted: int = 1) -> FailedSnapshotsAreTold:
+    facts: Any = world()
+    facts.claims = Claims()
+    facts.claims.snapshotless_ids.add(1)
+    facts.nodes = {1: node(epoch=1)}
+    facts.nodes[1].host.metrics = lambda now: {METRIC: counted}
+    return FailedSnapshotsAreTold(facts)
+
+
+def test_silence_is_noticed() -> None:
+    oracle = made()
+    oracle.reported(node(), report())
+    with pytest.raises(ViolationError, match="node 1 had no room for a snapshot, and raises no alarm"):
+        oracle.ended()
+
+
+def test_an_alarm_passes() -> None:
+    oracle = made()
+    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
+    oracle.ended()
+
+
+def test_an_alarm_that_is_not_counted_is_noticed() -> None:
+    oracle = made(counted=0)
+    oracle.reported(node(), report(ReportKind.SNAPSHOT_NOT_WRITTEN))
+    with pytest.raises(ViolationError, match=f"node 1 says that snapshots failed, and its {METRIC} is 0"):
+        oracle.ended()
+
+
+def test_a_process_that_ended_is_not_judged() -> None:
+    oracle = made()
+    oracle.started(node())
+    oracle.ended()
+
+
+# in_use: A snapshot that is removed while it is fetched is found.
+PATIENCE_MS = 100
+
+
+class Fetching:
+    """Node 2 fetches the snapshot 7 from node 1, slice by slice."""
+
+    def __init__(self) -> None:
+        self.world = world()
+        self.oracle = SnapshotInUseStays(self.world)
+        self.server, self.asker = self.made(1), self.made(2)
+
+    def made(self, node_id: int) -> Any:
+        each: Any = node(node_id)
+        each.config.log = SimpleNamespace(clean_interval_ms=20)
+        each.config.raft = SimpleNamespace(fetch_timeout_ms=PATIENCE_MS)
+        each.disk.io_errors = SimpleNamespace(stalled_until_us=0)
+        return each
+
+    def asks(self, until_ms: int, *, every_ms: int = 40) -> None:
+        for ms in range(1, until_ms, every_ms):
+            self.world.clock.now_us = ms * 1_000
+            sliced = SliceAsked(snapshot_id=snapshot_id(7), position=ms)
+            self.oracle.before_send(self.asker, Spoken(epoch=1, sliced=sliced, target_id=1))
+
+    def goes(self, at_ms: int, *, offset: int = 9, who: Any = None) -> None:
+        self.world.clock.now_us = at_ms * 1_000
+        self.oracle.submitted(who or self.server, deletes_before(offset))
+
+
+def test_what_is_fetched_for_several_periods_stays() -> None:
+    made = Fetching()
+    made.asks(1_000)
+    with pytest.raises(ViolationError, match="which node 2 has been fetching"):
+        made.goes(1_000)
+
+
+@pytest.mark.parametrize("what", ["new", "over", "slow", "later", "another", "paused", "stalled", "not asked", "cut"])
+def test_what_may_go(what: str) -> None:
+    made = Fetching()
+    made.asks(300 if what == "new" else 1_000, every_ms=60 if what == "slow" else 40)
+    if what == "paused":
+        made.server.was_paused_since = lambda _: True
+    elif what == "stalled":
+        made.server.disk.io_errors.stalled_until_us = 500_000
+    elif what == "not asked":
+        made = Fetching()
+        made.oracle.before_send(made.asker, Spoken(epoch=1, target_id=1))
+    elif what == "cut":
+        made.oracle.submitted(made.server, truncates(3))
+        return
+    who = made.made(3) if what == "another" else None
+    made.goes(1_200 if what == "over" else 1_000, offset=7 if what == "later" else 9, who=who)
+
+
+# leader_loads: A leader that gets a snapshot is found, unless it has not heard of its leadership or has lost it.
+def test_who_does_not_lead_or_does_not_know_may_load_one() -> None:
+    made = LeaderNeverLoadsSnapshot(world())
+    leader = node(1, role="leader", epoch=2)
+    made.loaded(leader, snapshot_id(3))
+    made.told_leader(leader, 2, 1)
+    made.told_leader(leader, 3, None)
+    made.loaded(leader, snapshot_id(4))
+    made.told_leader(leader, 4, 1)
+    made.loaded(node(1, role="resigned", epoch=4), snapshot_id(5))
+    made.started(leader)
+    made.loaded(node(1, role="leader", epoch=4), snapshot_id(5))
+
+
+def test_a_leader_that_knows_may_not() -> None:
+    made = LeaderNeverLoadsSnapshot(world())
+    made.told_leader(node(1), 2, 1)
+    with pytest.raises(ViolationError, match="node 1 leads epoch 2"):
+        made.loaded(node(1, role="leader", epoch=2), snapshot_id(3))
+
+
+# log_start: A log that starts where no snapshot ends is found.
+def ids(*offsets: int) -> tuple[OffsetAndEpoch, ...]:
+    return tuple(OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in offsets)
+
+
+def test_logs_from_the_beginning_or_from_a_snapshot_on_are_accepted() -> None:
+    made = LogStartIsSnapshot(world())
+    made.started(node(log_start_offset=0))
+    made.changed(node(), BEFORE, view(snapshots=ids(5)))
+    made.changed(node(), BEFORE, view(log_start_offset=5, snapshots=ids(5, 9)))
+    made.facts.snapshots[1] = ids(5)  # type: ignore[attr-defined]
+    made.started(node(log_start_offset=3))
+    made.changed(node(), BEFORE, view(log_start_offset=3, snapshots=ids(5)))
+
+
+def test_a_log_without_its_beginning_is_found_at_its_start() -> None:
+    with pytest.raises(ViolationError, match="starts at 3, without a snapshot"):
+        LogStartIsSnapshot(world()).started(node(log_start_offset=3))
+
+
+@pytest.mark.parametrize("snapshots", [(), ids(4), ids(6)])
+def test_a_log_that_begins_elsewhere_is_found(snapshots: tuple[OffsetAndEpoch, ...]) -> None:
+    made = LogStartIsSnapshot(world())
+    made.changed(node(), view(log_start_offset=5, snapshots=snapshots), view(log_start_offset=5, snapshots=snapshots))
+    with pytest.raises(ViolationError, match="starts at 5"):
+        made.changed(node(), BEFORE, view(log_start_offset=5, snapshots=snapshots))
+
+
+# made_again: A node that takes no snapshots after one could not be written is found.
+class Failing:
+    """Node 1 takes a snapshot of its own after every 10 to 20 records, and has just failed to write one."""
+
+    def __init__(self) -> None:
+        self.facts: Any = world()
+        self.facts.records_between = 10
+        self.facts.history.asked_node_ids = set()
+        self.facts.clock.now_us = 0
+        log = SimpleNamespace(snapshots=())
+        self.node = node(raft=SimpleNamespace(log=log))
+        self.node.disk.io_errors = SimpleNamespace(is_planned=False, stalled_until_us=0)
+        self.oracle = SnapshotsAreMadeAgain(self.facts)
+        self.oracle.started(self.node)
+        self.fail()
+
+    def fail(self) -> None:
+        self.oracle.reported(self.node, report(ReportKind.SNAPSHOT_NOT_WRITTEN))
+
+    def go_on(self, end_offset: int, *, after_ms: int = 1_000, **seen: Any) -> None:
+        """Time passes, and the application is given records up to this offset."""
+        self.facts.clock.now_us += after_ms * 1_000
+        self.oracle.delivered(self.node, [batch(end_offset - 1)])
+        self.oracle.after_event(self.node, view(**seen))
+
+
+def test_no_snapshot_for_long_after_a_failure_is_found() -> None:
+    made = Failing()
+    made.go_on(5)
+    for end_offset in range(10, 90, 5):
+        made.go_on(end_offset)
+    with pytest.raises(ViolationError, match="has had room from offset 5 on; it is at 90, and has written none"):
+        made.go_on(90)
+
+
+def test_many_records_at_once_and_many_in_a_moment_give_it_one_attempt() -> None:
+    made = Failing()
+    made.go_on(5)
+    made.go_on(900)
+    for end_offset in range(905, 1_000, 5):
+        made.go_on(end_offset, after_ms=0)
+
+
+def test_a_new_snapshot_ends_it() -> None:
+    made = Failing()
+    made.go_on(5)
+    made.go_on(86, snapshots=(snapshot_id(20),))
+    made.go_on(900)
+
+
+def test_records_during_a_pause_or_without_room_do_not_count() -> None:
+    made = Failing()
+    made.fail()
+    made.go_on(5)
+    made.go_on(600, after_ms=100)
+    made.node.disk.io_errors.is_planned = True
+    made.go_on(1_200)
+    made.node.disk.io_errors.is_planned = False
+    made.go_on(1_800)
+    made.go_on(1_850)
+
+
+def test_a_loaded_snapshot_takes_it_further_without_records() -> None:
+    made = Failing()
+    made.go_on(5)
+    made.oracle.loaded(made.node, snapshot_id(500))
+    made.oracle.after_event(made.node, view())
+    made.go_on(550)
+
+
+def test_who_is_asked_by_the_host_and_who_starts_anew_is_not_judged() -> None:
+    made = Failing()
+    made.oracle.started(made.node)
+    made.go_on(5)
+    made.go_on(900)
+    made.facts.history.asked_node_ids.add(1)
+    made.fail()
+    made.go_on(950)
+    made.go_on(1_900)
+
+
+# new_snapshots: Each snapshot of a node is judged once.
+class Judge(NewSnapshotInvariant):
+    def __init__(self, where: Any) -> None:
+        super().__init__(where)
+        self.judged: list[tuple[OffsetAndEpoch, bytes | None]] = []
+
+    def judge(self, node: Any, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        self.judged.append((snapshot_id, content))
+
+
+def test_only_new_snapshots_are_judged_with_what_is_durable_of_them() -> None:
+    where = world()
+    where.contents[1, snapshot_id(5)] = b"five"
+    made = Judge(where)
+    two, three = view(snapshots=(snapshot_id(3), snapshot_id(5))), view(snapshots=(snapshot_id(5), snapshot_id(7)))
+    made.changed(node(1), BEFORE, two)
+    made.changed(node(1), two, two)
+    made.changed(node(1), two, three)
+    assert made.judged == [(snapshot_id(3), None), (snapshot_id(5), b"five"), (snapshot_id(7), None)]
+
+
+# next_slice: Slices of a snapshot that are requested twice or left out are found.
+PARTITION = Path("/disk/log")
+
+
+def fetching(size_bytes: int | None, **host: Any) -> Any:
+    """A node that has so many bytes of a snapshot of the leader of epoch 2."""
+    made = node(1, **{"epoch": 2, "leader_id": 3, **host})
+    made.disk, made.config = VirtualDisk(Random(1)), SimpleNamespace(partition_directory=PARTITION)
+    make_directory(made.disk, PARTITION)
+    if size_bytes is not None:
+        path = part_path(PARTITION, snapshot_id(9), leader_epoch=Epoch(2))
+        made.disk.open(path, create=True).pwrite([bytes(size_bytes)], 0)
+    return made
+
+
+def asks(position: int, *, epoch: int = 2) -> Spoken:
+    return Spoken(epoch=epoch, sliced=SliceAsked(snapshot_id=snapshot_id(9), position=position), target_id=3)
+
+
+@pytest.mark.parametrize("position", [0, 5])
+def test_the_byte_behind_those_that_are_there_may_be_asked_for(position: int) -> None:
+    NextSliceFollows(world()).before_send(fetching(position), asks(position))
+
+
+def test_what_is_no_question_or_one_of_a_state_that_is_over_is_left_alone() -> None:
+    made = NextSliceFollows(world())
+    made.before_send(fetching(4), Spoken(epoch=2))
+    made.before_send(fetching(4, epoch=3), asks(9))
+    made.before_send(fetching(4, leader_id=2), asks(9))
+
+
+@pytest.mark.parametrize(("size_bytes", "seen"), [(4, "has 4 of them"), (6, "has 6 of them"), (None, "has none")])
+def test_another_position_is_found(size_bytes: int | None, seen: str) -> None:
+    with pytest.raises(ViolationError, match=seen):
+        NextSliceFollows(world()).before_send(fetching(size_bytes), asks(5))
+
+
+# parts: More parts of snapshots than a node can be working on are found.
+NAMES = (
+    "00000000000000000010-0000000001.checkpoint.part",
+    "00000000000000000020-0000000001-0000000002.checkpoint.part",
+    "00000000000000000030-0000000001.checkpoint.part",
+)
+
+
+def holding(*names: str) -> Any:
+    found = node(epoch=1)
+    found.config.partition_directory = "d"
+    found.disk.directory = lambda path: SimpleNamespace(cached=dict.fromkeys(names))
+    return found
+
+
+def test_one_that_is_written_and_one_that_is_fetched_are_accepted() -> None:
+    others = ("00000000000000000000.log", "00000000000000000030-0000000001.checkpoint")
+    PartsAreRemoved(world()).changed(holding(*NAMES[:2], *others), view(), view(snapshots=(snapshot_id(30),)))
+
+
+def test_a_third_part_is_found() -> None:
+    with pytest.raises(ViolationError, match="node 1 holds 3 parts of snapshots"):
+        PartsAreRemoved(world()).changed(holding(*NAMES), view(), view(snapshots=(snapshot_id(30),)))
+
+
+def test_all_running_nodes_are_looked_at_in_the_end() -> None:
+    made: Any = world()
+    made.nodes = {1: holding(*NAMES)}
+    with pytest.raises(ViolationError, match="node 1 holds 3 parts of snapshots"):
+        PartsAreRemoved(made).ended()
+    made.nodes = {1: holding(*NAMES)}
+    made.nodes[1].process = None
+    PartsAreRemoved(made).ended()
+
+
+# snapshot_alike: Two snapshots of one id with different bytes are found.
+def test_the_same_bytes_are_accepted_and_others_are_found() -> None:
+    where = world()
+    made = SnapshotsAlike(where)
+    known = view(snapshots=(snapshot_id(3),))
+    for at, content in ((1, b"one"), (2, b"one"), (3, b"other")):
+        where.contents[at, snapshot_id(3)] = content
+    made.changed(node(4), BEFORE, known)
+    made.changed(node(1), BEFORE, known)
+    made.changed(node(2), BEFORE, known)
+    made.changed(node(3), known, known)
+    made.changed(node(3), known, view(snapshots=(snapshot_id(3), snapshot_id(5))))
+    with pytest.raises(ViolationError, match="node 3 has another snapshot up to 3 of epoch 1"):
+        made.changed(node(3), BEFORE, known)
+
+
+# snapshot_committed: A snapshot that differs from the committed log before its end is found.
+COMMITTED = [entry(0), entry(1), entry(2, epoch=2)]
+
+
+def snapshot_committed_look(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
+    where = world()
+    where.committed = Ledger(COMMITTED)
+    if content is not None:
+        where.contents[1, snapshot] = content
+    made = SnapshotIsCommitted(where)
+    known = view(snapshots=(snapshot,))
+    made.changed(node(1), known, known)
+    for _ in range(2):
+        made.changed(node(1), BEFORE, known)
+
+
+def test_committed_batches_up_to_the_end_are_accepted() -> None:
+    snapshot_committed_look(snapshot_id(2), snapshot_of(COMMITTED[:2]))
+    snapshot_committed_look(snapshot_id(3, epoch=2), snapshot_of(COMMITTED, epoch=2))
+
+
+@pytest.mark.parametrize("content", [None, b"hollow"])
+def test_what_is_no_snapshot_is_for_others_to_find(content: bytes | None) -> None:
+    snapshot_committed_look(snapshot_id(2), content)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "batches"),
+    [
+        (snapshot_id(2), COMMITTED[:1]),
+        (snapshot_id(2), COMMITTED),
+        (snapshot_id(2), []),
+        (snapshot_id(2, epoch=2), COMMITTED[:2]),
+        (snapshot_id(2), [entry(0), entry(1, crc=9)]),
+        (snapshot_id(4, epoch=2), [*COMMITTED, entry(3, epoch=2)]),
+        (snapshot_id(2), [COMMITTED[1]]),
+    ],
+)
+def test_anything_else_is_found(snapshot: OffsetAndEpoch, batches: list[Entry]) -> None:
+    with pytest.raises(ViolationError, match=f"node 1 has a snapshot up to {snapshot.offset}"):
+        snapshot_committed_look(snapshot, snapshot_of(batches))
+
+
+# snapshot_durable: A snapshot that a node relies on and that a power loss would remove is found.
+WHOLE = snapshot_of([entry(0)])
+
+
+def snapshot_durable_look(content: bytes | None, snapshot: OffsetAndEpoch) -> SnapshotIsDurable:
+    where = world()
+    if content is not None:
+        where.contents[1, snapshot] = content
+    made = SnapshotIsDurable(where)
+    known = view(snapshots=(snapshot,))
+    made.changed(node(1), known, known)
+    made.changed(node(1), known, BEFORE)
+    made.changed(node(1), BEFORE, known)
+    made.changed(node(1), known, view(snapshots=(snapshot,), epoch=2))
+    return made
+
+
+def test_a_whole_one_with_a_name_is_accepted() -> None:
+    snapshot_durable_look(WHOLE, snapshot_id(1))
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"), [(None, 1), (b"", 1), (WHOLE[:-1], 1), (WHOLE[:100], 1), (bytes(len(WHOLE)), 1), (WHOLE, 2)]
+)
+def test_one_that_is_not_there_or_not_whole_or_of_another_epoch_is_found(content: bytes | None, epoch: int) -> None:
+    with pytest.raises(ViolationError, match="node 1 counts on"):
+        snapshot_durable_look(content, snapshot_id(1, epoch=epoch))
+
+
+def test_a_start_without_the_newest_one_is_found() -> None:
+    made = snapshot_durable_look(WHOLE, snapshot_id(1))
+    made.started(node(2))
+    made.facts.snapshots[1] = (snapshot_id(4),)  # type: ignore[attr-defined]
+    made.started(node(1))
+    made.facts.snapshots[1] = ()  # type: ignore[attr-defined]
+    with pytest.raises(ViolationError, match="node 1 had the snapshot"):
+        made.started(node(1))
+    made.facts.set_aside.add((1, snapshot_id(1)))  # type: ignore[attr-defined]
+    made.started(node(1))
+    made.facts.set_aside.clear()  # type: ignore[attr-defined]
+    made.wiped(node(1))
+    made.started(node(1))
+
+
+# snapshot_voters: A snapshot with other voters than those at its end is found.
+OLD, NEW = keyed(1, 2), keyed(1, 2, 3)
+
+
+def content(voters: VoterSet | None) -> bytes:
+    head = (SnapshotHeader(0), KRaftVersion(1), *(() if voters is None else (KRaftVoters(voters),)))
+    batches = (
+        encode_control_batch(head, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0).data,
+        encode_control_batch((SnapshotFooter(),), base_offset=Offset(len(head)), epoch=Epoch(1), timestamp_ms=0).data,
+    )
+    return b"".join(batches)
+
+
+def snapshot_voters_look(end: int, voters: VoterSet | None, *, bytes_: bytes | None = None) -> None:
+    """The log says OLD at 2 and NEW at 5; a third record at 6 is not committed."""
+    where = world()
+    where.members.electorate.records[:] = [voter_record(2, OLD), voter_record(5, NEW), voter_record(6, keyed(1))]
+    where.committed = Ledger([entry(offset) for offset in range(6)])
+    where.contents[1, snapshot_id(end)] = content(voters) if bytes_ is None else bytes_
+    made = SnapshotNamesItsVoters(where)
+    known = view(snapshots=(snapshot_id(end),))
+    made.changed(node(1), known, known)
+    made.changed(node(1), BEFORE, known)
+
+
+def test_the_voters_at_its_end_are_right() -> None:
+    snapshot_voters_look(2, None)
+    snapshot_voters_look(3, OLD)
+    snapshot_voters_look(5, OLD)
+    snapshot_voters_look(6, NEW)
+    snapshot_voters_look(7, NEW)
+
+
+def test_snapshot_voters_what_is_no_snapshot_is_for_others_to_find() -> None:
+    snapshot_voters_look(5, OLD, bytes_=b"hollow")
+
+
+@pytest.mark.parametrize(("end", "voters"), [(3, None), (5, NEW), (6, OLD), (7, keyed(1))])
+def test_any_others_are_found(end: int, voters: VoterSet | None) -> None:
+    with pytest.raises(ViolationError, match=f"a snapshot up to {end} that names the voters"):
+        snapshot_voters_look(end, voters)
