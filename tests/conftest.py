@@ -11,8 +11,9 @@ import asyncio
 import inspect
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coverage import Coverage
@@ -32,6 +33,7 @@ settings.register_profile("thorough", deadline=None, print_blob=True, max_exampl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 
 
+COROUTINE_S_MAX = 60
 SIGNALS_OF_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -72,14 +74,22 @@ def _signal_handling() -> tuple[list[object], set[int]]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on the loop of its ``runner``, or on one of its own."""
+    """Run a coroutine test on the loop of its ``runner``, or on one of its own: within its time, without complaints."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     given = pyfuncitem.funcargs
     test = pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters})
     runner = given.get("runner")
-    (runner.run if isinstance(runner, asyncio.Runner) else asyncio.run)(test)
+    (runner.run if isinstance(runner, asyncio.Runner) else asyncio.run)(_judged(test))
     return True
+
+
+async def _judged(test: Coroutine[Any, Any, None]) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with asyncio.timeout(COROUTINE_S_MAX):
+        await test
+    assert complaints == [], "the loop complains of what nobody awaited or caught"
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,7 +21,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.record_list import check_records
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
-from tests.client.nodes import alone, run
+from tests.client.nodes import alone
 
 
 class Put(NamedTuple):
@@ -99,34 +99,31 @@ def test_what_has_an_order_is_accepted(records: Any) -> None:
     check_records(records)
 
 
-def test_no_call_of_a_node_takes_one_record_for_many(tmp_path: Path) -> None:
+async def test_no_call_of_a_node_takes_one_record_for_many(tmp_path: Path) -> None:
     nothing: list[Callable[[], Any]] = [list, lambda: iter(()), lambda: (each for each in "")]
 
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            epoch = (await node.wait_for_leader()).epoch
-            committed = await node.propose(["a"])
-            snapshot = await node.create_snapshot(committed.base_offset + 1, epoch)
-            assert snapshot is not None
-            calls: list[Callable[[Any], Awaitable[object]]] = [
-                node.propose,
-                lambda records: node.prepare_append(epoch, records),
-                lambda records: node.schedule_append(epoch, records),
-            ]
-            for records in [*SINGLE.values(), *NOT_RECORDS.values()]:
-                for call in [*calls, snapshot.append]:
-                    with pytest.raises(UsageError, match="give a list of records"):
-                        await call(records)
-            for make in nothing:
-                for call in calls:
-                    with pytest.raises(UsageError, match="at least one record"):
-                        await call(make())
-                # A state may be empty.
-                await snapshot.append(make())
-            assert node.log_end_offset == committed.base_offset + 1
-            assert await snapshot.freeze() > 0
-
-    run(main)
+    async with Node(alone(tmp_path), text_serde) as node:
+        epoch = (await node.wait_for_leader()).epoch
+        committed = await node.propose(["a"])
+        snapshot = await node.create_snapshot(committed.base_offset + 1, epoch)
+        assert snapshot is not None
+        calls: list[Callable[[Any], Awaitable[object]]] = [
+            node.propose,
+            lambda records: node.prepare_append(epoch, records),
+            lambda records: node.schedule_append(epoch, records),
+        ]
+        for records in [*SINGLE.values(), *NOT_RECORDS.values()]:
+            for call in [*calls, snapshot.append]:
+                with pytest.raises(UsageError, match="give a list of records"):
+                    await call(records)
+        for make in nothing:
+            for call in calls:
+                with pytest.raises(UsageError, match="at least one record"):
+                    await call(make())
+            # A state may be empty.
+            await snapshot.append(make())
+        assert node.log_end_offset == committed.base_offset + 1
+        assert await snapshot.freeze() > 0
 
 
 class _Text:

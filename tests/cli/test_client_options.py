@@ -11,7 +11,6 @@ from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX
 from pykraft.client.remote.admin import Admin
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
-from tests.client.scripted import run
 
 
 def options(
@@ -103,13 +102,10 @@ def test_an_option_counts_wherever_it_stands() -> None:
     assert before == after
 
 
-def test_the_client_has_the_options() -> None:
-    async def main() -> None:
-        options = joined({**NONE, "bootstrap_server": "h:1"}, {**NONE, "timeout": 2.0})
-        async with admin_of(options) as admin:
-            assert isinstance(admin, Admin)
-
-    run(main)
+async def test_the_client_has_the_options() -> None:
+    options = joined({**NONE, "bootstrap_server": "h:1"}, {**NONE, "timeout": 2.0})
+    async with admin_of(options) as admin:
+        assert isinstance(admin, Admin)
 
 
 def test_twice_is_once_too_often() -> None:

@@ -12,7 +12,7 @@ from pykraft.client import Node, text_serde
 from pykraft.client.arguments import ENDPOINTS_MAX, epoch_number, nodes_to_contact, parse_bootstrap, truth, whole_number
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
-from tests.client.nodes import BOTH, Recorder, alone, config_of, run
+from tests.client.nodes import BOTH, Recorder, alone, config_of
 
 
 @pytest.mark.parametrize("value", ["1", 1.0, True, None, -1, 5])
@@ -28,33 +28,30 @@ def test_epochs_may_be_older_than_all_but_not_larger_than_any() -> None:
 
 
 @BOTH
-def test_no_wrong_argument_ends_a_node(tmp_path: Path, own_thread: bool) -> None:
+async def test_no_wrong_argument_ends_a_node(tmp_path: Path, own_thread: bool) -> None:
     odd: Any = "1"
     not_text: list[Any] = [[5], [None]]
 
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            await node.wait_for_leader()
-            calls: list[Callable[[], Awaitable[object]]] = [
-                lambda: node.propose("hello"),
-                lambda: node.propose(["a"], epoch=odd),
-                lambda: node.prepare_append(odd, ["a"]),
-                lambda: node.schedule_append(odd, ["a"]),
-                lambda: node.resign(odd),
-                lambda: node.shutdown(odd),
-                lambda: node.shutdown(-1),
-            ]
-            for call in calls:
-                with pytest.raises(UsageError):
-                    await call()
-            for records in not_text:
-                with pytest.raises(TypeError, match="a record is text here"):
-                    await node.propose(records)
-            with pytest.raises(UsageError, match="from_offset = '1'"):
-                node.register(Recorder(), from_offset=odd)
-            assert (await node.propose(["a"])).count == 1
-
-    run(main)
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+        await node.wait_for_leader()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: node.propose("hello"),
+            lambda: node.propose(["a"], epoch=odd),
+            lambda: node.prepare_append(odd, ["a"]),
+            lambda: node.schedule_append(odd, ["a"]),
+            lambda: node.resign(odd),
+            lambda: node.shutdown(odd),
+            lambda: node.shutdown(-1),
+        ]
+        for call in calls:
+            with pytest.raises(UsageError):
+                await call()
+        for records in not_text:
+            with pytest.raises(TypeError, match="a record is text here"):
+                await node.propose(records)
+        with pytest.raises(UsageError, match="from_offset = '1'"):
+            node.register(Recorder(), from_offset=odd)
+        assert (await node.propose(["a"])).count == 1
 
 
 def test_a_client_contacts_a_list_of_endpoints() -> None:
@@ -74,7 +71,7 @@ def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
         Node(alone(tmp_path), own_thread=odd)
 
 
-def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Path) -> None:
+async def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Path) -> None:
     nothing: Any = None
     not_serdes: list[Any] = [nothing, type(text_serde), object()]
     not_voters: list[Any] = ["1@h:1", [1], {1: 5}, {"1": "h:1"}]
@@ -84,23 +81,17 @@ def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Pa
         with pytest.raises(UsageError, match="is not a serde"):
             Node(alone(tmp_path), serde)
 
-    async def main() -> None:
-        for voters in not_voters:
-            node = Node(config_of(tmp_path), text_serde)
-            with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
-                await node.initialize(voters)
-
-    run(main)
-
-
-def test_voters_may_be_named_by_their_addresses(tmp_path: Path) -> None:
-    async def main() -> None:
+    for voters in not_voters:
         node = Node(config_of(tmp_path), text_serde)
-        await node.initialize({1: "127.0.0.1:0"})
-        async with node:
-            assert (await node.wait_for_leader()).leader_id == 1
+        with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
+            await node.initialize(voters)
 
-    run(main)
+
+async def test_voters_may_be_named_by_their_addresses(tmp_path: Path) -> None:
+    node = Node(config_of(tmp_path), text_serde)
+    await node.initialize({1: "127.0.0.1:0"})
+    async with node:
+        assert (await node.wait_for_leader()).leader_id == 1
 
 
 def test_nodes_come_in_order_and_once() -> None:

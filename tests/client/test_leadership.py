@@ -72,19 +72,16 @@ def test_leaders_elsewhere_are_of_no_interest() -> None:
     assert told(leader(2, 1), node_id=None) == []
 
 
-def test_commits_and_the_end_are_passed_on() -> None:
+async def test_commits_and_the_end_are_passed_on() -> None:
     quiet, leaving = Claiming(), Leaving()
 
-    async def main() -> None:
-        for listener in (quiet, leaving):
-            adapter = ClaimAdapter(listener, 1)
-            assert adapter.handle_commit(Reader([])) is None
-            for name in OPTIONAL:
-                assert hasattr(adapter, name) == hasattr(listener, name)
-            if isinstance(listener, Leaving):
-                call = vars(adapter)["begin_shutdown"]
-                call()
-
-    asyncio.run(main())
+    for listener in (quiet, leaving):
+        adapter = ClaimAdapter(listener, 1)
+        assert adapter.handle_commit(Reader([])) is None
+        for name in OPTIONAL:
+            assert hasattr(adapter, name) == hasattr(listener, name)
+        if isinstance(listener, Leaving):
+            call = vars(adapter)["begin_shutdown"]
+            call()
     assert (quiet.readers, quiet.heard) == (1, [])
     assert (leaving.readers, leaving.heard) == (1, [("goodbye", 0)])

@@ -26,122 +26,98 @@ def is_taken(endpoint: Endpoint) -> bool:
         return False
 
 
-def test_a_bound_node_holds_its_port_until_it_is_closed(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = Node(config_of(tmp_path), text_serde)
-        assert node.endpoint.port == 0
+async def test_a_bound_node_holds_its_port_until_it_is_closed(tmp_path: Path) -> None:
+    node = Node(config_of(tmp_path), text_serde)
+    assert node.endpoint.port == 0
+    await node.bind()
+    await node.bind()
+    endpoint = node.endpoint
+    assert is_taken(endpoint)
+    await node.close()
+    assert not is_taken(endpoint)
+    with pytest.raises(NotRunningError, match="make a new Node"):
         await node.bind()
-        await node.bind()
-        endpoint = node.endpoint
-        assert is_taken(endpoint)
-        await node.close()
-        assert not is_taken(endpoint)
-        with pytest.raises(NotRunningError, match="make a new Node"):
-            await node.bind()
-        with pytest.raises(UsageError):
-            await node.initialize()
-
-    run(main)
+    with pytest.raises(UsageError):
+        await node.initialize()
 
 
 @BOTH
-def test_the_port_of_an_only_voter_may_be_open(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            assert node.voter_node(1) == node.endpoint
-            assert is_taken(node.endpoint)
-        assert not is_taken(node.endpoint)
-
-    run(main)
+async def test_the_port_of_an_only_voter_may_be_open(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+        assert node.voter_node(1) == node.endpoint
+        assert is_taken(node.endpoint)
+    assert not is_taken(node.endpoint)
 
 
 @BOTH
-def test_a_port_that_is_taken_is_told(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        first = Node(config_of(tmp_path, 1), text_serde)
-        await first.bind()
-        config = replace(config_of(tmp_path, 2), listeners=first.listeners, advertised_listeners=first.listeners)
-        second = Node(config, text_serde, own_thread=own_thread)
-        with pytest.raises(ConfigError, match="cannot be bound"):
-            await second.bind()
-        with pytest.raises(ConfigError, match="cannot be bound"):
-            await second.initialize(voter_set({2: "127.0.0.1:1"}))
-        await first.close()
-
-    run(main)
+async def test_a_port_that_is_taken_is_told(tmp_path: Path, own_thread: bool) -> None:
+    first = Node(config_of(tmp_path, 1), text_serde)
+    await first.bind()
+    config = replace(config_of(tmp_path, 2), listeners=first.listeners, advertised_listeners=first.listeners)
+    second = Node(config, text_serde, own_thread=own_thread)
+    with pytest.raises(ConfigError, match="cannot be bound"):
+        await second.bind()
+    with pytest.raises(ConfigError, match="cannot be bound"):
+        await second.initialize(voter_set({2: "127.0.0.1:1"}))
+    await first.close()
 
 
 @BOTH
 @pytest.mark.parametrize("voters", [None, VoterSet(), voter_set({2: "127.0.0.1:0"})])
-def test_without_voters_that_can_be_reached_there_is_no_node(
+async def test_without_voters_that_can_be_reached_there_is_no_node(
     tmp_path: Path, own_thread: bool, voters: VoterSet | None
 ) -> None:
-    async def main() -> None:
-        node = Node(config_of(tmp_path), text_serde, own_thread=own_thread)
-        with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
-            await node.initialize(voters)
-        assert not is_taken(node.endpoint)
-
-    run(main)
+    node = Node(config_of(tmp_path), text_serde, own_thread=own_thread)
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
+        await node.initialize(voters)
+    assert not is_taken(node.endpoint)
 
 
 @BOTH
-def test_a_directory_is_one_nodes(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde):
-            second = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-            with pytest.raises(StorageError, match="lock"):
-                await second.initialize()
-            with pytest.raises(NotRunningError):
-                await second.propose(["a"])
-
-    run(main)
+async def test_a_directory_is_one_nodes(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde):
+        second = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+        with pytest.raises(StorageError, match="lock"):
+            await second.initialize()
+        with pytest.raises(NotRunningError):
+            await second.propose(["a"])
 
 
 @BOTH
-def test_a_damaged_directory_is_refused_with_its_story(tmp_path: Path, own_thread: bool) -> None:
+async def test_a_damaged_directory_is_refused_with_its_story(tmp_path: Path, own_thread: bool) -> None:
     config = alone(tmp_path)
 
-    async def main() -> None:
-        async with Node(config, text_serde) as node:
-            await node.wait_for_leader()
-        state = config.partition_directory / "quorum-state"
-        state.write_text(state.read_text().replace("1", "9", 1))
-        with pytest.raises(CorruptionError, match="quorum-state"):
-            async with Node(config, text_serde, own_thread=own_thread):
-                pass
-
-    run(main)
+    async with Node(config, text_serde) as node:
+        await node.wait_for_leader()
+    state = config.partition_directory / "quorum-state"
+    state.write_text(state.read_text().replace("1", "9", 1))
+    with pytest.raises(CorruptionError, match="quorum-state"):
+        async with Node(config, text_serde, own_thread=own_thread):
+            pass
 
 
 @BOTH
-def test_an_offset_that_no_log_has_keeps_the_node_from_beginning(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        node.register(Recorder())
-        beginning = asyncio.create_task(node.initialize())
-        await asyncio.wait([beginning], timeout=0)
-        beginning.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await beginning
-        await node.wait_closed()
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as again:
-            await again.wait_for_leader()
-
-    run(main)
+async def test_an_offset_that_no_log_has_keeps_the_node_from_beginning(tmp_path: Path, own_thread: bool) -> None:
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    node.register(Recorder())
+    beginning = asyncio.create_task(node.initialize())
+    await asyncio.wait([beginning], timeout=0)
+    beginning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    await node.wait_closed()
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as again:
+        await again.wait_for_leader()
 
 
 @BOTH
-def test_who_is_closed_while_it_begins_does_not_begin(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        beginning = asyncio.create_task(node.initialize())
-        await asyncio.wait([beginning], timeout=0)
-        await node.close()
-        with pytest.raises(NotRunningError, match="closed while it was being initialized"):
-            await beginning
-
-    run(main)
+async def test_who_is_closed_while_it_begins_does_not_begin(tmp_path: Path, own_thread: bool) -> None:
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    beginning = asyncio.create_task(node.initialize())
+    await asyncio.wait([beginning], timeout=0)
+    await node.close()
+    with pytest.raises(NotRunningError, match="closed while it was being initialized"):
+        await beginning
 
 
 @BOTH

@@ -14,7 +14,7 @@ from pykraft.client.listener import LeaderWatch, check_listener
 from pykraft.client.thread import NodeLoops
 from pykraft.errors import UsageError
 from pykraft.types import Epoch, NodeId
-from tests.client.nodes import TIMEOUT_S, Recorder, run
+from tests.client.nodes import TIMEOUT_S, Recorder
 
 
 class Whole:
@@ -53,15 +53,12 @@ def test_who_saves_or_is_formatted_must_load(name: str) -> None:
     check_listener(listener)
 
 
-def test_all_who_wait_are_woken_and_wait_again_for_the_next_news() -> None:
-    async def main() -> None:
-        watch = LeaderWatch(NodeLoops())
-        for _ in range(2):
-            waiting = [asyncio.create_task(watch.wait()) for _ in range(3)]
-            done, _ = await asyncio.wait(waiting, timeout=0)
-            assert not done
-            watch.on_commit([])
-            watch.on_leader_change(Epoch(1), NodeId(2))
-            await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
-
-    run(main)
+async def test_all_who_wait_are_woken_and_wait_again_for_the_next_news() -> None:
+    watch = LeaderWatch(NodeLoops())
+    for _ in range(2):
+        waiting = [asyncio.create_task(watch.wait()) for _ in range(3)]
+        done, _ = await asyncio.wait(waiting, timeout=0)
+        assert not done
+        watch.on_commit([])
+        watch.on_leader_change(Epoch(1), NodeId(2))
+        await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)

@@ -99,55 +99,49 @@ async def wait_closed(node: Node[str]) -> None:
 @BOTH
 @pytest.mark.parametrize("act", [shut_down, shut_down_in_a_task, close, wait_closed])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_call_that_ends_its_node_goes_on_when_that_has_ended(
+async def test_a_call_that_ends_its_node_goes_on_when_that_has_ended(
     tmp_path: Path, own_thread: bool, act: Act, count: int
 ) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        listeners = [Acting(node, act) for _ in range(count)]
-        for listener in listeners:
-            node.register(listener)
-        await node.initialize()
-        await node.wait_for_leader()
-        proposed = asyncio.create_task(node.propose(["go"]))
-        await asyncio.wait_for(node.wait_closed(), TIMEOUT_S)
-        await node.shutdown(AN_HOUR_MS)
-        for listener in listeners:
-            await listener.wait_for(lambda listener=listener: bool(listener.outcomes))  # type: ignore[misc]
-        assert [listener.outcomes for listener in listeners] == [[None]] * count
-        await asyncio.wait([proposed])
-        assert not isinstance(proposed.exception(), NotRunningError), "the records are in the log"
-
-    run(main)
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    listeners = [Acting(node, act) for _ in range(count)]
+    for listener in listeners:
+        node.register(listener)
+    await node.initialize()
+    await node.wait_for_leader()
+    proposed = asyncio.create_task(node.propose(["go"]))
+    await asyncio.wait_for(node.wait_closed(), TIMEOUT_S)
+    await node.shutdown(AN_HOUR_MS)
+    for listener in listeners:
+        await listener.wait_for(lambda listener=listener: bool(listener.outcomes))  # type: ignore[misc]
+    assert [listener.outcomes for listener in listeners] == [[None]] * count
+    await asyncio.wait([proposed])
+    assert not isinstance(proposed.exception(), NotRunningError), "the records are in the log"
 
 
 @BOTH
-def test_a_call_that_gave_up_waiting_is_waited_for_again(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        may_end = asyncio.Event()
+async def test_a_call_that_gave_up_waiting_is_waited_for_again(tmp_path: Path, own_thread: bool) -> None:
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    may_end = asyncio.Event()
 
-        async def impatient(node: Node[str]) -> None:
-            await asyncio.wait([waiting := asyncio.create_task(node.shutdown(AN_HOUR_MS))], timeout=0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            await may_end.wait()
+    async def impatient(node: Node[str]) -> None:
+        await asyncio.wait([waiting := asyncio.create_task(node.shutdown(AN_HOUR_MS))], timeout=0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await may_end.wait()
 
-        listener = Acting(node, impatient)
-        node.register(listener)
-        await node.initialize()
-        await node.wait_for_leader()
-        proposed = asyncio.create_task(node.propose(["go"]))
-        await node.wait_closed()
-        await asyncio.wait([proposed])
-        leaving = asyncio.create_task(node.shutdown())
-        await asyncio.wait([leaving], timeout=0.01)
-        assert not leaving.done()
-        may_end.set()
-        await leaving
-        assert listener.outcomes == [None]
-
-    run(main)
+    listener = Acting(node, impatient)
+    node.register(listener)
+    await node.initialize()
+    await node.wait_for_leader()
+    proposed = asyncio.create_task(node.propose(["go"]))
+    await node.wait_closed()
+    await asyncio.wait([proposed])
+    leaving = asyncio.create_task(node.shutdown())
+    await asyncio.wait([leaving], timeout=0.01)
+    assert not leaving.done()
+    may_end.set()
+    await leaving
+    assert listener.outcomes == [None]
 
 
 @BOTH
@@ -171,27 +165,24 @@ def test_a_listener_that_swallows_its_cancellation_once_is_called_no_more(
 
 @BOTH
 @pytest.mark.parametrize("ends_by", ["shutdown", "close"])
-def test_a_listener_that_will_not_end_is_left_behind_and_named(
+async def test_a_listener_that_will_not_end_is_left_behind_and_named(
     tmp_path: Path, own_thread: bool, ends_by: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "CANCEL_TIMEOUT_S", 0.01)
 
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        stubborn, other = Stubborn(2), Recorder()
-        node.register(stubborn)
-        node.register(other)
-        await node.initialize()
-        await asyncio.wait_for(stubborn.began.wait(), TIMEOUT_S)
-        await (node.shutdown(timeout_ms=10) if ends_by == "shutdown" else node.close())
-        assert stubborn.cancelled == 1
-        task = node._listeners._current[id(stubborn)].task
-        assert task is not None
-        task.cancel()
-        await asyncio.wait([task])
-        assert stubborn.calls == 1
-
-    run(main)
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    stubborn, other = Stubborn(2), Recorder()
+    node.register(stubborn)
+    node.register(other)
+    await node.initialize()
+    await asyncio.wait_for(stubborn.began.wait(), TIMEOUT_S)
+    await (node.shutdown(timeout_ms=10) if ends_by == "shutdown" else node.close())
+    assert stubborn.cancelled == 1
+    task = node._listeners._current[id(stubborn)].task
+    assert task is not None
+    task.cancel()
+    await asyncio.wait([task])
+    assert stubborn.calls == 1
     assert "was cancelled but still runs: the node has ended without it" in caplog.text
     assert "Stubborn" in caplog.text
 
@@ -221,105 +212,93 @@ def test_a_call_may_propose_and_take_itself_out_and_come_back(tmp_path: Path, ow
 
 
 @BOTH
-def test_a_call_that_proposes_while_its_node_leaves_gets_an_answer(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        left = asyncio.Event()
+async def test_a_call_that_proposes_while_its_node_leaves_gets_an_answer(tmp_path: Path, own_thread: bool) -> None:
+    node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+    left = asyncio.Event()
 
-        async def act(node: Node[str]) -> None:
-            await left.wait()
-            with pytest.raises((NotLeaderError, NotRunningError, OutcomeUnknownError)):
-                await propose_for_ever(node)
+    async def act(node: Node[str]) -> None:
+        await left.wait()
+        with pytest.raises((NotLeaderError, NotRunningError, OutcomeUnknownError)):
+            await propose_for_ever(node)
 
-        listener = Acting(node, act)
-        node.register(listener)
-        await node.initialize()
-        await node.wait_for_leader()
-        await node.propose(["go"])
-        await listener.sees("go")  # a proposal is answered before its listener is called; leaving calls nobody any more
-        leaving = asyncio.create_task(node.shutdown(AN_HOUR_MS))
-        await asyncio.wait([leaving], timeout=0)
-        left.set()
-        await leaving
-        assert listener.outcomes == [None]
-
-    run(main)
+    listener = Acting(node, act)
+    node.register(listener)
+    await node.initialize()
+    await node.wait_for_leader()
+    await node.propose(["go"])
+    await listener.sees("go")  # a proposal is answered before its listener is called; leaving calls nobody any more
+    leaving = asyncio.create_task(node.shutdown(AN_HOUR_MS))
+    await asyncio.wait([leaving], timeout=0)
+    left.set()
+    await leaving
+    assert listener.outcomes == [None]
 
 
 @BOTH
-def test_what_was_proposed_is_applied_when_the_listener_is_done_with_it(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            gated, ahead, stranger = Gated(), Recorder(), Recorder()
-            node.register(gated)
-            node.register(ahead, from_offset=1_000)
-            await node.wait_for_leader()
-            committed = await node.propose(["a", "b"])
-            assert committed.end_offset == 3
-            waiting = asyncio.create_task(node.wait_applied(gated, committed.end_offset))
-            await asyncio.wait([waiting], timeout=0.01)
-            assert not waiting.done()
-            gated.may_go_on.set()
-            await waiting
-            assert gated.records == ["a", "b"]
-            await node.wait_applied(gated, 1)
-            await node.wait_applied(ahead, 1_000)
-            with pytest.raises(UsageError, match="is not registered"):
-                await node.wait_applied(stranger, 1)
-            with pytest.raises(UsageError, match="end_offset = -1"):
-                await node.wait_applied(gated, -1)
-            never = asyncio.create_task(node.wait_applied(gated, 100))
-            await asyncio.wait([never], timeout=0)
-            node.unregister(gated)
-            with pytest.raises(UsageError, match="was unregistered before"):
-                await never
-            forever = asyncio.create_task(node.wait_applied(ahead, 2_000))
-            given_up = asyncio.create_task(node.wait_applied(ahead, 2_000))
-            await asyncio.wait([forever], timeout=0)
-            given_up.cancel()
-        with pytest.raises(NotRunningError, match="has ended"):
-            await forever
-        with pytest.raises(NotRunningError, match="has ended"):
-            await node.wait_applied(ahead, 1)
-
-    run(main)
+async def test_what_was_proposed_is_applied_when_the_listener_is_done_with_it(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+        gated, ahead, stranger = Gated(), Recorder(), Recorder()
+        node.register(gated)
+        node.register(ahead, from_offset=1_000)
+        await node.wait_for_leader()
+        committed = await node.propose(["a", "b"])
+        assert committed.end_offset == 3
+        waiting = asyncio.create_task(node.wait_applied(gated, committed.end_offset))
+        await asyncio.wait([waiting], timeout=0.01)
+        assert not waiting.done()
+        gated.may_go_on.set()
+        await waiting
+        assert gated.records == ["a", "b"]
+        await node.wait_applied(gated, 1)
+        await node.wait_applied(ahead, 1_000)
+        with pytest.raises(UsageError, match="is not registered"):
+            await node.wait_applied(stranger, 1)
+        with pytest.raises(UsageError, match="end_offset = -1"):
+            await node.wait_applied(gated, -1)
+        never = asyncio.create_task(node.wait_applied(gated, 100))
+        await asyncio.wait([never], timeout=0)
+        node.unregister(gated)
+        with pytest.raises(UsageError, match="was unregistered before"):
+            await never
+        forever = asyncio.create_task(node.wait_applied(ahead, 2_000))
+        given_up = asyncio.create_task(node.wait_applied(ahead, 2_000))
+        await asyncio.wait([forever], timeout=0)
+        given_up.cancel()
+    with pytest.raises(NotRunningError, match="has ended"):
+        await forever
+    with pytest.raises(NotRunningError, match="has ended"):
+        await node.wait_applied(ahead, 1)
 
 
-def test_a_call_cannot_wait_for_what_comes_after_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde)
+async def test_a_call_cannot_wait_for_what_comes_after_it(tmp_path: Path) -> None:
+    node = Node(alone(tmp_path), text_serde)
 
-        async def act(node: Node[str]) -> None:
-            with pytest.raises(UsageError, match="cannot wait for a later call of the same listener"):
-                await node.wait_applied(listener, 100)
+    async def act(node: Node[str]) -> None:
+        with pytest.raises(UsageError, match="cannot wait for a later call of the same listener"):
+            await node.wait_applied(listener, 100)
 
-        listener = Acting(node, act)
-        node.register(listener)
-        async with node:
-            await node.wait_for_leader()
-            await node.propose(["go"])
-            await listener.wait_for(lambda: bool(listener.outcomes))
-            assert listener.outcomes == [None]
-
-    run(main)
+    listener = Acting(node, act)
+    node.register(listener)
+    async with node:
+        await node.wait_for_leader()
+        await node.propose(["go"])
+        await listener.wait_for(lambda: bool(listener.outcomes))
+        assert listener.outcomes == [None]
 
 
-def test_who_waits_for_a_listener_that_fails_hears_why(tmp_path: Path) -> None:
+async def test_who_waits_for_a_listener_that_fails_hears_why(tmp_path: Path) -> None:
     class Failing(Recorder):
         def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
             raise ValueError("at a loss")
 
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde)
-        failing = Failing()
-        node.register(failing)
-        await node.initialize()
-        with pytest.raises(NotRunningError, match="failed: at a loss"):
-            await node.wait_applied(failing, 100)
-        with pytest.raises(ValueError, match="at a loss"):
-            await node.close()
-
-    run(main)
+    node = Node(alone(tmp_path), text_serde)
+    failing = Failing()
+    node.register(failing)
+    await node.initialize()
+    with pytest.raises(NotRunningError, match="failed: at a loss"):
+        await node.wait_applied(failing, 100)
+    with pytest.raises(ValueError, match="at a loss"):
+        await node.close()
 
 
 SEGMENT_SIZE_BYTES = 1_024
@@ -409,61 +388,52 @@ def test_a_plain_listener_begins_at_the_log_start_and_goes_on_there(
 
 
 @BOTH
-def test_a_slow_listener_that_loads_snapshots_gets_one_after_a_cleaning(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(tidy(tmp_path), text_serde, own_thread=own_thread) as node:
-            state, slow = State(), GatedState()
-            node.register(state)
-            node.register(slow)
-            await node.wait_for_leader()
-            await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
-            await cleaned(node)
-            await cleaned(node)
-            slow.may_go_on.set()
-            committed = await node.propose(["last"])
-            await node.wait_applied(slow, committed.end_offset)
-            assert slow.loaded
-
-    run(main)
-
-
-@BOTH
-def test_a_slow_listener_that_named_its_offset_ends_the_node_rather_than_miss_records(
-    tmp_path: Path, own_thread: bool
-) -> None:
-    async def main() -> None:
-        node = Node(tidy(tmp_path), text_serde, own_thread=own_thread)
-        state, slow = State(), Gated()
+async def test_a_slow_listener_that_loads_snapshots_gets_one_after_a_cleaning(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(tidy(tmp_path), text_serde, own_thread=own_thread) as node:
+        state, slow = State(), GatedState()
         node.register(state)
-        node.register(slow, from_offset=0)
-        await node.initialize()
+        node.register(slow)
         await node.wait_for_leader()
         await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
         await cleaned(node)
         await cleaned(node)
         slow.may_go_on.set()
-        with pytest.raises(UsageError, match="has no method handle_load_snapshot"):
-            await node.wait_closed()
-        assert slow.records == []
-
-    run(main)
+        committed = await node.propose(["last"])
+        await node.wait_applied(slow, committed.end_offset)
+        assert slow.loaded
 
 
 @BOTH
-def test_an_offset_that_the_log_has_lost_is_refused(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(tidy(tmp_path), text_serde, own_thread=own_thread) as node:
-            node.register(State())
-            await node.wait_for_leader()
-            await cleaned(node)
-            with pytest.raises(UsageError, match="is to begin at offset 0, and the log begins at"):
-                node.register(Recorder(), from_offset=0)
-            with pytest.raises(UsageError, match="is not registered"):
-                node.unregister(Recorder())
-            await node.propose(["it goes on"])
-        again = Node(tidy(tmp_path), text_serde, own_thread=own_thread)
-        again.register(Recorder(), from_offset=0)
-        with pytest.raises(UsageError, match="is to begin at offset 0, and the log begins at"):
-            await again.initialize()
+async def test_a_slow_listener_that_named_its_offset_ends_the_node_rather_than_miss_records(
+    tmp_path: Path, own_thread: bool
+) -> None:
+    node = Node(tidy(tmp_path), text_serde, own_thread=own_thread)
+    state, slow = State(), Gated()
+    node.register(state)
+    node.register(slow, from_offset=0)
+    await node.initialize()
+    await node.wait_for_leader()
+    await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
+    await cleaned(node)
+    await cleaned(node)
+    slow.may_go_on.set()
+    with pytest.raises(UsageError, match="has no method handle_load_snapshot"):
+        await node.wait_closed()
+    assert slow.records == []
 
-    run(main)
+
+@BOTH
+async def test_an_offset_that_the_log_has_lost_is_refused(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(tidy(tmp_path), text_serde, own_thread=own_thread) as node:
+        node.register(State())
+        await node.wait_for_leader()
+        await cleaned(node)
+        with pytest.raises(UsageError, match="is to begin at offset 0, and the log begins at"):
+            node.register(Recorder(), from_offset=0)
+        with pytest.raises(UsageError, match="is not registered"):
+            node.unregister(Recorder())
+        await node.propose(["it goes on"])
+    again = Node(tidy(tmp_path), text_serde, own_thread=own_thread)
+    again.register(Recorder(), from_offset=0)
+    with pytest.raises(UsageError, match="is to begin at offset 0, and the log begins at"):
+        await again.initialize()

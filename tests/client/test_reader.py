@@ -161,18 +161,15 @@ def test_it_is_closed_when_the_call_is_done() -> None:
         asyncio.run(records(reader))
 
 
-def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
-    async def main() -> None:
-        reading = Reading()
-        reader = opened(b"one", reading=reading)
-        reading.may_read.clear()
-        task = asyncio.create_task(records(reader))
-        await reading.is_asked.wait()
-        reader.close()
-        reading.may_read.set()
-        assert await task == ["one"]
-
-    asyncio.run(main())
+async def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
+    reading = Reading()
+    reader = opened(b"one", reading=reading)
+    reading.may_read.clear()
+    task = asyncio.create_task(records(reader))
+    await reading.is_asked.wait()
+    reader.close()
+    reading.may_read.set()
+    assert await task == ["one"]
 
 
 def test_who_has_no_node_reads_in_a_thread() -> None:

@@ -77,136 +77,112 @@ async def taken(node: Node[str], *state: str) -> int:
 
 
 @pytest.mark.parametrize("records", [{"key": "state"}, "state", {"state"}])
-def test_a_single_record_is_not_taken_for_many(tmp_path: Path, records: Any) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            leader = await node.wait_for_leader()
-            committed = await node.propose(["record"])
-            snapshot = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
-            assert snapshot is not None
-            with pytest.raises(UsageError, match="give a list of records"):
-                await snapshot.append(records)
-            await snapshot.append(["state"])
-            assert await snapshot.freeze() > 0
-
-    run(main)
+async def test_a_single_record_is_not_taken_for_many(tmp_path: Path, records: Any) -> None:
+    async with Node(alone(tmp_path), text_serde) as node:
+        leader = await node.wait_for_leader()
+        committed = await node.propose(["record"])
+        snapshot = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
+        assert snapshot is not None
+        with pytest.raises(UsageError, match="give a list of records"):
+            await snapshot.append(records)
+        await snapshot.append(["state"])
+        assert await snapshot.freeze() > 0
 
 
 @pytest.mark.conformance(119, 123, "H36")
 @BOTH
-def test_a_new_listener_gets_the_state_and_then_what_follows(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            offset = await taken(node, "one", "two")
-            state = State()
-            node.register(state)
-            await node.propose(["after"])
-            await state.sees("after")
-            assert state.loaded == [["one", "two"]]
-            assert state.offsets[0][0] == offset
-
-    run(main)
+async def test_a_new_listener_gets_the_state_and_then_what_follows(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+        offset = await taken(node, "one", "two")
+        state = State()
+        node.register(state)
+        await node.propose(["after"])
+        await state.sees("after")
+        assert state.loaded == [["one", "two"]]
+        assert state.offsets[0][0] == offset
 
 
 @pytest.mark.conformance(119, 122)
 @BOTH
-def test_a_node_joins_through_a_snapshot(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            await taken(node, "one", "two")
-            state = State()
-            joiner = Node(config_of(tmp_path, 2), text_serde, own_thread=own_thread)
-            joiner.register(state)
-            await joiner.bind()
-            await joiner.initialize(voters_of([node]))
-            await node.propose(["after"])
-            await state.sees("after")
-            assert state.loaded == [["one", "two"]]
-            await joiner.close()
-
-    run(main)
+async def test_a_node_joins_through_a_snapshot(tmp_path: Path, own_thread: bool) -> None:
+    async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+        await taken(node, "one", "two")
+        state = State()
+        joiner = Node(config_of(tmp_path, 2), text_serde, own_thread=own_thread)
+        joiner.register(state)
+        await joiner.bind()
+        await joiner.initialize(voters_of([node]))
+        await node.propose(["after"])
+        await state.sees("after")
+        assert state.loaded == [["one", "two"]]
+        await joiner.close()
 
 
-def test_a_listener_that_cannot_load_a_snapshot_begins_at_the_log_start(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            await taken(node, "one")
-            recorder = Recorder()
-            node.register(recorder)
-            await recorder.sees("record 0", "record 1", "record 2")
-
-    run(main)
+async def test_a_listener_that_cannot_load_a_snapshot_begins_at_the_log_start(tmp_path: Path) -> None:
+    async with Node(alone(tmp_path), text_serde) as node:
+        await taken(node, "one")
+        recorder = Recorder()
+        node.register(recorder)
+        await recorder.sees("record 0", "record 1", "record 2")
 
 
-def test_a_listener_that_would_miss_records_ends_its_node(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            await taken(node, "one")
-            joiner = Node(config_of(tmp_path, 2), text_serde)
-            joiner.register(Recorder(), from_offset=0)
-            await joiner.bind()
-            await joiner.initialize(voters_of([node]))
-            with pytest.raises(UsageError, match="no method handle_load_snapshot"):
-                await joiner.wait_closed()
-
-    run(main)
+async def test_a_listener_that_would_miss_records_ends_its_node(tmp_path: Path) -> None:
+    async with Node(alone(tmp_path), text_serde) as node:
+        await taken(node, "one")
+        joiner = Node(config_of(tmp_path, 2), text_serde)
+        joiner.register(Recorder(), from_offset=0)
+        await joiner.bind()
+        await joiner.initialize(voters_of([node]))
+        with pytest.raises(UsageError, match="no method handle_load_snapshot"):
+            await joiner.wait_closed()
 
 
-def test_a_listener_that_may_miss_records_goes_on_where_the_log_of_a_joiner_begins(
+async def test_a_listener_that_may_miss_records_goes_on_where_the_log_of_a_joiner_begins(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            await taken(node, "one")
-            joiner, recorder = Node(config_of(tmp_path, 2), text_serde), Recorder()
-            joiner.register(recorder)
-            await joiner.bind()
-            await joiner.initialize(voters_of([node]))
-            committed = await node.propose(["after"])
-            await joiner.wait_applied(recorder, committed.end_offset)
-            assert recorder.records == ["after"]
-            await joiner.close()
-
-    run(main)
+    async with Node(alone(tmp_path), text_serde) as node:
+        await taken(node, "one")
+        joiner, recorder = Node(config_of(tmp_path, 2), text_serde), Recorder()
+        joiner.register(recorder)
+        await joiner.bind()
+        await joiner.initialize(voters_of([node]))
+        committed = await node.propose(["after"])
+        await joiner.wait_applied(recorder, committed.end_offset)
+        assert recorder.records == ["after"]
+        await joiner.close()
     assert "misses offsets 0 to 3" in caplog.text
 
 
 @pytest.mark.conformance(105, 123)
-def test_a_snapshot_is_taken_once_and_only_where_one_may_be(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            offset = await taken(node, "one")
-            epoch = (await node.wait_for_leader()).epoch
-            assert await node.create_snapshot(offset, epoch) is None
-            with pytest.raises(UsageError, match="the committed log ends at"):
-                await node.create_snapshot(offset + 1, epoch)
-            with pytest.raises(UsageError, match="offset"):
-                await node.create_snapshot(-1, epoch)
-
-    run(main)
+async def test_a_snapshot_is_taken_once_and_only_where_one_may_be(tmp_path: Path) -> None:
+    async with Node(alone(tmp_path), text_serde) as node:
+        offset = await taken(node, "one")
+        epoch = (await node.wait_for_leader()).epoch
+        assert await node.create_snapshot(offset, epoch) is None
+        with pytest.raises(UsageError, match="the committed log ends at"):
+            await node.create_snapshot(offset + 1, epoch)
+        with pytest.raises(UsageError, match="offset"):
+            await node.create_snapshot(-1, epoch)
 
 
 @pytest.mark.conformance(124)
-def test_a_snapshot_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(alone(tmp_path), text_serde) as node:
-            leader = await node.wait_for_leader()
-            committed = await node.propose(["record"])
-            snapshot = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
-            assert snapshot is not None
-            with pytest.raises(TypeError, match="a record is text"):
-                await snapshot.append([5])  # type: ignore[list-item]
-            with pytest.raises(UsageError, match="nothing more is written"):
-                await snapshot.freeze()
-            await snapshot.close()
-            await snapshot.close()
-            again = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
-            assert again is not None
-        async with again:
-            with pytest.raises(NotRunningError):
-                await again.append(["late"])
-
-    run(main)
+async def test_a_snapshot_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    async with Node(alone(tmp_path), text_serde) as node:
+        leader = await node.wait_for_leader()
+        committed = await node.propose(["record"])
+        snapshot = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
+        assert snapshot is not None
+        with pytest.raises(TypeError, match="a record is text"):
+            await snapshot.append([5])  # type: ignore[list-item]
+        with pytest.raises(UsageError, match="nothing more is written"):
+            await snapshot.freeze()
+        await snapshot.close()
+        await snapshot.close()
+        again = await node.create_snapshot(committed.base_offset + 1, leader.epoch)
+        assert again is not None
+    async with again:
+        with pytest.raises(NotRunningError):
+            await again.append(["late"])
     assert not list(tmp_path.glob("**/*.checkpoint"))  # the next start removes the part
 
 
@@ -226,26 +202,23 @@ class Claims:
 @pytest.mark.conformance(123)
 @pytest.mark.parametrize("saving", [Saving, SavingLater])
 @BOTH
-def test_who_can_save_is_asked_and_the_next_start_begins_there(
+async def test_who_can_save_is_asked_and_the_next_start_begins_there(
     tmp_path: Path, own_thread: bool, saving: type[Saving]
 ) -> None:
-    async def main() -> None:
-        first, again = saving(), saving()
-        async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
-            node.register(ClaimAdapter(Claims(first), node.node_id))
-            await node.wait_for_leader()
-            for number, record in enumerate(told := ("one", "two", "last"), start=1):
-                await node.propose([record])
-                await first.sees(*told[:number])  # one call at a time: with "two" it was saved before "last" came
-        async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
-            node.register(again)
-            await node.wait_for_leader()
-            await node.propose(["after"])
-            await again.wait_for(lambda: "after" in again.records)
-        (loaded,) = again.loaded
-        assert [*loaded, *again.records] in (["two", "last", "after"], ["last", "after"])
-
-    run(main)
+    first, again = saving(), saving()
+    async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
+        node.register(ClaimAdapter(Claims(first), node.node_id))
+        await node.wait_for_leader()
+        for number, record in enumerate(told := ("one", "two", "last"), start=1):
+            await node.propose([record])
+            await first.sees(*told[:number])  # one call at a time: with "two" it was saved before "last" came
+    async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
+        node.register(again)
+        await node.wait_for_leader()
+        await node.propose(["after"])
+        await again.wait_for(lambda: "after" in again.records)
+    (loaded,) = again.loaded
+    assert [*loaded, *again.records] in (["two", "last", "after"], ["last", "after"])
 
 
 @BOTH
@@ -265,38 +238,32 @@ def test_who_can_save_is_asked_after_a_time_too(tmp_path: Path, own_thread: bool
     run(main)
 
 
-def test_a_state_of_any_size_is_made_piece_by_piece(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(often(tmp_path), text_serde) as node:
-            slow, state = SavingSlowly(), State()
-            node.register(slow)
-            await node.wait_for_leader()
-            await node.propose(["one"])
-            await node.propose(["two"])
-            await slow.sees("one", "two")
-            node.register(state)
-            await state.wait_for(lambda: state.loaded != [])
-            assert len(state.loaded[0]) == 300
-
-    run(main)
+async def test_a_state_of_any_size_is_made_piece_by_piece(tmp_path: Path) -> None:
+    async with Node(often(tmp_path), text_serde) as node:
+        slow, state = SavingSlowly(), State()
+        node.register(slow)
+        await node.wait_for_leader()
+        await node.propose(["one"])
+        await node.propose(["two"])
+        await slow.sees("one", "two")
+        node.register(state)
+        await state.wait_for(lambda: state.loaded != [])
+        assert len(state.loaded[0]) == 300
 
 
 @BOTH
-def test_what_goes_wrong_in_saving_ends_the_node_with_its_story(tmp_path: Path, own_thread: bool) -> None:
+async def test_what_goes_wrong_in_saving_ends_the_node_with_its_story(tmp_path: Path, own_thread: bool) -> None:
     class Broken(Saving):
         def handle_save_snapshot(self) -> Iterable[str]:
             yield "one"
             raise ValueError("the state is not to be had")
 
-    async def main() -> None:
-        node = Node(often(tmp_path), text_serde, own_thread=own_thread)
-        await node.initialize()
-        node.register(Broken())
-        with pytest.raises(ValueError, match="not to be had") as caught:
-            await node.wait_closed()
-        assert "in handle_save_snapshot, asked for the snapshot up to offset" in caught.value.__notes__[0]
-
-    run(main)
+    node = Node(often(tmp_path), text_serde, own_thread=own_thread)
+    await node.initialize()
+    node.register(Broken())
+    with pytest.raises(ValueError, match="not to be had") as caught:
+        await node.wait_closed()
+    assert "in handle_save_snapshot, asked for the snapshot up to offset" in caught.value.__notes__[0]
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
@@ -328,20 +295,16 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
     assert ("not here; the node asks the application again later" in caplog.text) is is_told
 
 
-def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """All replicas have it: all would end."""
-
-    async def main() -> None:
-        async with Node(often(tmp_path, snapshot_size_bytes_max=100), text_serde) as node:
-            saving = Saving()
-            node.register(saving)
-            await node.wait_for_leader()
-            await node.propose(["one" * 100])
-            await saving.sees("one" * 100)
-            await node.propose(["two"])
-            await saving.sees("one" * 100, "two")
-
-    run(main)
+    async with Node(often(tmp_path, snapshot_size_bytes_max=100), text_serde) as node:
+        saving = Saving()
+        node.register(saving)
+        await node.wait_for_leader()
+        await node.propose(["one" * 100])
+        await saving.sees("one" * 100)
+        await node.propose(["two"])
+        await saving.sees("one" * 100, "two")
     assert "grows beyond 100 bytes: no snapshot is taken, and the log keeps growing" in caplog.text
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
@@ -371,17 +334,14 @@ class Formatted(State):
 
 @pytest.mark.conformance(128)
 @BOTH
-def test_the_checkpoint_of_formatting_is_given_before_the_first_record(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        config = often(tmp_path)
-        write_bootstrap(OsFs(), config.partition_directory, None)
-        async with Node(config, text_serde, own_thread=own_thread) as node:
-            listener = Formatted()
-            node.register(listener)
-            await node.wait_for_leader()
-            await node.propose(["first"])
-            await listener.sees("first")
-            assert (listener.bootstrapped, listener.loaded) == ([(-1, 0)], [])
-            assert listener.offsets[0][0] == 0
-
-    run(main)
+async def test_the_checkpoint_of_formatting_is_given_before_the_first_record(tmp_path: Path, own_thread: bool) -> None:
+    config = often(tmp_path)
+    write_bootstrap(OsFs(), config.partition_directory, None)
+    async with Node(config, text_serde, own_thread=own_thread) as node:
+        listener = Formatted()
+        node.register(listener)
+        await node.wait_for_leader()
+        await node.propose(["first"])
+        await listener.sees("first")
+        assert (listener.bootstrapped, listener.loaded) == ([(-1, 0)], [])
+        assert listener.offsets[0][0] == 0

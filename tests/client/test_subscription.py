@@ -25,7 +25,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.snapshots.creation import Loader, OnSkipped
 from pykraft.snapshot.writer import RawWriter
 from pykraft.types import Epoch, NodeId, Offset
-from tests.client.nodes import BOTH, Recorder, run
+from tests.client.nodes import BOTH, Recorder
 from tests.client.states import opened_snapshot, records
 from tests.client.test_reader import committed
 from tests.client.test_snapshot import Saving, State, often
@@ -92,63 +92,54 @@ def batch(base_offset: int, *values: bytes) -> CommittedBatch:
     return committed(*values, base_offset=base_offset)
 
 
-def test_a_delivery_holds_the_registration_until_it_is_handled() -> None:
-    async def main() -> None:
-        owner, recorder = Owner(), Recorder()
-        subscription = Subscription(owner, recorder, text_serde, from_offset=Offset(6))
-        subscription.attach(owner.host)
-        assert owner.host.heard == ["release"]
-        subscription.on_commit([batch(5, b"a", b"b"), batch(7, b"c")])
-        assert owner.host.heard == ["release", "hold"]
-        subscription.start()
-        await recorder.sees("b", "c")
-        assert (owner.host.from_offset, recorder.offsets) == (6, [(6, 6), (7, 7)])
-        subscription.on_leader_change(Epoch(3), NodeId(1))
-        await recorder.wait_for(lambda: len(recorder.leaders) == 1)
-        subscription.end()
-        assert subscription.task is not None
-        await subscription.task
-        assert owner.host.heard == ["release", "hold", "release", "hold", "release"]
-        subscription.detach(owner.host)
-        assert owner.host.heard[-1] == "remove"
-
-    run(main)
+async def test_a_delivery_holds_the_registration_until_it_is_handled() -> None:
+    owner, recorder = Owner(), Recorder()
+    subscription = Subscription(owner, recorder, text_serde, from_offset=Offset(6))
+    subscription.attach(owner.host)
+    assert owner.host.heard == ["release"]
+    subscription.on_commit([batch(5, b"a", b"b"), batch(7, b"c")])
+    assert owner.host.heard == ["release", "hold"]
+    subscription.start()
+    await recorder.sees("b", "c")
+    assert (owner.host.from_offset, recorder.offsets) == (6, [(6, 6), (7, 7)])
+    subscription.on_leader_change(Epoch(3), NodeId(1))
+    await recorder.wait_for(lambda: len(recorder.leaders) == 1)
+    subscription.end()
+    assert subscription.task is not None
+    await subscription.task
+    assert owner.host.heard == ["release", "hold", "release", "hold", "release"]
+    subscription.detach(owner.host)
+    assert owner.host.heard[-1] == "remove"
 
 
-def test_what_has_arrived_is_handled_before_the_end_unless_it_is_to_be_dropped() -> None:
-    async def main() -> None:
-        for drop, expected in ((False, ["a"]), (True, [])):
-            owner, recorder = Owner(), Recorder()
-            subscription = Subscription(owner, recorder, text_serde)
-            subscription.attach(owner.host)
-            subscription.on_commit([batch(0, b"a")])
-            subscription.end(drop=drop)
-            subscription.on_commit([batch(1, b"b")])
-            subscription.start()
-            assert subscription.task is not None
-            await subscription.task
-            assert recorder.records == expected
-
-    run(main)
-
-
-def test_the_goodbye_comes_before_what_has_arrived() -> None:
-    async def main() -> None:
+async def test_what_has_arrived_is_handled_before_the_end_unless_it_is_to_be_dropped() -> None:
+    for drop, expected in ((False, ["a"]), (True, [])):
         owner, recorder = Owner(), Recorder()
         subscription = Subscription(owner, recorder, text_serde)
         subscription.attach(owner.host)
         subscription.on_commit([batch(0, b"a")])
-        subscription.begin_shutdown()
-        subscription.end()
+        subscription.end(drop=drop)
+        subscription.on_commit([batch(1, b"b")])
         subscription.start()
         assert subscription.task is not None
         await subscription.task
-        assert (recorder.goodbyes, recorder.records) == (1, ["a"])
-
-    run(main)
+        assert recorder.records == expected
 
 
-def test_a_fault_is_told_with_what_was_given_and_ends_the_calls() -> None:
+async def test_the_goodbye_comes_before_what_has_arrived() -> None:
+    owner, recorder = Owner(), Recorder()
+    subscription = Subscription(owner, recorder, text_serde)
+    subscription.attach(owner.host)
+    subscription.on_commit([batch(0, b"a")])
+    subscription.begin_shutdown()
+    subscription.end()
+    subscription.start()
+    assert subscription.task is not None
+    await subscription.task
+    assert (recorder.goodbyes, recorder.records) == (1, ["a"])
+
+
+async def test_a_fault_is_told_with_what_was_given_and_ends_the_calls() -> None:
     class Faulty(Recorder):
         def handle_commit(self, reader: Any) -> None:
             raise ZeroDivisionError
@@ -156,47 +147,41 @@ def test_a_fault_is_told_with_what_was_given_and_ends_the_calls() -> None:
         def begin_shutdown(self) -> None:
             raise KeyError
 
-    async def main() -> None:
-        for begin_shutdown in (False, True):
-            owner = Owner()
-            subscription = Subscription(owner, Faulty(), text_serde)
-            subscription.attach(owner.host)
-            subscription.on_commit([batch(5, b"a", b"b")])
-            if begin_shutdown:
-                subscription.begin_shutdown()
-            subscription.start()
-            assert subscription.task is not None
-            await subscription.task
-            [fault] = owner.failures
-            story = "in begin_shutdown;" if begin_shutdown else "in handle_commit, given offsets 5 to 6;"
-            assert story in fault.__notes__[0]
-            assert owner.host.heard == ["release", "hold"]
-
-    run(main)
-
-
-def test_one_that_comes_again_waits_for_the_task_before_it() -> None:
-    async def main() -> None:
-        owner, recorder = Owner(), Recorder()
-        former: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def finish() -> None:
-            await former
-
-        task = asyncio.create_task(finish())
-        subscription = Subscription(owner, recorder, text_serde, after=task)
+    for begin_shutdown in (False, True):
+        owner = Owner()
+        subscription = Subscription(owner, Faulty(), text_serde)
         subscription.attach(owner.host)
-        subscription.on_commit([batch(0, b"a")])
+        subscription.on_commit([batch(5, b"a", b"b")])
+        if begin_shutdown:
+            subscription.begin_shutdown()
         subscription.start()
         assert subscription.task is not None
-        await asyncio.wait([subscription.task], timeout=0.01)
-        assert recorder.records == []
-        former.set_result(None)
-        await recorder.sees("a")
-        subscription.end()
         await subscription.task
+        [fault] = owner.failures
+        story = "in begin_shutdown;" if begin_shutdown else "in handle_commit, given offsets 5 to 6;"
+        assert story in fault.__notes__[0]
+        assert owner.host.heard == ["release", "hold"]
 
-    run(main)
+
+async def test_one_that_comes_again_waits_for_the_task_before_it() -> None:
+    owner, recorder = Owner(), Recorder()
+    former: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def finish() -> None:
+        await former
+
+    task = asyncio.create_task(finish())
+    subscription = Subscription(owner, recorder, text_serde, after=task)
+    subscription.attach(owner.host)
+    subscription.on_commit([batch(0, b"a")])
+    subscription.start()
+    assert subscription.task is not None
+    await asyncio.wait([subscription.task], timeout=0.01)
+    assert recorder.records == []
+    former.set_result(None)
+    await recorder.sees("a")
+    subscription.end()
+    await subscription.task
 
 
 class Node:
@@ -254,15 +239,12 @@ async def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -
     async def look() -> int:
         return len(open_calls())
 
-    async def main() -> None:
-        owner = Called()
-        with ListenerCall(owner):
-            within = asyncio.create_task(look())
-            assert await within == 1
-            left_running = asyncio.create_task(look())
-        assert await left_running == 0
-
-    asyncio.run(main())
+    owner = Called()
+    with ListenerCall(owner):
+        within = asyncio.create_task(look())
+        assert await within == 1
+        left_running = asyncio.create_task(look())
+    assert await left_running == 0
 
 
 MANY = 250
@@ -289,31 +271,28 @@ class SavingBeside(Saving):
 
 
 @BOTH
-def test_commits_go_on_while_stable_records_are_written(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        saving, state = SavingBeside("three"), State()
-        async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
-            node.register(saving)
-            await node.wait_for_leader()
-            for at, record in enumerate(told := ["one", "two", "three"], start=1):
-                await node.propose([record])
-                await saving.sees(*told[:at])
-                assert saving.asked <= 1  # one snapshot at a time
-            while not await asyncio.to_thread(lambda: [*tmp_path.glob("**/*.checkpoint")]):
-                pass
-        async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
-            node.register(state)
-            await node.wait_for_leader()
-            await node.propose(["after"])
-            await state.wait_for(lambda: "after" in state.records)
-            assert len({*state.loaded[0]}) == 1
-            assert len(state.loaded[0]) >= MANY
-
-    run(main)
+async def test_commits_go_on_while_stable_records_are_written(tmp_path: Path, own_thread: bool) -> None:
+    saving, state = SavingBeside("three"), State()
+    async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
+        node.register(saving)
+        await node.wait_for_leader()
+        for at, record in enumerate(told := ["one", "two", "three"], start=1):
+            await node.propose([record])
+            await saving.sees(*told[:at])
+            assert saving.asked <= 1  # one snapshot at a time
+        while not await asyncio.to_thread(lambda: [*tmp_path.glob("**/*.checkpoint")]):
+            pass
+    async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
+        node.register(state)
+        await node.wait_for_leader()
+        await node.propose(["after"])
+        await state.wait_for(lambda: "after" in state.records)
+        assert len({*state.loaded[0]}) == 1
+        assert len(state.loaded[0]) >= MANY
 
 
 @BOTH
-def test_what_goes_wrong_beside_the_calls_ends_the_node_with_its_story(tmp_path: Path, own_thread: bool) -> None:
+async def test_what_goes_wrong_beside_the_calls_ends_the_node_with_its_story(tmp_path: Path, own_thread: bool) -> None:
     class Broken(Saving):
         def handle_save_snapshot(self) -> Iterable[str]:
             return StableRecords(self._broken())
@@ -322,32 +301,26 @@ def test_what_goes_wrong_beside_the_calls_ends_the_node_with_its_story(tmp_path:
             yield "one"
             raise ValueError("the state is not to be had")
 
-    async def main() -> None:
-        node = ClientNode(often(tmp_path), text_serde, own_thread=own_thread)
-        await node.initialize()
-        node.register(Broken())
-        with pytest.raises(ValueError, match="not to be had") as caught:
-            await node.wait_closed()
-        assert "It was raised by the records of" in caught.value.__notes__[0]
-
-    run(main)
+    node = ClientNode(often(tmp_path), text_serde, own_thread=own_thread)
+    await node.initialize()
+    node.register(Broken())
+    with pytest.raises(ValueError, match="not to be had") as caught:
+        await node.wait_closed()
+    assert "It was raised by the records of" in caught.value.__notes__[0]
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
 @BOTH
-def test_the_end_of_the_node_or_of_the_listener_gives_a_snapshot_up(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
-            await node.wait_for_leader()
-            first, second = SavingBeside("never"), SavingBeside("never")
-            for saving in (first, second):
-                node.register(saving)
-                await node.propose(["one"])
-                await saving.wait_for(lambda saving=saving: saving.asked == 1)  # type: ignore[misc]
-                if saving is first:
-                    node.unregister(first)
-
-    run(main)
+async def test_the_end_of_the_node_or_of_the_listener_gives_a_snapshot_up(tmp_path: Path, own_thread: bool) -> None:
+    async with ClientNode(often(tmp_path), text_serde, own_thread=own_thread) as node:
+        await node.wait_for_leader()
+        first, second = SavingBeside("never"), SavingBeside("never")
+        for saving in (first, second):
+            node.register(saving)
+            await node.propose(["one"])
+            await saving.wait_for(lambda saving=saving: saving.asked == 1)  # type: ignore[misc]
+            if saving is first:
+                node.unregister(first)
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
@@ -358,7 +331,7 @@ def test_a_single_record_is_not_taken_for_many() -> None:
 
 
 @pytest.mark.parametrize("failing", ["create", "append", "freeze"])
-def test_disk_without_room_for_a_snapshot_ends_nobody(
+async def test_disk_without_room_for_a_snapshot_ends_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     failed: list[str] = []
@@ -369,16 +342,13 @@ def test_disk_without_room_for_a_snapshot_ends_nobody(
 
     monkeypatch.setattr(RawWriter, failing, full)
 
-    async def main() -> None:
-        saving = Saving()
-        async with ClientNode(often(tmp_path), text_serde) as node:
-            node.register(saving)
-            await node.wait_for_leader()
-            while not failed:
-                await node.propose(["one"])
-            await node.propose(["two"])
-            await saving.wait_for(lambda: "two" in saving.records)
-            assert (await node.metrics())["failed-snapshots-total"] == 1
-
-    run(main)
+    saving = Saving()
+    async with ClientNode(often(tmp_path), text_serde) as node:
+        node.register(saving)
+        await node.wait_for_leader()
+        while not failed:
+            await node.propose(["one"])
+        await node.propose(["two"])
+        await saving.wait_for(lambda: "two" in saving.records)
+        assert (await node.metrics())["failed-snapshots-total"] == 1
     assert not list(tmp_path.glob("**/*.checkpoint*"))

@@ -10,7 +10,7 @@ import pytest
 
 from pykraft.client import LeaderAndEpoch, Node, Reader, text_serde
 from pykraft.errors import UsageError
-from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone, run
+from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone
 
 
 class Slow(Recorder):
@@ -37,82 +37,70 @@ def node_of(folder: Path, own_thread: bool) -> Node[str]:
 
 @pytest.mark.conformance("H42")
 @BOTH
-def test_each_listener_has_its_own_progress(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with node_of(tmp_path, own_thread) as node:
-            slow, quick = Slow(), Recorder()
-            node.register(slow)
-            node.register(quick)
-            await node.wait_for_leader()
-            for at in range(20):
-                await node.propose([f"{at}"])
-            await quick.sees(*(f"{at}" for at in range(20)))
-            assert slow.records == []
-            slow.may_go_on.set()
-            await slow.sees(*(f"{at}" for at in range(20)))
-            assert [base for base, _ in slow.offsets] == [*range(21)]
-
-    run(main)
+async def test_each_listener_has_its_own_progress(tmp_path: Path, own_thread: bool) -> None:
+    async with node_of(tmp_path, own_thread) as node:
+        slow, quick = Slow(), Recorder()
+        node.register(slow)
+        node.register(quick)
+        await node.wait_for_leader()
+        for at in range(20):
+            await node.propose([f"{at}"])
+        await quick.sees(*(f"{at}" for at in range(20)))
+        assert slow.records == []
+        slow.may_go_on.set()
+        await slow.sees(*(f"{at}" for at in range(20)))
+        assert [base for base, _ in slow.offsets] == [*range(21)]
 
 
 @pytest.mark.conformance(52)
 @BOTH
-def test_one_that_comes_late_is_given_everything_then_the_leader(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with node_of(tmp_path, own_thread) as node:
-            leader = await node.wait_for_leader()
-            await node.propose(["a", "b"])
-            late = Recorder()
-            node.register(late)
-            await late.sees("a", "b")
-            await late.wait_for(lambda: late.leaders == [leader])
-
-    run(main)
+async def test_one_that_comes_late_is_given_everything_then_the_leader(tmp_path: Path, own_thread: bool) -> None:
+    async with node_of(tmp_path, own_thread) as node:
+        leader = await node.wait_for_leader()
+        await node.propose(["a", "b"])
+        late = Recorder()
+        node.register(late)
+        await late.sees("a", "b")
+        await late.wait_for(lambda: late.leaders == [leader])
 
 
 @pytest.mark.conformance(52)
 @BOTH
-def test_one_that_comes_again_starts_from_scratch_or_goes_on(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with node_of(tmp_path, own_thread) as node:
-            await node.wait_for_leader()
-            await node.propose(["a", "b", "c"])
-            recorder = Recorder()
-            node.register(recorder)
-            await recorder.sees("a", "b", "c")
-            node.unregister(recorder)
-            await node.propose(["d"])
-            node.register(recorder)
-            await recorder.sees("a", "b", "c", "a", "b", "c", "d")
-            going_on = Recorder()
-            node.register(going_on, from_offset=2)
-            await going_on.sees("b", "c", "d")
-            assert going_on.offsets[0] == (2, 3)
-            ahead = Recorder()
-            node.register(ahead, from_offset=6)
-            await node.propose(["e"])
-            await node.propose(["f"])
-            await ahead.sees("f")
-
-    run(main)
+async def test_one_that_comes_again_starts_from_scratch_or_goes_on(tmp_path: Path, own_thread: bool) -> None:
+    async with node_of(tmp_path, own_thread) as node:
+        await node.wait_for_leader()
+        await node.propose(["a", "b", "c"])
+        recorder = Recorder()
+        node.register(recorder)
+        await recorder.sees("a", "b", "c")
+        node.unregister(recorder)
+        await node.propose(["d"])
+        node.register(recorder)
+        await recorder.sees("a", "b", "c", "a", "b", "c", "d")
+        going_on = Recorder()
+        node.register(going_on, from_offset=2)
+        await going_on.sees("b", "c", "d")
+        assert going_on.offsets[0] == (2, 3)
+        ahead = Recorder()
+        node.register(ahead, from_offset=6)
+        await node.propose(["e"])
+        await node.propose(["f"])
+        await ahead.sees("f")
 
 
 @BOTH
-def test_one_that_comes_again_waits_for_its_former_call(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with node_of(tmp_path, own_thread) as node:
-            await node.wait_for_leader()
-            await node.propose(["a"])
-            slow = Slow()
-            node.register(slow)
-            await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
-            node.unregister(slow)
-            node.register(slow)
-            await node.propose(["b"])
-            slow.may_go_on.set()
-            await slow.sees("a", "a", "b")
-
-    run(main)
+async def test_one_that_comes_again_waits_for_its_former_call(tmp_path: Path, own_thread: bool) -> None:
+    async with node_of(tmp_path, own_thread) as node:
+        await node.wait_for_leader()
+        await node.propose(["a"])
+        slow = Slow()
+        node.register(slow)
+        await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
+        node.unregister(slow)
+        node.register(slow)
+        await node.propose(["b"])
+        slow.may_go_on.set()
+        await slow.sees("a", "a", "b")
 
 
 def test_wrong_ways_to_register(tmp_path: Path) -> None:
@@ -132,66 +120,54 @@ def test_wrong_ways_to_register(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_who_was_unregistered_is_called_no_more(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with node_of(tmp_path, own_thread) as node:
-            await node.wait_for_leader()
-            gone, there = Recorder(), Recorder()
-            node.register(gone)
-            node.unregister(gone)
-            node.register(there)
-            await node.propose(["a"])
-            await there.sees("a")
-            assert (gone.records, gone.leaders) == ([], [])
-
-    run(main)
+async def test_who_was_unregistered_is_called_no_more(tmp_path: Path, own_thread: bool) -> None:
+    async with node_of(tmp_path, own_thread) as node:
+        await node.wait_for_leader()
+        gone, there = Recorder(), Recorder()
+        node.register(gone)
+        node.unregister(gone)
+        node.register(there)
+        await node.propose(["a"])
+        await there.sees("a")
+        assert (gone.records, gone.leaders) == ([], [])
 
 
 @BOTH
-def test_connections_during_a_start_are_handled_as_later_ones(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        node = node_of(tmp_path, own_thread)
-        gone, late = Recorder(), Recorder()
-        node.register(gone)
-        beginning = asyncio.create_task(node.initialize())
-        await asyncio.wait([beginning], timeout=0)
-        node.unregister(gone)
-        node.register(late)
-        await beginning
-        async with node:
-            await node.wait_for_leader()
-            await node.propose(["a"])
-            await late.sees("a")
-            assert gone.records == []
-
-    run(main)
+async def test_connections_during_a_start_are_handled_as_later_ones(tmp_path: Path, own_thread: bool) -> None:
+    node = node_of(tmp_path, own_thread)
+    gone, late = Recorder(), Recorder()
+    node.register(gone)
+    beginning = asyncio.create_task(node.initialize())
+    await asyncio.wait([beginning], timeout=0)
+    node.unregister(gone)
+    node.register(late)
+    await beginning
+    async with node:
+        await node.wait_for_leader()
+        await node.propose(["a"])
+        await late.sees("a")
+        assert gone.records == []
 
 
-def test_a_listener_that_hangs_is_cancelled_when_the_time_to_leave_is_over(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = node_of(tmp_path, own_thread=False)
-        slow = Slow()
-        node.register(slow)
-        await node.initialize()
-        await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
-        await node.shutdown(timeout_ms=50)
-        assert slow.records == []
-
-    run(main)
+async def test_a_listener_that_hangs_is_cancelled_when_the_time_to_leave_is_over(tmp_path: Path) -> None:
+    node = node_of(tmp_path, own_thread=False)
+    slow = Slow()
+    node.register(slow)
+    await node.initialize()
+    await asyncio.wait_for(slow.began.wait(), TIMEOUT_S)
+    await node.shutdown(timeout_ms=50)
+    assert slow.records == []
 
 
-def test_a_listener_whose_own_task_was_cancelled_is_a_fault(tmp_path: Path) -> None:
+async def test_a_listener_whose_own_task_was_cancelled_is_a_fault(tmp_path: Path) -> None:
     class Cancelled(Recorder):
         async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:  # type: ignore[override]
             inner = asyncio.ensure_future(asyncio.get_running_loop().create_future())
             inner.cancel()
             await inner
 
-    async def main() -> None:
-        node = node_of(tmp_path, own_thread=False)
-        node.register(Cancelled())
-        await node.initialize()
-        with pytest.raises(UsageError, match="call was cancelled"):
-            await node.wait_closed()
-
-    run(main)
+    node = node_of(tmp_path, own_thread=False)
+    node.register(Cancelled())
+    await node.initialize()
+    with pytest.raises(UsageError, match="call was cancelled"):
+        await node.wait_closed()

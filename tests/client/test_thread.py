@@ -43,69 +43,57 @@ class Served:
 
 
 @pytest.mark.parametrize(("loops", "count"), [(NodeLoops, 1), (OwnThread, 2)])
-def test_calls_arrive_in_order_on_the_nodes_loop(loops: type[NodeLoops], count: int) -> None:
-    async def main() -> None:
-        served = Served(loops())
-        task = asyncio.create_task(served.loops.run(served.main, served.stop))
-        await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
-        for number in range(1_000):
-            served.loops.to_node(served.tell, number)
-        served.loops.to_node(served.stop)
-        await asyncio.wait_for(task, TIMEOUT_S)
-        assert served.told == [*range(1_000)]
-        assert len({*served.ran_on, asyncio.get_running_loop()}) == count
-
-    run(main)
+async def test_calls_arrive_in_order_on_the_nodes_loop(loops: type[NodeLoops], count: int) -> None:
+    served = Served(loops())
+    task = asyncio.create_task(served.loops.run(served.main, served.stop))
+    await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
+    for number in range(1_000):
+        served.loops.to_node(served.tell, number)
+    served.loops.to_node(served.stop)
+    await asyncio.wait_for(task, TIMEOUT_S)
+    assert served.told == [*range(1_000)]
+    assert len({*served.ran_on, asyncio.get_running_loop()}) == count
 
 
-def test_calls_that_come_while_others_are_carried_out_come_next() -> None:
-    async def main() -> None:
-        served = Served(OwnThread())
-        task = asyncio.create_task(served.loops.run(served.main, served.stop))
-        await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+async def test_calls_that_come_while_others_are_carried_out_come_next() -> None:
+    served = Served(OwnThread())
+    task = asyncio.create_task(served.loops.run(served.main, served.stop))
+    await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
+    heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def again(number: int) -> None:
-            if number:
-                served.loops.to_node(again, number - 1)
-            else:
-                served.loops.to_application(heard.set_result, None)
+    def again(number: int) -> None:
+        if number:
+            served.loops.to_node(again, number - 1)
+        else:
+            served.loops.to_application(heard.set_result, None)
 
-        served.loops.to_node(again, 100)
-        await asyncio.wait_for(heard, TIMEOUT_S)
-        served.loops.to_node(served.stop)
-        await task
-
-    run(main)
+    served.loops.to_node(again, 100)
+    await asyncio.wait_for(heard, TIMEOUT_S)
+    served.loops.to_node(served.stop)
+    await task
 
 
 @pytest.mark.parametrize("loops", [NodeLoops(), OwnThread()])
-def test_what_main_raises_comes_back(loops: NodeLoops) -> None:
+async def test_what_main_raises_comes_back(loops: NodeLoops) -> None:
     async def failing() -> None:
         raise ZeroDivisionError
 
-    async def main() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await loops.run(failing, lambda: None)
-
-    run(main)
+    with pytest.raises(ZeroDivisionError):
+        await loops.run(failing, lambda: None)
 
 
 @pytest.mark.parametrize("loops", [NodeLoops, OwnThread])
-def test_who_is_cancelled_stops_the_node_and_leaves_no_thread(loops: type[NodeLoops]) -> None:
-    async def main() -> None:
-        served = Served(loops())
-        task = asyncio.create_task(served.loops.run(served.main, served.stop))
-        await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(task, TIMEOUT_S)
-        assert "pykraft-node" not in {thread.name for thread in threading.enumerate()}
-        if loops is OwnThread:
-            served.loops.to_node(served.tell, 1)  # nobody is there any more
-            assert served.told == []
-
-    run(main)
+async def test_who_is_cancelled_stops_the_node_and_leaves_no_thread(loops: type[NodeLoops]) -> None:
+    served = Served(loops())
+    task = asyncio.create_task(served.loops.run(served.main, served.stop))
+    await asyncio.wait_for(served.began.wait(), TIMEOUT_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, TIMEOUT_S)
+    assert "pykraft-node" not in {thread.name for thread in threading.enumerate()}
+    if loops is OwnThread:
+        served.loops.to_node(served.tell, 1)  # nobody is there any more
+        assert served.told == []
 
 
 def test_before_there_is_a_thread_calls_go_nowhere() -> None:
@@ -130,89 +118,73 @@ def get(number: int = signal.SIGTERM) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_the_block_and_the_handlers_before_are_back(number: signal.Signals) -> None:
-    async def main() -> None:
-        before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+async def test_a_signal_ends_the_block_and_the_handlers_before_are_back(number: signal.Signals) -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    async with until_signal():
+        get(number)
+        await asyncio.get_running_loop().create_future()
+    assert {each: signal.getsignal(each) for each in before} == before
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await turn()
+
+
+async def test_a_block_without_a_signal_ends_by_itself() -> None:
+    async with until_signal():
+        pass
+    with pytest.raises(ZeroDivisionError):
         async with until_signal():
-            get(number)
-            await asyncio.get_running_loop().create_future()
-        assert {each: signal.getsignal(each) for each in before} == before
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-        await turn()
-
-    run(main)
+            raise ZeroDivisionError
 
 
-def test_a_block_without_a_signal_ends_by_itself() -> None:
-    async def main() -> None:
-        async with until_signal():
-            pass
-        with pytest.raises(ZeroDivisionError):
-            async with until_signal():
-                raise ZeroDivisionError
-
-    run(main)
-
-
-def test_a_block_that_ends_with_the_signal_is_not_cancelled_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        ends: list[Callable[[], None]] = []
-        monkeypatch.setattr(loop, "add_signal_handler", lambda _, end: ends.append(end))
-        async with until_signal():
-            ends[0]()
-        await turn()
-
-    run(main)
+async def test_a_block_that_ends_with_the_signal_is_not_cancelled_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    ends: list[Callable[[], None]] = []
+    monkeypatch.setattr(loop, "add_signal_handler", lambda _, end: ends.append(end))
+    async with until_signal():
+        ends[0]()
+    await turn()
 
 
 @pytest.mark.parametrize("with_signal", [False, True])
-def test_a_cancellation_from_elsewhere_goes_on(with_signal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        inside = asyncio.Event()
-        ends: list[Callable[[], None]] = []
-        monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", lambda _, end: ends.append(end))
+async def test_a_cancellation_from_elsewhere_goes_on(with_signal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = asyncio.Event()
+    ends: list[Callable[[], None]] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", lambda _, end: ends.append(end))
 
-        async def body() -> None:
-            async with until_signal():
-                inside.set()
-                await asyncio.get_running_loop().create_future()
+    async def body() -> None:
+        async with until_signal():
+            inside.set()
+            await asyncio.get_running_loop().create_future()
 
-        task = asyncio.create_task(body())
-        await inside.wait()
-        if with_signal:
-            ends[0]()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(main)
+    task = asyncio.create_task(body())
+    await inside.wait()
+    if with_signal:
+        ends[0]()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
-def test_a_leader_that_gets_sigterm_hands_over(tmp_path: Path) -> None:
+async def test_a_leader_that_gets_sigterm_hands_over(tmp_path: Path) -> None:
     """Without a hand-over nobody would campaign within the test's time."""
+    async with quorum(tmp_path, raft=PATIENT) as nodes:
+        leader = await leader_of(nodes)
 
-    async def main() -> None:
-        async with quorum(tmp_path, raft=PATIENT) as nodes:
-            leader = await leader_of(nodes)
+        async def program() -> None:
+            async with until_signal(), leader:
+                inside.set()
+                while True:
+                    await leader.propose(["a"])
 
-            async def program() -> None:
-                async with until_signal(), leader:
-                    inside.set()
-                    while True:
-                        await leader.propose(["a"])
-
-            inside = asyncio.Event()
-            task = asyncio.create_task(program())
-            await inside.wait()
-            get()
-            await task
-            others = [node for node in nodes if node is not leader]
-            assert await leader_of(others) in others
-
-    run(main)
+        inside = asyncio.Event()
+        task = asyncio.create_task(program())
+        await inside.wait()
+        get()
+        await task
+        others = [node for node in nodes if node is not leader]
+        assert await leader_of(others) in others
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:

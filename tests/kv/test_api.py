@@ -31,66 +31,60 @@ from tests.client.nodes import alone, run
 from tests.kv.asgi import Client, ask, refused, served
 
 
-def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            assert await ask(api, "/v1/put", key="color", value="red") == {"revision": 1, "key": "color"}
-            raw = base64.b64encode(b"\xff\0").decode()
-            assert await ask(api, "/v1/put", key="n/", base64=raw, numbered=True) == {
-                "revision": 2,
-                "key": "n/0000000000000002",
-            }
-            found = await ask(api, "/v1/get", key="color")
-            red = {"key": "color", "value": "red", "created": 1, "modified": 1, "version": 1, "lease": 0}
-            assert found == {"revision": 2, "item": red}
-            assert await ask(api, "/v1/get", key="absent", stale=True) == {"revision": 2, "item": None}
-            page = await ask(api, "/v1/range", key="", end="", limit=1)
-            assert page == {"revision": 2, "items": [red], "more": True}
-            page = await ask(api, "/v1/range", prefix="n/", stale=True, max_age_ms=60_000)
-            assert [item["base64"] for item in page["items"]] == [raw]
-            assert not page["more"]
+async def test_items_are_put_read_compared_and_deleted(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        assert await ask(api, "/v1/put", key="color", value="red") == {"revision": 1, "key": "color"}
+        raw = base64.b64encode(b"\xff\0").decode()
+        assert await ask(api, "/v1/put", key="n/", base64=raw, numbered=True) == {
+            "revision": 2,
+            "key": "n/0000000000000002",
+        }
+        found = await ask(api, "/v1/get", key="color")
+        red = {"key": "color", "value": "red", "created": 1, "modified": 1, "version": 1, "lease": 0}
+        assert found == {"revision": 2, "item": red}
+        assert await ask(api, "/v1/get", key="absent", stale=True) == {"revision": 2, "item": None}
+        page = await ask(api, "/v1/range", key="", end="", limit=1)
+        assert page == {"revision": 2, "items": [red], "more": True}
+        page = await ask(api, "/v1/range", prefix="n/", stale=True, max_age_ms=60_000)
+        assert [item["base64"] for item in page["items"]] == [raw]
+        assert not page["more"]
 
-            swap = {"if": [{"key": "color", "to": "red"}], "then": [{"put": {"key": "color", "value": "blue"}}]}
-            otherwise = [{"get": {"key": "color"}}]
-            assert (await ask(api, "/v1/txn", **swap, **{"else": otherwise}))["succeeded"]
-            failed = await ask(api, "/v1/txn", **swap, **{"else": otherwise})
-            assert (failed["succeeded"], failed["found"][0][0]["value"], failed["revision"]) == (False, "blue", 3)
-            assert await ask(api, "/v1/delete", prefix="n/") == {"revision": 4, "deleted": 1}
-            assert await ask(api, "/v1/delete", key="absent") == {"revision": 4, "deleted": 0}
-            assert await ask(api, "/v1/compact", revision=4) == {"oldest_revision": 4}
-            status = (await Client("/v1/status", method="GET").call(api)).json()
-            assert status == {"node_id": 1, "leader_id": 1, "leader_epoch": status["leader_epoch"], "revision": 4}
-
-    run(main)
+        swap = {"if": [{"key": "color", "to": "red"}], "then": [{"put": {"key": "color", "value": "blue"}}]}
+        otherwise = [{"get": {"key": "color"}}]
+        assert (await ask(api, "/v1/txn", **swap, **{"else": otherwise}))["succeeded"]
+        failed = await ask(api, "/v1/txn", **swap, **{"else": otherwise})
+        assert (failed["succeeded"], failed["found"][0][0]["value"], failed["revision"]) == (False, "blue", 3)
+        assert await ask(api, "/v1/delete", prefix="n/") == {"revision": 4, "deleted": 1}
+        assert await ask(api, "/v1/delete", key="absent") == {"revision": 4, "deleted": 0}
+        assert await ask(api, "/v1/compact", revision=4) == {"oldest_revision": 4}
+        status = (await Client("/v1/status", method="GET").call(api)).json()
+        assert status == {"node_id": 1, "leader_id": 1, "leader_epoch": status["leader_epoch"], "revision": 4}
 
 
-def test_a_lease_and_a_lock_with_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            first, second = [(await ask(api, "/v1/lease/grant", ttl_ms=60_000))["lease"] for _ in range(2)]
-            await ask(api, "/v1/put", key="alive", value="", lease=first)
-            assert await ask(api, "/v1/lease/keep", lease=first) == {"lease": first}
-            held = await ask(api, "/v1/lock", name="tool", lease=first, holder="me")
-            assert held == {"held": True, "token": 2, "key": "tool/0000000000000002", "ahead": 0}
-            assert await ask(api, "/v1/lock", name="tool", lease=first) == held
-            waits = await ask(api, "/v1/lock", name="tool", lease=second, wait_ms=0)
-            assert (waits["held"], waits["ahead"]) == (False, 1)
-            assert await ask(api, "/v1/unlock", name="tool", lease=first) == {"released": True}
-            assert await ask(api, "/v1/unlock", name="tool", lease=first) == {"released": False}
-            now = await ask(api, "/v1/lock", name="tool", lease=second)
-            assert now["held"]
-            assert now["token"] > held["token"]
-            await ask(api, "/v1/lease/revoke", lease=first)
-            assert (await ask(api, "/v1/get", key="alive"))["item"] is None
-            for path, body in (
-                ("/v1/lease/keep", {}),
-                ("/v1/put", {"key": "a", "value": ""}),
-                ("/v1/lock", {"name": "tool"}),
-            ):
-                told = f"lease {first} has ended, or never was"
-                assert await refused(api, path, lease=first, **body) == (409, "lease_ended", told)
-
-    run(main)
+async def test_a_lease_and_a_lock_with_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        first, second = [(await ask(api, "/v1/lease/grant", ttl_ms=60_000))["lease"] for _ in range(2)]
+        await ask(api, "/v1/put", key="alive", value="", lease=first)
+        assert await ask(api, "/v1/lease/keep", lease=first) == {"lease": first}
+        held = await ask(api, "/v1/lock", name="tool", lease=first, holder="me")
+        assert held == {"held": True, "token": 2, "key": "tool/0000000000000002", "ahead": 0}
+        assert await ask(api, "/v1/lock", name="tool", lease=first) == held
+        waits = await ask(api, "/v1/lock", name="tool", lease=second, wait_ms=0)
+        assert (waits["held"], waits["ahead"]) == (False, 1)
+        assert await ask(api, "/v1/unlock", name="tool", lease=first) == {"released": True}
+        assert await ask(api, "/v1/unlock", name="tool", lease=first) == {"released": False}
+        now = await ask(api, "/v1/lock", name="tool", lease=second)
+        assert now["held"]
+        assert now["token"] > held["token"]
+        await ask(api, "/v1/lease/revoke", lease=first)
+        assert (await ask(api, "/v1/get", key="alive"))["item"] is None
+        for path, body in (
+            ("/v1/lease/keep", {}),
+            ("/v1/put", {"key": "a", "value": ""}),
+            ("/v1/lock", {"name": "tool"}),
+        ):
+            told = f"lease {first} has ended, or never was"
+            assert await refused(api, path, lease=first, **body) == (409, "lease_ended", told)
 
 
 WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
@@ -120,41 +114,35 @@ WRONG: list[tuple[str, dict[str, Any], int, str, str]] = [
 ]
 
 
-def test_a_wrong_request_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            await ask(api, "/v1/put", key="a", value="b")
-            for path, body, status, code, told in WRONG:
-                found = await refused(api, path, **body)
-                assert found[:2] == (status, code), (path, body, found)
-                assert told in found[2], (path, body, found)
-            assert (await Client("/v1/status").call(api)).answer_headers["allow"] == "GET"
-            got = await Client("/v1/put", method="GET").call(api)
-            assert (got.status, got.answer_headers["allow"]) == (405, "POST")
-            page = Client("/v1/put", {"key": "a", "value": ""}, headers={"origin": "https://example.org"})
-            assert (await page.call(api)).status == 403
-            large = await Client("/v1/put", bytes(BODY_SIZE_BYTES_MAX + 1)).call(api)
-            assert (large.status, large.answer_headers["connection"]) == (413, "close")
-            assert (await Client("/v1/put", b"{").call(api)).status == 400
-            assert (await ask(api, "/v1/range", key="", end=""))["revision"] == 1, "none of them changed anything"
-            await api({"type": "lifespan"}, None, None)  # type: ignore[arg-type]  # it is not ours
-
-    run(main)
+async def test_a_wrong_request_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        await ask(api, "/v1/put", key="a", value="b")
+        for path, body, status, code, told in WRONG:
+            found = await refused(api, path, **body)
+            assert found[:2] == (status, code), (path, body, found)
+            assert told in found[2], (path, body, found)
+        assert (await Client("/v1/status").call(api)).answer_headers["allow"] == "GET"
+        got = await Client("/v1/put", method="GET").call(api)
+        assert (got.status, got.answer_headers["allow"]) == (405, "POST")
+        page = Client("/v1/put", {"key": "a", "value": ""}, headers={"origin": "https://example.org"})
+        assert (await page.call(api)).status == 403
+        large = await Client("/v1/put", bytes(BODY_SIZE_BYTES_MAX + 1)).call(api)
+        assert (large.status, large.answer_headers["connection"]) == (413, "close")
+        assert (await Client("/v1/put", b"{").call(api)).status == 400
+        assert (await ask(api, "/v1/range", key="", end=""))["revision"] == 1, "none of them changed anything"
+        await api({"type": "lifespan"}, None, None)  # type: ignore[arg-type]  # it is not ours
 
 
-def test_a_page_of_a_range_has_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_of_a_range_has_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "RANGE_SIZE_BYTES_MAX", 10)
 
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            for key in "abc":
-                await ask(api, "/v1/put", key=key, value="x" * 6)
-            page = await ask(api, "/v1/range", key="", end="")
-            assert ([item["key"] for item in page["items"]], page["more"]) == (["a"], True)
-            page = await ask(api, "/v1/range", key="b", end="")
-            assert ([item["key"] for item in page["items"]], page["more"]) == (["b"], True)
-
-    run(main)
+    async with served(tmp_path) as api:
+        for key in "abc":
+            await ask(api, "/v1/put", key=key, value="x" * 6)
+        page = await ask(api, "/v1/range", key="", end="")
+        assert ([item["key"] for item in page["items"]], page["more"]) == (["a"], True)
+        page = await ask(api, "/v1/range", key="b", end="")
+        assert ([item["key"] for item in page["items"]], page["more"]) == (["b"], True)
 
 
 def test_an_unknown_outcome_and_a_bug_say_so(
@@ -179,94 +167,79 @@ def test_an_unknown_outcome_and_a_bug_say_so(
     assert "ZeroDivisionError: oh" in caplog.text
 
 
-def test_a_node_that_has_ended_refuses(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            await ask(api, "/v1/put", key="a", value="b")
-        for path in ("/v1/get", "/v1/delete", "/v1/watch"):
-            status, code, _ = await refused(api, path, key="a")
-            assert (status, code) == (503, "not_running")
-
-    run(main)
+async def test_a_node_that_has_ended_refuses(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        await ask(api, "/v1/put", key="a", value="b")
+    for path in ("/v1/get", "/v1/delete", "/v1/watch"):
+        status, code, _ = await refused(api, path, key="a")
+        assert (status, code) == (503, "not_running")
 
 
-def test_leases_and_programs_hold_a_lock_in_turn_with_growing_tokens(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Replicated(alone(tmp_path), KeyValues()) as node:
-            store = KeyValueStore(node)
-            first, second = [await store.grant_lease(60_000) for _ in range(2)]
-            held = await acquire(store, "tool", lease=first, holder="a", wait_s=9)
-            assert held.ahead == 0
-            program = lock(store, "tool")
-            entering = asyncio.ensure_future(program.__aenter__())
-            while len(await store.range("tool/", "")) < 2:
-                await store.revision()
-            place = await acquire(store, "tool", lease=second, holder="b", wait_s=0)
-            assert place.ahead == 2
-            assert await release(store, "tool", lease=first)
-            inside = await entering
-            assert held.token < inside.token < place.token
-            waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="b", wait_s=9))
-            await program.__aexit__(None, None, None)
-            now = await waiting
-            assert (now.ahead, now.token, now.key) == (0, place.token, place.key)
-
-    run(main)
+async def test_leases_and_programs_hold_a_lock_in_turn_with_growing_tokens(tmp_path: Path) -> None:
+    async with Replicated(alone(tmp_path), KeyValues()) as node:
+        store = KeyValueStore(node)
+        first, second = [await store.grant_lease(60_000) for _ in range(2)]
+        held = await acquire(store, "tool", lease=first, holder="a", wait_s=9)
+        assert held.ahead == 0
+        program = lock(store, "tool")
+        entering = asyncio.ensure_future(program.__aenter__())
+        while len(await store.range("tool/", "")) < 2:
+            await store.revision()
+        place = await acquire(store, "tool", lease=second, holder="b", wait_s=0)
+        assert place.ahead == 2
+        assert await release(store, "tool", lease=first)
+        inside = await entering
+        assert held.token < inside.token < place.token
+        waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="b", wait_s=9))
+        await program.__aexit__(None, None, None)
+        now = await waiting
+        assert (now.ahead, now.token, now.key) == (0, place.token, place.key)
 
 
-def test_a_second_key_of_a_lease_does_not_wait_for_the_first(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Replicated(alone(tmp_path), KeyValues()) as node:
-            store = KeyValueStore(node)
-            lease, other = [await store.grant_lease(60_000) for _ in range(2)]
-            # Two requests at once, as after one whose outcome was unknown.
-            tokens = [(await store.transact([Put("tool/", "", lease, numbered=True)])).revision for _ in range(2)]
-            held = await acquire(store, "tool", lease=lease, holder="", wait_s=0)
-            assert (held.ahead, held.token) == (0, tokens[0])
-            assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 2
-            assert await release(store, "tool", lease=lease)
-            assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 0
-
-    run(main)
+async def test_a_second_key_of_a_lease_does_not_wait_for_the_first(tmp_path: Path) -> None:
+    async with Replicated(alone(tmp_path), KeyValues()) as node:
+        store = KeyValueStore(node)
+        lease, other = [await store.grant_lease(60_000) for _ in range(2)]
+        # Two requests at once, as after one whose outcome was unknown.
+        tokens = [(await store.transact([Put("tool/", "", lease, numbered=True)])).revision for _ in range(2)]
+        held = await acquire(store, "tool", lease=lease, holder="", wait_s=0)
+        assert (held.ahead, held.token) == (0, tokens[0])
+        assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 2
+        assert await release(store, "tool", lease=lease)
+        assert (await acquire(store, "tool", lease=other, holder="", wait_s=0)).ahead == 0
 
 
-def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Replicated(alone(tmp_path), KeyValues()) as node:
-            store = KeyValueStore(node)
-            first, second = [await store.grant_lease(60_000) for _ in range(2)]
-            await acquire(store, "tool", lease=first, holder="", wait_s=0)
-            waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="", wait_s=9))
-            while len(await store.range("tool/", "")) < 2:
-                await store.revision()
-            await store.end_lease(second)
-            await store.end_lease(first)
-            with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
-                await waiting
-            with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
-                await acquire(store, "tool", lease=second, holder="", wait_s=0)
-            assert not await release(store, "tool", lease=second)
-
-    run(main)
+async def test_a_lease_that_ends_loses_its_place(tmp_path: Path) -> None:
+    async with Replicated(alone(tmp_path), KeyValues()) as node:
+        store = KeyValueStore(node)
+        first, second = [await store.grant_lease(60_000) for _ in range(2)]
+        await acquire(store, "tool", lease=first, holder="", wait_s=0)
+        waiting = asyncio.ensure_future(acquire(store, "tool", lease=second, holder="", wait_s=9))
+        while len(await store.range("tool/", "")) < 2:
+            await store.revision()
+        await store.end_lease(second)
+        await store.end_lease(first)
+        with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
+            await waiting
+        with pytest.raises(CommandRejectedError, match=f"lease {second} has ended"):
+            await acquire(store, "tool", lease=second, holder="", wait_s=0)
+        assert not await release(store, "tool", lease=second)
 
 
-def test_names_and_queues_are_bounded_and_longer_names_do_not_count(
+async def test_names_and_queues_are_bounded_and_longer_names_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_module, "QUEUE_MAX", 1)
 
-    async def main() -> None:
-        async with Replicated(alone(tmp_path), KeyValues()) as node:
-            store = KeyValueStore(node)
-            first, second = [await store.grant_lease(60_000) for _ in range(2)]
-            assert (await acquire(store, "a/b", lease=first, holder="", wait_s=0)).ahead == 0
-            assert (await acquire(store, "a", lease=first, holder="", wait_s=0)).ahead == 0
-            with pytest.raises(CommandRejectedError, match="1 candidates wait"):
-                await acquire(store, "a", lease=second, holder="", wait_s=0)
-            with pytest.raises(UsageError, match="a lock has a name"):
-                await acquire(store, "", lease=second, holder="", wait_s=0)
-
-    run(main)
+    async with Replicated(alone(tmp_path), KeyValues()) as node:
+        store = KeyValueStore(node)
+        first, second = [await store.grant_lease(60_000) for _ in range(2)]
+        assert (await acquire(store, "a/b", lease=first, holder="", wait_s=0)).ahead == 0
+        assert (await acquire(store, "a", lease=first, holder="", wait_s=0)).ahead == 0
+        with pytest.raises(CommandRejectedError, match="1 candidates wait"):
+            await acquire(store, "a", lease=second, holder="", wait_s=0)
+        with pytest.raises(UsageError, match="a lock has a name"):
+            await acquire(store, "", lease=second, holder="", wait_s=0)
 
 
 def begun(api: KeyValueApi, **body: Any) -> tuple[Client, asyncio.Task[Client]]:
@@ -279,74 +252,62 @@ async def over(task: asyncio.Task[Client], client: Client) -> None:
     await task
 
 
-def test_a_watch_delivers_old_and_new_changes_of_its_range(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            for key in ("a/1", "b", "a/2"):
-                await ask(api, "/v1/put", key=key, value="x")
-            old, watching = begun(api, prefix="a/", from_revision=1)
-            new, waiting = begun(api, key="b")
-            assert [line.get("revision") for line in await old.until_lines(3)] == [None, 1, 3]
-            assert (await new.until_lines(1)) == [{"from_revision": 4}]
-            await ask(api, "/v1/delete", key="", end="")
-            changes = [(line["revision"], line["key"], line["item"]) for line in (await old.until_lines(5))[3:]]
-            assert changes == [(4, "a/1", None), (4, "a/2", None)]
-            assert (await new.until_lines(2))[1:] == [{"revision": 4, "key": "b", "item": None}]
-            assert old.answer_headers["content-type"] == "application/x-ndjson"
-            await over(watching, old)
-            await over(waiting, new)
-            assert api._watches._count == 0
-            assert not old.is_complete, "whoever left needs no end"
-
-    run(main)
+async def test_a_watch_delivers_old_and_new_changes_of_its_range(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        for key in ("a/1", "b", "a/2"):
+            await ask(api, "/v1/put", key=key, value="x")
+        old, watching = begun(api, prefix="a/", from_revision=1)
+        new, waiting = begun(api, key="b")
+        assert [line.get("revision") for line in await old.until_lines(3)] == [None, 1, 3]
+        assert (await new.until_lines(1)) == [{"from_revision": 4}]
+        await ask(api, "/v1/delete", key="", end="")
+        changes = [(line["revision"], line["key"], line["item"]) for line in (await old.until_lines(5))[3:]]
+        assert changes == [(4, "a/1", None), (4, "a/2", None)]
+        assert (await new.until_lines(2))[1:] == [{"revision": 4, "key": "b", "item": None}]
+        assert old.answer_headers["content-type"] == "application/x-ndjson"
+        await over(watching, old)
+        await over(waiting, new)
+        assert api._watches._count == 0
+        assert not old.is_complete, "whoever left needs no end"
 
 
-def test_silence_is_filled_with_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_filled_with_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "SIGN_OF_LIFE_S", 0.01)
 
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            client, watching = begun(api, key="a")
-            assert await client.until_lines(3) == [{"from_revision": 1}, {}, {}]
-            await over(watching, client)
-
-    run(main)
+    async with served(tmp_path) as api:
+        client, watching = begun(api, key="a")
+        assert await client.until_lines(3) == [{"from_revision": 1}, {}, {}]
+        await over(watching, client)
 
 
-def test_a_watch_of_compacted_changes_ends_with_the_oldest_revision(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            for number in range(3):
-                await ask(api, "/v1/put", key="a", value=str(number))
-            await ask(api, "/v1/compact", revision=3)
-            assert (await refused(api, "/v1/watch", key="a", from_revision=2))[:2] == (410, "compacted")
-            client, watching = begun(api, key="a", from_revision=3)
-            await client.until_lines(2)
-            # A slow client: what it did not read yet is compacted meanwhile.
-            client.reads.clear()
-            for number in range(3):
-                await ask(api, "/v1/put", key="a", value=str(number))
-            await ask(api, "/v1/compact", revision=7)
-            client.reads.set()
-            await watching
-            assert client.is_complete
-            [*_, last] = client.lines()
-            assert (last["error"]["code"], last["error"]["oldest_revision"]) == ("compacted", 7)
-
-    run(main)
+async def test_a_watch_of_compacted_changes_ends_with_the_oldest_revision(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        for number in range(3):
+            await ask(api, "/v1/put", key="a", value=str(number))
+        await ask(api, "/v1/compact", revision=3)
+        assert (await refused(api, "/v1/watch", key="a", from_revision=2))[:2] == (410, "compacted")
+        client, watching = begun(api, key="a", from_revision=3)
+        await client.until_lines(2)
+        # A slow client: what it did not read yet is compacted meanwhile.
+        client.reads.clear()
+        for number in range(3):
+            await ask(api, "/v1/put", key="a", value=str(number))
+        await ask(api, "/v1/compact", revision=7)
+        client.reads.set()
+        await watching
+        assert client.is_complete
+        [*_, last] = client.lines()
+        assert (last["error"]["code"], last["error"]["oldest_revision"]) == ("compacted", 7)
 
 
-def test_the_end_of_the_node_is_the_last_line(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            client, watching = begun(api, key="a")
-            await client.until_lines(1)
-            api.close()
-            await watching
-            assert client.is_complete
-            assert client.lines()[1]["error"]["code"] == "not_running"
-
-    run(main)
+async def test_the_end_of_the_node_is_the_last_line(tmp_path: Path) -> None:
+    async with served(tmp_path) as api:
+        client, watching = begun(api, key="a")
+        await client.until_lines(1)
+        api.close()
+        await watching
+        assert client.is_complete
+        assert client.lines()[1]["error"]["code"] == "not_running"
 
 
 def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,20 +331,17 @@ def test_a_client_that_reads_nothing_is_cut_off(tmp_path: Path, monkeypatch: pyt
     run(main)
 
 
-def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_are_so_many_watches_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "WATCHES_MAX", 1)
 
-    async def main() -> None:
-        async with served(tmp_path) as api:
-            client, watching = begun(api, key="a")
-            await client.until_lines(1)
-            assert (await refused(api, "/v1/watch", key="a"))[:2] == (503, "busy")
-            await over(watching, client)
-            client, watching = begun(api, key="a")
-            await client.until_lines(1)
-            await over(watching, client)
-
-    run(main)
+    async with served(tmp_path) as api:
+        client, watching = begun(api, key="a")
+        await client.until_lines(1)
+        assert (await refused(api, "/v1/watch", key="a"))[:2] == (503, "busy")
+        await over(watching, client)
+        client, watching = begun(api, key="a")
+        await client.until_lines(1)
+        await over(watching, client)
 
 
 def serve(client: Client, act: Any) -> Client:
@@ -465,15 +423,12 @@ def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
     assert not client.is_complete
 
 
-def test_a_connection_that_breaks_is_a_client_that_is_gone() -> None:
+async def test_a_connection_that_breaks_is_a_client_that_is_gone() -> None:
     async def broken(*_: Any) -> Any:
         raise ConnectionResetError
 
-    async def main() -> None:
-        with pytest.raises(ClientGoneError):
-            await Exchange({"method": "GET", "path": "/", "headers": []}, broken, broken).begin_lines()
-
-    asyncio.run(main())
+    with pytest.raises(ClientGoneError):
+        await Exchange({"method": "GET", "path": "/", "headers": []}, broken, broken).begin_lines()
 
 
 def test_a_failure_is_an_answer_or_the_last_line() -> None:

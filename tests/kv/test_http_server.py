@@ -14,7 +14,6 @@ import pytest
 from pykraft.kv.api import Exchange
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import Endpoint
-from tests.client.nodes import run
 
 HEAD = b"GET /x HTTP/1.1\r\nhost: a\r\n"
 
@@ -57,63 +56,54 @@ async def is_ended(reader: asyncio.StreamReader) -> bool:
     return True
 
 
-def test_requests_are_served_and_what_is_no_request_is_refused() -> None:
-    async def main() -> None:
-        async with listening(echo) as (port, _):
-            status, answer = await answer_to(port, HEAD + b"connection: close\r\n\r\n")
-            assert status == 200
-            assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"path": "/x"}
-            assert b"uvicorn" not in answer
-            assert (await answer_to(port, b"\x16\x03\x01 hello\r\n\r\n"))[0] == 400
-            assert (await answer_to(port, HEAD + b"a: " + b"b" * (1 << 15)))[0] == 400
-
-    run(main)
+async def test_requests_are_served_and_what_is_no_request_is_refused() -> None:
+    async with listening(echo) as (port, _):
+        status, answer = await answer_to(port, HEAD + b"connection: close\r\n\r\n")
+        assert status == 200
+        assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"path": "/x"}
+        assert b"uvicorn" not in answer
+        assert (await answer_to(port, b"\x16\x03\x01 hello\r\n\r\n"))[0] == 400
+        assert (await answer_to(port, HEAD + b"a: " + b"b" * (1 << 15)))[0] == 400
 
 
-def test_idle_connections_and_half_heads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_and_half_heads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     from pykraft.kv import http_server
 
     monkeypatch.setattr(http_server, "WATCH_INTERVAL_S", 0.01)
     monkeypatch.setattr(http_server, "IDLE_S", 0.05)
 
-    async def main() -> None:
-        async with listening(echo) as (port, _):
-            for sent in (b"", HEAD, HEAD + b"\r\n" + HEAD):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(sent)
-                if sent.endswith(b"\r\n" + HEAD):
-                    await reader.readuntil(b"}\n")
-                assert await is_ended(reader), sent
-                writer.close()
-
-    run(main)
+    async with listening(echo) as (port, _):
+        for sent in (b"", HEAD, HEAD + b"\r\n" + HEAD):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            if sent.endswith(b"\r\n" + HEAD):
+                await reader.readuntil(b"}\n")
+            assert await is_ended(reader), sent
+            writer.close()
 
 
-def test_connections_beyond_the_most_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_beyond_the_most_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     from pykraft.kv import http_server
 
     monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 2)
 
-    async def main() -> None:
-        async with listening(echo) as (port, _):
-            streams = []
-            for _ in range(2):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(HEAD + b"\r\n")
-                await reader.readuntil(b"}\n")
-                streams.append((reader, writer))
+    async with listening(echo) as (port, _):
+        streams = []
+        for _ in range(2):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            assert await is_ended(reader)
+            writer.write(HEAD + b"\r\n")
+            await reader.readuntil(b"}\n")
+            streams.append((reader, writer))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await is_ended(reader)
+        writer.close()
+        for reader, writer in streams:
+            writer.write(HEAD + b"\r\n")
+            await reader.readuntil(b"}\n")
             writer.close()
-            for reader, writer in streams:
-                writer.write(HEAD + b"\r\n")
-                await reader.readuntil(b"}\n")
-                writer.close()
-
-    run(main)
 
 
-def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     from pykraft.kv import api as exchange_module
 
     monkeypatch.setattr(exchange_module, "WRITE_TIMEOUT_S", 0.05)
@@ -125,44 +115,38 @@ def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
             await exchange.line({"a": "x" * 50_000})
             sent.append(50_000)
 
-    async def main() -> None:
-        ended = asyncio.Event()
+    ended = asyncio.Event()
 
-        async def act(exchange: Exchange) -> None:
-            try:
-                await flood(exchange)
-            except exchange_module.ClientGoneError:
-                ended.set()
+    async def act(exchange: Exchange) -> None:
+        try:
+            await flood(exchange)
+        except exchange_module.ClientGoneError:
+            ended.set()
 
-        async with listening(act) as (port, _):
-            with socket.create_connection(("127.0.0.1", port)) as client:
-                client.sendall(HEAD + b"\r\n")
-                await ended.wait()
-                # What was written and not read is not much more than the buffers of the system.
-                assert sum(sent) < 50_000_000
-                last = b""
-                with suppress(ConnectionResetError):
-                    while data := client.recv(1 << 20):
-                        last = data
-                assert not last.endswith(b"0\r\n\r\n"), "the answer has no proper end"
-
-    run(main)
+    async with listening(act) as (port, _):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(HEAD + b"\r\n")
+            await ended.wait()
+            # What was written and not read is not much more than the buffers of the system.
+            assert sum(sent) < 50_000_000
+            last = b""
+            with suppress(ConnectionResetError):
+                while data := client.recv(1 << 20):
+                    last = data
+            assert not last.endswith(b"0\r\n\r\n"), "the answer has no proper end"
 
 
-def test_the_server_stops_although_requests_are_under_way() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
+async def test_the_server_stops_although_requests_are_under_way() -> None:
+    begun = asyncio.Event()
 
-        async def wait(exchange: Exchange) -> None:
-            begun.set()
-            await asyncio.Event().wait()
+    async def wait(exchange: Exchange) -> None:
+        begun.set()
+        await asyncio.Event().wait()
 
-        async with listening(wait) as (port, _):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(HEAD + b"\r\n")
-            await begun.wait()
-        with suppress(ConnectionResetError):
-            assert b"200 OK" not in await reader.read()
-        writer.close()
-
-    run(main)
+    async with listening(wait) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"\r\n")
+        await begun.wait()
+    with suppress(ConnectionResetError):
+        assert b"200 OK" not in await reader.read()
+    writer.close()

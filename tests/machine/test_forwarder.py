@@ -35,20 +35,17 @@ from tests.machine.counters import Add, Counters, Node, leader_of, machines, mak
 
 
 @BOTH
-def test_every_node_executes_and_reads(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, own_thread=own_thread) as nodes:
-            await leader_of(nodes)
-            for turn in range(5):
-                for at, node in enumerate(nodes):
-                    assert await node.execute(Add("x", 1)) == 3 * turn + at + 1
-                    for other in nodes:
-                        async with other.read() as state:
-                            assert state.totals == {"x": 3 * turn + at + 1}
-            totals = await asyncio.gather(*(node.execute(Add("y", 1)) for node in nodes for _ in range(100)))
-            assert sorted(totals) == [*range(1, 301)]
-
-    run(main)
+async def test_every_node_executes_and_reads(tmp_path: Path, own_thread: bool) -> None:
+    async with machines(tmp_path, own_thread=own_thread) as nodes:
+        await leader_of(nodes)
+        for turn in range(5):
+            for at, node in enumerate(nodes):
+                assert await node.execute(Add("x", 1)) == 3 * turn + at + 1
+                for other in nodes:
+                    async with other.read() as state:
+                        assert state.totals == {"x": 3 * turn + at + 1}
+        totals = await asyncio.gather(*(node.execute(Add("y", 1)) for node in nodes for _ in range(100)))
+        assert sorted(totals) == [*range(1, 301)]
 
 
 def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,42 +72,36 @@ def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @BOTH
-def test_a_follower_answers_its_callers_while_the_leader_holds_the_high_watermark_back(
+async def test_a_follower_answers_its_callers_while_the_leader_holds_the_high_watermark_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_thread: bool
 ) -> None:
-    async def main() -> None:
-        raft = replace(QUICK, fetch_timeout_ms=100_000, fetch_wait_ms_max=30_000)
-        async with machines(tmp_path, raft=raft, own_thread=own_thread) as nodes:
-            leader = await leader_of(nodes)
-            # Longer than any caller waits: a Fetch brings no commit without records.
-            for module in (serving, fetch_request):
-                monkeypatch.setattr(module, "HIGH_WATERMARK_WAIT_MS", 30_000)
-            monkeypatch.setattr(LeaderState, "advances_every", lambda *_: True)
-            for turn in range(5):
-                follower, other = [node for node in nodes if node is not leader]
-                assert await follower.execute(Add("x", 1)) == 2 * turn + 1
-                assert await other.execute(Add("x", 1)) == 2 * turn + 2
-                async with follower.read() as state:
-                    assert state.totals == {"x": 2 * turn + 2}
-
-    run(main)
+    raft = replace(QUICK, fetch_timeout_ms=100_000, fetch_wait_ms_max=30_000)
+    async with machines(tmp_path, raft=raft, own_thread=own_thread) as nodes:
+        leader = await leader_of(nodes)
+        # Longer than any caller waits: a Fetch brings no commit without records.
+        for module in (serving, fetch_request):
+            monkeypatch.setattr(module, "HIGH_WATERMARK_WAIT_MS", 30_000)
+        monkeypatch.setattr(LeaderState, "advances_every", lambda *_: True)
+        for turn in range(5):
+            follower, other = [node for node in nodes if node is not leader]
+            assert await follower.execute(Add("x", 1)) == 2 * turn + 1
+            assert await other.execute(Add("x", 1)) == 2 * turn + 2
+            async with follower.read() as state:
+                assert state.totals == {"x": 2 * turn + 2}
 
 
-def test_commands_of_followers_survive_elections(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            first = await leader_of(nodes)
-            followers = [node for node in nodes if node is not first]
-            calls = [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
-            await followers[0].execute(Add("x", 1))
-            calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
-            await first.close()
-            calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
-            await asyncio.gather(*calls)
-            async with followers[1].read() as state:
-                assert state.totals == {"x": 121}
-
-    run(main)
+async def test_commands_of_followers_survive_elections(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        first = await leader_of(nodes)
+        followers = [node for node in nodes if node is not first]
+        calls = [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+        await followers[0].execute(Add("x", 1))
+        calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+        await first.close()
+        calls += [asyncio.create_task(node.execute(Add("x", 1))) for node in followers for _ in range(20)]
+        await asyncio.gather(*calls)
+        async with followers[1].read() as state:
+            assert state.totals == {"x": 121}
 
 
 def test_a_forwarded_command_whose_answer_was_lost_is_applied_once(
@@ -140,31 +131,28 @@ def test_a_forwarded_command_whose_answer_was_lost_is_applied_once(
     run(main)
 
 
-def test_a_leader_without_the_state_machine_is_an_error_that_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        plain = PlainNode(config_of(tmp_path, 1))
-        node = Replicated(config_of(tmp_path, 2), Counters())
-        await plain.bind()
-        await node.bind()
-        voters = voters_of([plain, node.node])
-        await plain.initialize(voters)
-        await node.initialize(voters)
-        while (await plain.wait_for_leader()).leader_id != 1:
-            try:
-                await node.node.transfer_leadership(1, timeout_ms=10_000)
-            except PykraftError:
-                continue
-        while (await node.node.wait_for_leader()).leader_id != 1:
+async def test_a_leader_without_the_state_machine_is_an_error_that_says_so(tmp_path: Path) -> None:
+    plain = PlainNode(config_of(tmp_path, 1))
+    node = Replicated(config_of(tmp_path, 2), Counters())
+    await plain.bind()
+    await node.bind()
+    voters = voters_of([plain, node.node])
+    await plain.initialize(voters)
+    await node.initialize(voters)
+    while (await plain.wait_for_leader()).leader_id != 1:
+        try:
+            await node.node.transfer_leadership(1, timeout_ms=10_000)
+        except PykraftError:
+            continue
+    while (await node.node.wait_for_leader()).leader_id != 1:
+        pass
+    with pytest.raises(NotAppliedError, match="leads, and takes no commands of other nodes: it runs Kafka, or"):
+        await node.execute(Add("x", 1))
+    with pytest.raises(RefusedError, match="takes no commands of other nodes"):
+        async with node.read():
             pass
-        with pytest.raises(NotAppliedError, match="leads, and takes no commands of other nodes: it runs Kafka, or"):
-            await node.execute(Add("x", 1))
-        with pytest.raises(RefusedError, match="takes no commands of other nodes"):
-            async with node.read():
-                pass
-        await node.close()
-        await plain.close()
-
-    run(main)
+    await node.close()
+    await plain.close()
 
 
 def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,30 +185,24 @@ def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pyte
     run(main)
 
 
-def test_an_old_connection_is_replaced_after_a_change_of_leader(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            await leader_of(nodes)
-            caller = nodes[0]
-            for total, node in enumerate((nodes[1], nodes[2], nodes[0], nodes[1]), 1):
-                await make_leader(node, nodes)
-                assert await caller.execute(Add("x", 1)) == total
-
-    run(main)
+async def test_an_old_connection_is_replaced_after_a_change_of_leader(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        await leader_of(nodes)
+        caller = nodes[0]
+        for total, node in enumerate((nodes[1], nodes[2], nodes[0], nodes[1]), 1):
+            await make_leader(node, nodes)
+            assert await caller.execute(Add("x", 1)) == total
 
 
-def test_callers_that_are_gone_have_no_records_in_a_request() -> None:
-    async def main() -> None:
-        forwards = Forwarder.__new__(Forwarder)
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in range(3)]
-        forwards._waiting = [([bytes([at]) * 20_000] * 2, future) for at, future in enumerate(futures)]
-        futures[0].cancel()
-        assert [records[1][:1] for records, _ in forwards._next()] == [b"\x01"]  # the others do not fit
-        assert [records[1][:1] for records, _ in forwards._next()] == [b"\x02"]
-        assert forwards._next() == []
-
-    run(main)
+async def test_callers_that_are_gone_have_no_records_in_a_request() -> None:
+    forwards = Forwarder.__new__(Forwarder)
+    loop = asyncio.get_running_loop()
+    futures = [loop.create_future() for _ in range(3)]
+    forwards._waiting = [([bytes([at]) * 20_000] * 2, future) for at, future in enumerate(futures)]
+    futures[0].cancel()
+    assert [records[1][:1] for records, _ in forwards._next()] == [b"\x01"]  # the others do not fit
+    assert [records[1][:1] for records, _ in forwards._next()] == [b"\x02"]
+    assert forwards._next() == []
 
 
 def counted(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -237,16 +219,13 @@ def counted(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @BOTH
-def test_a_read_has_every_command_that_was_answered_before(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, own_thread=own_thread) as nodes:
-            leader = await leader_of(nodes)
-            for total in range(1, 20):
-                await leader.execute(Add("x", 1))
-                async with leader.read() as state:
-                    assert state.totals == {"x": total}
-
-    run(main)
+async def test_a_read_has_every_command_that_was_answered_before(tmp_path: Path, own_thread: bool) -> None:
+    async with machines(tmp_path, own_thread=own_thread) as nodes:
+        leader = await leader_of(nodes)
+        for total in range(1, 20):
+            await leader.execute(Add("x", 1))
+            async with leader.read() as state:
+                assert state.totals == {"x": total}
 
 
 def test_reads_that_wait_share_a_confirmation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,46 +248,37 @@ def test_reads_that_wait_share_a_confirmation(tmp_path: Path, monkeypatch: pytes
     run(main)
 
 
-def test_the_only_voter_reads_at_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            async with node.read(timeout_ms=5_000) as state:
+async def test_the_only_voter_reads_at_once(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        async with node.read(timeout_ms=5_000) as state:
+            assert state.totals == {"x": 1}
+
+
+async def test_a_leader_without_a_majority_does_not_answer(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("x", 1))
+        for node in nodes:
+            if node is not leader:
+                await node.close()
+        with pytest.raises(QuorumUnavailableError, match="no leader confirmed within 100 ms"):
+            async with leader.read(timeout_ms=100):
+                raise AssertionError("nobody can confirm it")
+        async with leader.read(stale=True) as state:
+            assert state.totals == {"x": 1}
+
+
+async def test_a_stale_read_asks_nobody_if_it_is_young_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        begun = counted(node, monkeypatch)
+        for _ in range(3):
+            async with node.read(stale=True, max_age_ms=60_000) as state:
                 assert state.totals == {"x": 1}
-
-    run(main)
-
-
-def test_a_leader_without_a_majority_does_not_answer(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("x", 1))
-            for node in nodes:
-                if node is not leader:
-                    await node.close()
-            with pytest.raises(QuorumUnavailableError, match="no leader confirmed within 100 ms"):
-                async with leader.read(timeout_ms=100):
-                    raise AssertionError("nobody can confirm it")
-            async with leader.read(stale=True) as state:
-                assert state.totals == {"x": 1}
-
-    run(main)
-
-
-def test_a_stale_read_asks_nobody_if_it_is_young_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            begun = counted(node, monkeypatch)
-            for _ in range(3):
-                async with node.read(stale=True, max_age_ms=60_000) as state:
-                    assert state.totals == {"x": 1}
-            assert len(begun) == 1
-            async with node.read(stale=True, max_age_ms=0), node.read():
-                assert len(begun) == 3
-
-    run(main)
+        assert len(begun) == 1
+        async with node.read(stale=True, max_age_ms=0), node.read():
+            assert len(begun) == 3
 
 
 def test_without_a_leader_a_read_says_so(tmp_path: Path) -> None:
@@ -337,11 +307,8 @@ def test_without_a_leader_a_read_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_ms": 0}, {"max_age_ms": 5}, {"stale": True, "max_age_ms": -1}])
-def test_wrong_arguments_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            with pytest.raises(UsageError):
-                async with node.read(**wrong):
-                    pass
-
-    run(main)
+async def test_wrong_arguments_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        with pytest.raises(UsageError):
+            async with node.read(**wrong):
+                pass

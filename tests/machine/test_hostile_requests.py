@@ -244,52 +244,43 @@ async def served(node: Node[Any]) -> dict[str, set[int]]:
     return found
 
 
-def test_every_served_api_has_its_wrong_contents(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with store(tmp_path / "store") as node:
-            by_name = await served(node.node)
-            assert ApiKey.PRODUCE not in set().union(*by_name.values()), "a state machine reads the whole log"
-            [name] = node.node._life.config.controller_listener_names
-            assert {at for at, keys in by_name.items() if ApiKey.FORWARD in keys} == {name}
-        keys = set().union(*by_name.values())
-        async with Node(config_of(tmp_path / "plain"), bytes_serde) as plain_node:
-            keys |= set().union(*(await served(plain_node)).values())
-        assert keys == set(WRONG_CONTENTS)
-
-    run(main)
+async def test_every_served_api_has_its_wrong_contents(tmp_path: Path) -> None:
+    async with store(tmp_path / "store") as node:
+        by_name = await served(node.node)
+        assert ApiKey.PRODUCE not in set().union(*by_name.values()), "a state machine reads the whole log"
+        [name] = node.node._life.config.controller_listener_names
+        assert {at for at, keys in by_name.items() if ApiKey.FORWARD in keys} == {name}
+    keys = set().union(*by_name.values())
+    async with Node(config_of(tmp_path / "plain"), bytes_serde) as plain_node:
+        keys |= set().union(*(await served(plain_node)).values())
+    assert keys == set(WRONG_CONTENTS)
 
 
 @pytest.mark.parametrize("key", [*map(ApiKey, WRONG_CONTENTS)], ids=lambda key: key.name)
-def test_a_store_applies_commands_after_every_hostile_request(tmp_path: Path, key: ApiKey) -> None:
-    async def main() -> None:
-        async with store(tmp_path) as node:
-            await node.execute(Transaction((Put("k", "before"),)))
-            frames = hostile(key, node._server._cluster_id)
-            for _, endpoint in node.node.listeners:
-                await send(endpoint.port, frames)
-            result = await node.execute(Transaction((Put("k", "after"),)), timeout_ms=int(TIMEOUT_S * 1_000))
-            assert isinstance(result, TransactionResult)
-            assert result.revision == 2, "nothing of theirs was applied"
-            async with node.read() as state:
-                assert [item.value for item in state.range("", "")] == ["after"]
-
-    run(main)
+async def test_a_store_applies_commands_after_every_hostile_request(tmp_path: Path, key: ApiKey) -> None:
+    async with store(tmp_path) as node:
+        await node.execute(Transaction((Put("k", "before"),)))
+        frames = hostile(key, node._server._cluster_id)
+        for _, endpoint in node.node.listeners:
+            await send(endpoint.port, frames)
+        result = await node.execute(Transaction((Put("k", "after"),)), timeout_ms=int(TIMEOUT_S * 1_000))
+        assert isinstance(result, TransactionResult)
+        assert result.revision == 2, "nothing of theirs was applied"
+        async with node.read() as state:
+            assert [item.value for item in state.range("", "")] == ["after"]
 
 
-def test_a_listener_gets_records_after_every_hostile_batch(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Node(config_of(tmp_path), bytes_serde) as node:
-            recorder = Recorder()
-            node.register(recorder)
-            await node.wait_for_leader()
-            frames = hostile(ApiKey.PRODUCE, node._life.config.cluster_id)
-            for _, endpoint in node.listeners:
-                await send(endpoint.port, frames)
-            await node.wait_for_leader()
-            await node.propose([b"after"])
-            await recorder.wait_for(lambda: b"after" in recorder.records)
-
-    run(main)
+async def test_a_listener_gets_records_after_every_hostile_batch(tmp_path: Path) -> None:
+    async with Node(config_of(tmp_path), bytes_serde) as node:
+        recorder = Recorder()
+        node.register(recorder)
+        await node.wait_for_leader()
+        frames = hostile(ApiKey.PRODUCE, node._life.config.cluster_id)
+        for _, endpoint in node.listeners:
+            await send(endpoint.port, frames)
+        await node.wait_for_leader()
+        await node.propose([b"after"])
+        await recorder.wait_for(lambda: b"after" in recorder.records)
 
 
 def test_a_command_that_no_replica_could_apply_is_refused_and_is_not_in_the_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pykraft.errors import (
 from pykraft.machine import Replicated
 from pykraft.machine.membership import Membership
 from pykraft.types import NodeId, ReplicaKey, Uuid
-from tests.client.nodes import config_of, run, voters_of
+from tests.client.nodes import config_of, voters_of
 from tests.machine.counters import Add, Counters, Node, leader_of, machines
 
 
@@ -46,83 +46,71 @@ async def ids(node: Node) -> list[int]:
     return sorted(int(voter.key.id) for voter in (await node.membership.describe()).voters)
 
 
-def test_a_node_joins_and_another_one_is_replaced(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes, AsyncExitStack() as stack:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("x", 1))
-            await allow(leader)
-            fourth = await follower(tmp_path, 4, nodes, stack)
-            assert await fourth.execute(Add("x", 1)) == 2  # it has no vote, and works
-            await fourth.membership.join()
-            assert await ids(fourth) == [1, 2, 3, 4]
-            await fourth.membership.join()  # nothing is left to do
-            fifth = await follower(tmp_path, 5, nodes, stack)
-            await leader.close()
-            gone = leader.node.node_id
-            assert gone is not None
-            await fifth.membership.replace(gone)
-            assert await ids(fifth) == sorted({1, 2, 3, 4, 5} - {gone})
-            assert await fifth.execute(Add("x", 1)) == 3
-            with pytest.raises(UsageError, match=f"node {gone} is not a voter: the voters are"):
-                await fifth.membership.remove(gone)
-            with pytest.raises(UsageError, match="node 5 cannot replace itself"):
-                await fifth.membership.replace(5)
-
-    run(main)
+async def test_a_node_joins_and_another_one_is_replaced(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes, AsyncExitStack() as stack:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("x", 1))
+        await allow(leader)
+        fourth = await follower(tmp_path, 4, nodes, stack)
+        assert await fourth.execute(Add("x", 1)) == 2  # it has no vote, and works
+        await fourth.membership.join()
+        assert await ids(fourth) == [1, 2, 3, 4]
+        await fourth.membership.join()  # nothing is left to do
+        fifth = await follower(tmp_path, 5, nodes, stack)
+        await leader.close()
+        gone = leader.node.node_id
+        assert gone is not None
+        await fifth.membership.replace(gone)
+        assert await ids(fifth) == sorted({1, 2, 3, 4, 5} - {gone})
+        assert await fifth.execute(Add("x", 1)) == 3
+        with pytest.raises(UsageError, match=f"node {gone} is not a voter: the voters are"):
+            await fifth.membership.remove(gone)
+        with pytest.raises(UsageError, match="node 5 cannot replace itself"):
+            await fifth.membership.replace(5)
 
 
-def test_a_leader_removes_itself(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            await allow(leader)
-            assert leader.node.node_id is not None
-            await leader.membership.remove(leader.node.node_id)
-            rest = [node for node in nodes if node is not leader]
-            assert await rest[0].execute(Add("x", 1)) == 1
-            assert await ids(rest[0]) == sorted(int(node.node.node_id or 0) for node in rest)
-
-    run(main)
+async def test_a_leader_removes_itself(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        await allow(leader)
+        assert leader.node.node_id is not None
+        await leader.membership.remove(leader.node.node_id)
+        rest = [node for node in nodes if node is not leader]
+        assert await rest[0].execute(Add("x", 1)) == 1
+        assert await ids(rest[0]) == sorted(int(node.node.node_id or 0) for node in rest)
 
 
-def test_a_voter_comes_back_at_another_address(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes, AsyncExitStack() as stack:
-            leader = await leader_of(nodes)
-            await allow(leader)
-            moved = next(node for node in nodes if node is not leader)
-            before, node_id = moved.node.endpoint, moved.node.node_id
-            assert node_id is not None
-            await moved.close()
-            again = await follower(tmp_path, node_id, [node for node in nodes if node is not moved], stack)
-            assert again.node.endpoint != before
-            while leader.node.voter_node(node_id) != again.node.endpoint:
-                await again.execute(Add("x", 1))
-            assert await ids(again) == [1, 2, 3]
-
-    run(main)
+async def test_a_voter_comes_back_at_another_address(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes, AsyncExitStack() as stack:
+        leader = await leader_of(nodes)
+        await allow(leader)
+        moved = next(node for node in nodes if node is not leader)
+        before, node_id = moved.node.endpoint, moved.node.node_id
+        assert node_id is not None
+        await moved.close()
+        again = await follower(tmp_path, node_id, [node for node in nodes if node is not moved], stack)
+        assert again.node.endpoint != before
+        while leader.node.voter_node(node_id) != again.node.endpoint:
+            await again.execute(Add("x", 1))
+        assert await ids(again) == [1, 2, 3]
 
 
-def test_what_cannot_be_changed_is_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node], AsyncExitStack() as stack:
-            await node.execute(Add("x", 1))
-            other = await follower(tmp_path, 2, [node], stack)
-            with pytest.raises(PykraftError):  # the voters are not in the log
-                await other.membership.join()
-            nobody = await follower_without_id(tmp_path, node, stack)
-            with pytest.raises(UsageError, match="a node without an id only observes"):
-                await nobody.membership.join()
-            for wrong in (-1, "1", True):
-                with pytest.raises(UsageError, match="node_id"):
-                    await node.membership.remove(wrong)  # type: ignore[arg-type]
-            hasty = Membership(node.node, config_of(tmp_path), timeout_ms=200)
-            await node.close()
-            with pytest.raises(QuorumUnavailableError):
-                await hasty.describe()
-
-    run(main)
+async def test_what_cannot_be_changed_is_refused(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node], AsyncExitStack() as stack:
+        await node.execute(Add("x", 1))
+        other = await follower(tmp_path, 2, [node], stack)
+        with pytest.raises(PykraftError):  # the voters are not in the log
+            await other.membership.join()
+        nobody = await follower_without_id(tmp_path, node, stack)
+        with pytest.raises(UsageError, match="a node without an id only observes"):
+            await nobody.membership.join()
+        for wrong in (-1, "1", True):
+            with pytest.raises(UsageError, match="node_id"):
+                await node.membership.remove(wrong)  # type: ignore[arg-type]
+        hasty = Membership(node.node, config_of(tmp_path), timeout_ms=200)
+        await node.close()
+        with pytest.raises(QuorumUnavailableError):
+            await hasty.describe()
 
 
 async def follower_without_id(folder: Path, node: Node, stack: AsyncExitStack) -> Node:
@@ -148,20 +136,17 @@ class Voters:
         raise self.answers.pop(0)
 
 
-def test_a_repeated_change_that_is_refused_counts_as_made_if_it_is(tmp_path: Path) -> None:
+async def test_a_repeated_change_that_is_refused_counts_as_made_if_it_is(tmp_path: Path) -> None:
     key = ReplicaKey(NodeId(7), Uuid(bytes(15) + b"7"))
 
     async def ask(admin: Any) -> None:
         membership = Membership(Any, config_of(tmp_path))  # type: ignore[arg-type]
         await membership._change(admin, admin.change, is_made=lambda voters: key in voters)
 
-    async def main() -> None:
-        await ask(Voters(key))
-        with pytest.raises(RefusedError, match="DUPLICATE_VOTER"):
-            await ask(Voters(ReplicaKey(NodeId(7), Uuid(bytes(15) + b"8"))))
-        lost = Voters(key)
-        lost.answers[0].__cause__ = None
-        with pytest.raises(OutcomeUnknownError):
-            await ask(lost)
-
-    run(main)
+    await ask(Voters(key))
+    with pytest.raises(RefusedError, match="DUPLICATE_VOTER"):
+        await ask(Voters(ReplicaKey(NodeId(7), Uuid(bytes(15) + b"8"))))
+    lost = Voters(key)
+    lost.answers[0].__cause__ = None
+    with pytest.raises(OutcomeUnknownError):
+        await ask(lost)

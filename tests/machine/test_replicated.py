@@ -44,107 +44,88 @@ from tests.machine.counters import Add, Counters, Node, leader_of, machines, mak
 
 
 @BOTH
-def test_a_command_has_its_result_on_the_leader_and_the_same_state_everywhere(tmp_path: Path, own_thread: bool) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, own_thread=own_thread) as nodes:
-            leader = await leader_of(nodes)
-            assert await leader.execute(Add("x", 2)) == 2
-            assert sorted(await asyncio.gather(*(leader.execute(Add("x", 1)) for _ in range(20)))) == [*range(3, 23)]
-            end = leader.node.high_watermark
-            assert end is not None
-            for node in nodes:
-                await node.node.wait_applied(node._applier, end)
-                assert state_of(node).totals == {"x": 22}
-                assert state_of(node).contexts == state_of(leader).contexts
-
-    run(main)
-
-
-def test_a_rejection_is_the_caller_s_alone(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            adds = (Add("x", 1), Add("y", -1), Add("x", 1))
-            results: list[Any] = await asyncio.gather(*map(node.execute, adds), return_exceptions=True)
-            assert results[0::2] == [1, 2]
-            assert isinstance(results[1], CommandRejectedError)
-            assert str(results[1]) == "y would be -1"
-
-    run(main)
+async def test_a_command_has_its_result_on_the_leader_and_the_same_state_everywhere(
+    tmp_path: Path, own_thread: bool
+) -> None:
+    async with machines(tmp_path, own_thread=own_thread) as nodes:
+        leader = await leader_of(nodes)
+        assert await leader.execute(Add("x", 2)) == 2
+        assert sorted(await asyncio.gather(*(leader.execute(Add("x", 1)) for _ in range(20)))) == [*range(3, 23)]
+        end = leader.node.high_watermark
+        assert end is not None
+        for node in nodes:
+            await node.node.wait_applied(node._applier, end)
+            assert state_of(node).totals == {"x": 22}
+            assert state_of(node).contexts == state_of(leader).contexts
 
 
-def test_a_restarted_node_has_its_state_and_goes_on(tmp_path: Path) -> None:
-    async def main() -> None:
-        for turn in range(3):
-            async with Replicated(alone(tmp_path), Counters()) as node:
-                assert await node.execute(Add("x", 1)) == turn + 1
-
-    run(main)
-
-
-def test_a_restart_from_a_snapshot_keeps_state_and_sessions(tmp_path: Path) -> None:
-    async def main() -> None:
-        settings = replace(alone(tmp_path), log=LogSettings(snapshot_record_bytes_max=2_000))
-        async with Replicated(settings, Counters()) as node:
-            for _ in range(100):
-                await node.execute(Add("x", 1))
-            sessions = node._replica.sessions_count
-        async with Replicated(settings, Counters()) as node:
-            await node.node.wait_for_leader()
-            assert await node.execute(Add("x", 1)) == 101
-            assert state_of(node).restored >= 1
-            assert node._replica.sessions_count == sessions + 1
-
-    run(main)
+async def test_a_rejection_is_the_caller_s_alone(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        adds = (Add("x", 1), Add("y", -1), Add("x", 1))
+        results: list[Any] = await asyncio.gather(*map(node.execute, adds), return_exceptions=True)
+        assert results[0::2] == [1, 2]
+        assert isinstance(results[1], CommandRejectedError)
+        assert str(results[1]) == "y would be -1"
 
 
-def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            other = next(node for node in nodes if node is not leader)
-            for turn in range(3):
-                assert await leader.execute(Add("x", 0)) == 20 * turn
-                calls = [asyncio.create_task(leader.execute(Add("x", 1))) for _ in range(20)]
-                await next_turn()
-                await make_leader(other, nodes)
-                await make_leader(leader, nodes)
-                await asyncio.gather(*calls)
-            assert await leader.execute(Add("x", 0)) == 60
-
-    run(main)
-
-
-def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(UsageError, match="is not a state machine"):
-            Replicated(alone(tmp_path), object())  # type: ignore[type-var]
+async def test_a_restarted_node_has_its_state_and_goes_on(tmp_path: Path) -> None:
+    for turn in range(3):
         async with Replicated(alone(tmp_path), Counters()) as node:
-            for timeout_ms in (0, 30_001, 1.5):
-                with pytest.raises(UsageError, match="timeout_ms"):
-                    await node.execute(Add("x", 1), timeout_ms=timeout_ms)  # type: ignore[arg-type]
-            with pytest.raises(UsageError, match="at most 60000 bytes: its serde made 70029 bytes"):
-                await node.execute(Add("x" * 70_000, 1))
-            with pytest.raises(TypeError):
-                await node.execute("text")  # type: ignore[arg-type]
-            assert await node.execute(Add("x", 1)) == 1
-
-    run(main)
+            assert await node.execute(Add("x", 1)) == turn + 1
 
 
-def test_a_machine_that_fails_here_alone_ends_its_node(tmp_path: Path) -> None:
+async def test_a_restart_from_a_snapshot_keeps_state_and_sessions(tmp_path: Path) -> None:
+    settings = replace(alone(tmp_path), log=LogSettings(snapshot_record_bytes_max=2_000))
+    async with Replicated(settings, Counters()) as node:
+        for _ in range(100):
+            await node.execute(Add("x", 1))
+        sessions = node._replica.sessions_count
+    async with Replicated(settings, Counters()) as node:
+        await node.node.wait_for_leader()
+        assert await node.execute(Add("x", 1)) == 101
+        assert state_of(node).restored >= 1
+        assert node._replica.sessions_count == sessions + 1
+
+
+async def test_a_change_of_leader_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        other = next(node for node in nodes if node is not leader)
+        for turn in range(3):
+            assert await leader.execute(Add("x", 0)) == 20 * turn
+            calls = [asyncio.create_task(leader.execute(Add("x", 1))) for _ in range(20)]
+            await next_turn()
+            await make_leader(other, nodes)
+            await make_leader(leader, nodes)
+            await asyncio.gather(*calls)
+        assert await leader.execute(Add("x", 0)) == 60
+
+
+async def test_wrong_arguments_are_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a state machine"):
+        Replicated(alone(tmp_path), object())  # type: ignore[type-var]
+    async with Replicated(alone(tmp_path), Counters()) as node:
+        for timeout_ms in (0, 30_001, 1.5):
+            with pytest.raises(UsageError, match="timeout_ms"):
+                await node.execute(Add("x", 1), timeout_ms=timeout_ms)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="at most 60000 bytes: its serde made 70029 bytes"):
+            await node.execute(Add("x" * 70_000, 1))
+        with pytest.raises(TypeError):
+            await node.execute("text")  # type: ignore[arg-type]
+        assert await node.execute(Add("x", 1)) == 1
+
+
+async def test_a_machine_that_fails_here_alone_ends_its_node(tmp_path: Path) -> None:
     class Broken(Counters):
         def apply(self, command: Add, context: Any) -> int:
             raise OSError("no file")
 
-    async def main() -> None:
-        with pytest.raises(OSError, match="no file"):
-            async with Replicated(alone(tmp_path), Broken()) as node:
-                await node.execute(Add("x", 1))
-
-    run(main)
+    with pytest.raises(OSError, match="no file"):
+        async with Replicated(alone(tmp_path), Broken()) as node:
+            await node.execute(Add("x", 1))
 
 
-def test_a_machine_that_fails_everywhere_tells_the_caller_and_the_operators(
+async def test_a_machine_that_fails_everywhere_tells_the_caller_and_the_operators(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Counters):
@@ -153,20 +134,17 @@ def test_a_machine_that_fails_everywhere_tells_the_caller_and_the_operators(
                 raise ZeroDivisionError("a bug")
             return super().apply(command, context)
 
-    async def main() -> None:
-        async with machines(tmp_path, machine=Broken) as nodes:
-            for each in nodes:
-                with pytest.raises(CommandRejectedError, match="on every replica alike, with ZeroDivisionError"):
-                    await each.execute(Add("x", 13))
-            assert [await each.execute(Add("x", 1)) for each in nodes] == [1, 2, 3]
-            async with nodes[0].read(), nodes[1].read(), nodes[2].read():
-                pass
-
-    run(main)
+    async with machines(tmp_path, machine=Broken) as nodes:
+        for each in nodes:
+            with pytest.raises(CommandRejectedError, match="on every replica alike, with ZeroDivisionError"):
+                await each.execute(Add("x", 13))
+        assert [await each.execute(Add("x", 1)) for each in nodes] == [1, 2, 3]
+        async with nodes[0].read(), nodes[1].read(), nodes[2].read():
+            pass
     assert caplog.text.count("is not applied: ZeroDivisionError: a bug") == 9
 
 
-def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_node(tmp_path: Path) -> None:
+async def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_node(tmp_path: Path) -> None:
     class OneWay:
         def serialize(self, record: Add) -> bytes:
             return b"\xff" if record.amount == 13 else Counters.commands.serialize(record)
@@ -178,16 +156,13 @@ def test_a_command_that_its_serde_cannot_read_back_is_refused_on_every_node(tmp_
     class Lossy(Counters):
         commands: ClassVar[Any] = OneWay()
 
-    async def main() -> None:
-        async with machines(tmp_path, machine=Lossy) as nodes:
-            await leader_of(nodes)
-            for each in nodes:
-                match = "refuses a command of 1 bytes: UnicodeDecodeError"
-                with pytest.raises((NotAppliedError, UsageError), match=match):
-                    await each.execute(Add("x", 13))
-            assert await nodes[0].execute(Add("x", 1)) == 1
-
-    run(main)
+    async with machines(tmp_path, machine=Lossy) as nodes:
+        await leader_of(nodes)
+        for each in nodes:
+            match = "refuses a command of 1 bytes: UnicodeDecodeError"
+            with pytest.raises((NotAppliedError, UsageError), match=match):
+                await each.execute(Add("x", 13))
+        assert await nodes[0].execute(Add("x", 1)) == 1
 
 
 class Alarm(Counters):
@@ -239,42 +214,36 @@ def test_the_leader_writes_the_time_while_sessions_are_open(tmp_path: Path, monk
     run(main)
 
 
-def test_time_alone_reaches_every_replica_and_outlives_the_leader(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, machine=Alarm) as nodes:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("alarm", 200))
-            other = next(node for node in nodes if node is not leader)
-            await make_leader(other, nodes)
-            alarms = [node.machine for node in nodes]
-            while not all(isinstance(one, Alarm) and one.rang for one in alarms):
-                await other.node.wait_applied(other._applier, other.node.log_end_offset + 1)
-                for node in nodes:
-                    await node.node.wait_applied(node._applier, other.node.high_watermark or 0)
-            first = alarms[0]
-            assert isinstance(first, Alarm)
-            for one in alarms:
-                assert isinstance(one, Alarm)
-                assert one.rang == first.rang
-                assert len(one.rang) == 1
-                assert one.rang[0].session_id == -1
-                assert one.rang[0].time_ms >= 200
-
-    run(main)
+async def test_time_alone_reaches_every_replica_and_outlives_the_leader(tmp_path: Path) -> None:
+    async with machines(tmp_path, machine=Alarm) as nodes:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("alarm", 200))
+        other = next(node for node in nodes if node is not leader)
+        await make_leader(other, nodes)
+        alarms = [node.machine for node in nodes]
+        while not all(isinstance(one, Alarm) and one.rang for one in alarms):
+            await other.node.wait_applied(other._applier, other.node.log_end_offset + 1)
+            for node in nodes:
+                await node.node.wait_applied(node._applier, other.node.high_watermark or 0)
+        first = alarms[0]
+        assert isinstance(first, Alarm)
+        for one in alarms:
+            assert isinstance(one, Alarm)
+            assert one.rang == first.rang
+            assert len(one.rang) == 1
+            assert one.rang[0].session_id == -1
+            assert one.rang[0].time_ms >= 200
 
 
-def test_a_deadline_needs_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1, machine=Alarm) as [node]:
-            monkeypatch.setattr(MachineReplica, "sessions_count", 0)
-            await node.execute(Add("alarm", 1))
-            alarm = node.machine
-            assert isinstance(alarm, Alarm)
-            async with asyncio.timeout(10):
-                while not alarm.rang:
-                    await node.node.wait_applied(node._applier, node.node.log_end_offset + 1)
-
-    run(main)
+async def test_a_deadline_needs_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1, machine=Alarm) as [node]:
+        monkeypatch.setattr(MachineReplica, "sessions_count", 0)
+        await node.execute(Add("alarm", 1))
+        alarm = node.machine
+        assert isinstance(alarm, Alarm)
+        async with asyncio.timeout(10):
+            while not alarm.rang:
+                await node.node.wait_applied(node._applier, node.node.log_end_offset + 1)
 
 
 numbers = count(1)
@@ -349,44 +318,38 @@ async def ask(node: Node, *records: bytes, **others: Any) -> Body:
     return answer
 
 
-def test_records_are_appended_with_the_leaders_time_and_reads_are_confirmed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path) as nodes:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("x", 1))
-            end = leader.node.log_end_offset
-            answer = await ask(leader, OPENING, OPENING)
-            assert (answer["error_code"], answer["offset"], answer["leader_id"]) == (0, end, leader.node.node_id)
-            read = await ask(leader)
-            assert (read["error_code"], read["offset"]) == (0, end + 2)
-            assert leader._replica.time_ms >= decode_log_record(OPENING).time_ms
-            follower = next(node for node in nodes if node is not leader)
-            for records in ([OPENING], []):
-                refused = await ask(follower, *records)
-                assert refused["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                assert refused["leader_id"] == leader.node.node_id
-
-    run(main)
+async def test_records_are_appended_with_the_leaders_time_and_reads_are_confirmed(tmp_path: Path) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("x", 1))
+        end = leader.node.log_end_offset
+        answer = await ask(leader, OPENING, OPENING)
+        assert (answer["error_code"], answer["offset"], answer["leader_id"]) == (0, end, leader.node.node_id)
+        read = await ask(leader)
+        assert (read["error_code"], read["offset"]) == (0, end + 2)
+        assert leader._replica.time_ms >= decode_log_record(OPENING).time_ms
+        follower = next(node for node in nodes if node is not leader)
+        for records in ([OPENING], []):
+            refused = await ask(follower, *records)
+            assert refused["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert refused["leader_id"] == leader.node.node_id
 
 
-def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.node.wait_for_leader()
-            end = node.node.log_end_offset
-            for answer in (
-                await ask(node, OPENING, cluster_id="another"),
-                await ask(node, records=b"\0"),
-                await ask(node, OPENING, b"foreign"),
-            ):
-                assert answer["error_code"] == ErrorCode.INVALID_REQUEST
-                assert answer["error_message"]
-            assert node.node.log_end_offset == end
-
-    run(main)
+async def test_what_is_no_request_of_this_cluster_reaches_no_log(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.node.wait_for_leader()
+        end = node.node.log_end_offset
+        for answer in (
+            await ask(node, OPENING, cluster_id="another"),
+            await ask(node, records=b"\0"),
+            await ask(node, OPENING, b"foreign"),
+        ):
+            assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+            assert answer["error_message"]
+        assert node.node.log_end_offset == end
 
 
-def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own(tmp_path: Path) -> None:
+async def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own(tmp_path: Path) -> None:
     """Two forged ones were a majority of three, and ended whoever had found something else."""
 
     def said(node: Node, **others: Any) -> bytes:
@@ -395,30 +358,27 @@ def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own
         assert found is not None
         return encode_log_record(replace(found, **{"node_id": node.node.node_id, **others}))
 
-    async def main() -> None:
-        async with machines(tmp_path, check_every=1) as nodes:
-            leader = await leader_of(nodes)
-            await leader.execute(Add("x", 1))
-            checks = [node._applier.check for node in nodes]
-            while not all(check is not None and all(map(check.is_told, (1, 2, 3))) for check in checks):
-                await next_turn()
-            follower, other = (node for node in nodes if node is not leader)
-            end = leader.node.log_end_offset
-            forged = said(follower, state=b"another".ljust(16))
-            for records, code in (
-                ([forged], ErrorCode.INVALID_REQUEST),
-                ([said(follower, node_id=99)], ErrorCode.INVALID_REQUEST),
-                ([said(leader, state=b"another".ljust(16))], ErrorCode.INVALID_REQUEST),
-                ([OPENING, said(follower)], ErrorCode.INVALID_REQUEST),
-                ([said(leader)], ErrorCode.NONE),
-            ):
-                assert (await ask(leader, *records))["error_code"] == code
-            assert (await ask(other, said(follower)))["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert leader.node.log_end_offset == end
-            answer = await ask(leader, said(follower))
-            assert (answer["error_code"], answer["offset"]) == (ErrorCode.NONE, end)
-
-    run(main)
+    async with machines(tmp_path, check_every=1) as nodes:
+        leader = await leader_of(nodes)
+        await leader.execute(Add("x", 1))
+        checks = [node._applier.check for node in nodes]
+        while not all(check is not None and all(map(check.is_told, (1, 2, 3))) for check in checks):
+            await next_turn()
+        follower, other = (node for node in nodes if node is not leader)
+        end = leader.node.log_end_offset
+        forged = said(follower, state=b"another".ljust(16))
+        for records, code in (
+            ([forged], ErrorCode.INVALID_REQUEST),
+            ([said(follower, node_id=99)], ErrorCode.INVALID_REQUEST),
+            ([said(leader, state=b"another".ljust(16))], ErrorCode.INVALID_REQUEST),
+            ([OPENING, said(follower)], ErrorCode.INVALID_REQUEST),
+            ([said(leader)], ErrorCode.NONE),
+        ):
+            assert (await ask(leader, *records))["error_code"] == code
+        assert (await ask(other, said(follower)))["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.node.log_end_offset == end
+        answer = await ask(leader, said(follower))
+        assert (answer["error_code"], answer["offset"]) == (ErrorCode.NONE, end)
 
 
 @pytest.mark.parametrize(
@@ -428,38 +388,32 @@ def test_a_digest_is_appended_if_the_voter_that_it_names_says_that_it_is_its_own
         (OutcomeUnknownError("lost"), ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_errors_have_codes_of_their_own(
+async def test_errors_have_codes_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+    async with machines(tmp_path, 1) as [node]:
 
-            async def refuse(*_: Any) -> Any:
-                raise error
+        async def refuse(*_: Any) -> Any:
+            raise error
 
-            monkeypatch.setattr(node.node, "propose", refuse)
-            answer = await ask(node, OPENING)
-            assert (answer["error_code"], answer["error_message"]) == (code, str(error))
-
-    run(main)
+        monkeypatch.setattr(node.node, "propose", refuse)
+        answer = await ask(node, OPENING)
+        assert (answer["error_code"], answer["error_message"]) == (code, str(error))
 
 
-def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
+async def test_requests_are_bounded_and_a_node_that_has_ended_answers_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.node.wait_for_leader()
-            monkeypatch.setattr(forwarder, "REQUESTS_MAX", -1)
-            assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            monkeypatch.undo()
-            await node.close()
-            told: list[Body] = []
-            request = {"cluster_id": node._server._cluster_id, "records": pack_records([OPENING])}
-            await node._server._serve(request, told.append)
-            assert told == []
-
-    run(main)
+    async with machines(tmp_path, 1) as [node]:
+        await node.node.wait_for_leader()
+        monkeypatch.setattr(forwarder, "REQUESTS_MAX", -1)
+        assert (await ask(node, OPENING))["error_code"] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        monkeypatch.undo()
+        await node.close()
+        told: list[Body] = []
+        request = {"cluster_id": node._server._cluster_id, "records": pack_records([OPENING])}
+        await node._server._serve(request, told.append)
+        assert told == []
 
 
 def test_a_program_has_a_server_of_its_own_and_the_session_timeout_of_the_format() -> None:

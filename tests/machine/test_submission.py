@@ -15,7 +15,7 @@ from pykraft.machine import Replicated
 from pykraft.machine import replica as replicas
 from pykraft.machine.records import CommandRecord, OpenRecord, TickRecord, decode_log_record, encode_log_record
 from pykraft.machine.replica import SESSION_TIMEOUT_MS
-from tests.client.nodes import QUICK, run
+from tests.client.nodes import QUICK
 from tests.machine.counters import Add, Counters, Node, machines, next_turn, state_of
 
 Send = Callable[[Sequence[bytes]], Awaitable[None]]
@@ -33,281 +33,238 @@ def is_command(records: Sequence[bytes]) -> bool:
     return isinstance(decode_log_record(records[0]), CommandRecord)
 
 
-def test_a_command_whose_answer_was_lost_is_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            copies = []
+async def test_a_command_whose_answer_was_lost_is_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        copies = []
 
-            async def lossy(records: Sequence[bytes], send: Send) -> None:
-                copies.append(records)
-                await send(records)
-                if len(copies) % 3:
-                    raise OutcomeUnknownError("the answer was lost")
+        async def lossy(records: Sequence[bytes], send: Send) -> None:
+            copies.append(records)
+            await send(records)
+            if len(copies) % 3:
+                raise OutcomeUnknownError("the answer was lost")
 
-            intercept(node, monkeypatch, lossy)
-            for total in range(1, 20):
-                assert await node.execute(Add("x", 1)) == total
-            assert len(state_of(node).contexts) == 19
-
-    run(main)
+        intercept(node, monkeypatch, lossy)
+        for total in range(1, 20):
+            assert await node.execute(Add("x", 1)) == total
+        assert len(state_of(node).contexts) == 19
 
 
-def test_several_copies_in_the_log_are_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+async def test_several_copies_in_the_log_are_applied_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
 
-            async def twice(records: Sequence[bytes], send: Send) -> None:
-                await asyncio.gather(send(records), send(records))
+        async def twice(records: Sequence[bytes], send: Send) -> None:
+            await asyncio.gather(send(records), send(records))
 
-            intercept(node, monkeypatch, twice)
-            totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(50)))
-            assert sorted(totals) == [*range(1, 51)]
-            await node.execute(Add("y", 1))
-            assert state_of(node).totals == {"x": 50, "y": 1}
-
-    run(main)
+        intercept(node, monkeypatch, twice)
+        totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(50)))
+        assert sorted(totals) == [*range(1, 51)]
+        await node.execute(Add("y", 1))
+        assert state_of(node).totals == {"x": 50, "y": 1}
 
 
-def test_a_late_copy_of_a_command_that_was_given_up_is_not_applied(
+async def test_a_late_copy_of_a_command_that_was_given_up_is_not_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            held: list[bytes] = []
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        held: list[bytes] = []
 
-            async def hold(records: Sequence[bytes], send: Send) -> None:
-                if held:
-                    await send(records)
-                else:
-                    held.extend(records)
-                    await asyncio.Event().wait()
+        async def hold(records: Sequence[bytes], send: Send) -> None:
+            if held:
+                await send(records)
+            else:
+                held.extend(records)
+                await asyncio.Event().wait()
 
-            intercept(node, monkeypatch, hold)
-            with pytest.raises(OutcomeUnknownError, match="no answer within 20 ms: the command may be applied, or not"):
-                await node.execute(Add("x", 100), timeout_ms=20)
-            assert await node.execute(Add("x", 1)) == 2
-            await node.node.propose(held)
-            assert await node.execute(Add("x", 1)) == 3
-
-    run(main)
+        intercept(node, monkeypatch, hold)
+        with pytest.raises(OutcomeUnknownError, match="no answer within 20 ms: the command may be applied, or not"):
+            await node.execute(Add("x", 100), timeout_ms=20)
+        assert await node.execute(Add("x", 1)) == 2
+        await node.node.propose(held)
+        assert await node.execute(Add("x", 1)) == 3
 
 
-def test_a_command_of_an_ended_session_gets_a_new_session(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            first = node._submission._session
+async def test_a_command_of_an_ended_session_gets_a_new_session(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        first = node._submission._session
+        await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
+        assert await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(3))) == [2, 3, 4]
+        assert node._submission._session is not first
+        assert [*node._applier.sessions.values()] == [node._submission._session]
+
+
+async def test_an_ended_session_leaves_the_outcome_unknown_if_a_copy_may_be_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        tries = []
+
+        async def unknown_then_expired(records: Sequence[bytes], send: Send) -> None:
+            tries.append(records)
+            if len(tries) == 1:
+                raise OutcomeUnknownError("lost on the way")
             await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
-            assert await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(3))) == [2, 3, 4]
-            assert node._submission._session is not first
-            assert [*node._applier.sessions.values()] == [node._submission._session]
+            await send(records)
 
-    run(main)
-
-
-def test_an_ended_session_leaves_the_outcome_unknown_if_a_copy_may_be_applied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+        intercept(node, monkeypatch, unknown_then_expired)
+        with pytest.raises(OutcomeUnknownError, match=r"has ended.*an earlier copy .* may have been applied"):
             await node.execute(Add("x", 1))
-            tries = []
-
-            async def unknown_then_expired(records: Sequence[bytes], send: Send) -> None:
-                tries.append(records)
-                if len(tries) == 1:
-                    raise OutcomeUnknownError("lost on the way")
-                await node.node.propose([encode_log_record(TickRecord(10 * SESSION_TIMEOUT_MS))])
-                await send(records)
-
-            intercept(node, monkeypatch, unknown_then_expired)
-            with pytest.raises(OutcomeUnknownError, match=r"has ended.*an earlier copy .* may have been applied"):
-                await node.execute(Add("x", 1))
-            assert state_of(node).totals == {"x": 1}
-
-    run(main)
+        assert state_of(node).totals == {"x": 1}
 
 
-def test_without_a_leader_a_command_is_certainly_not_applied(tmp_path: Path) -> None:
-    async def main() -> None:
-        voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
-        node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
-        await node.initialize()
-        with pytest.raises(NotAppliedError, match=r"\(.*\): the command was not applied, and will not be") as caught:
-            await node.execute(Add("x", 1), timeout_ms=100)
+async def test_without_a_leader_a_command_is_certainly_not_applied(tmp_path: Path) -> None:
+    voters = {1: "127.0.0.1:0", 2: "127.0.0.1:1", 3: "127.0.0.1:2"}
+    node = Replicated(configure(tmp_path / "n1", node_id=1, voters=voters, raft=QUICK), Counters())
+    await node.initialize()
+    with pytest.raises(NotAppliedError, match=r"\(.*\): the command was not applied, and will not be") as caught:
+        await node.execute(Add("x", 1), timeout_ms=100)
+    await node.close()
+    assert str(caught.value).startswith(
+        "no answer within 100 ms (this node does not lead: no leader is known in epoch 0; this node's directory is "
+        "unproven, so it does not vote until the other voters have answered: start those that are down)"
+    )
+
+
+async def test_a_node_that_has_ended_says_so(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
         await node.close()
-        assert str(caught.value).startswith(
-            "no answer within 100 ms (this node does not lead: no leader is known in epoch 0; this node's directory is "
-            "unproven, so it does not vote until the other voters have answered: start those that are down)"
-        )
-
-    run(main)
-
-
-def test_a_node_that_has_ended_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+        with pytest.raises(NotRunningError):
             await node.execute(Add("x", 1))
-            await node.close()
-            with pytest.raises(NotRunningError):
-                await node.execute(Add("x", 1))
-
-    run(main)
 
 
 @pytest.mark.parametrize("is_command_sent", [False, True])
-def test_the_end_of_the_node_answers_everybody(
+async def test_the_end_of_the_node_answers_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_command_sent: bool
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            if is_command_sent:
-                await node.execute(Add("x", 1))
-            sent = asyncio.Event()
-
-            async def lose(records: Sequence[bytes], send: Send) -> None:
-                assert is_command(records) is is_command_sent
-                sent.set()
-                raise OutcomeUnknownError("lost on the way")
-
-            intercept(node, monkeypatch, lose)
-            calls = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(3)]
-            await sent.wait()
-            await node.close()
-            errors: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
-            expected = OutcomeUnknownError if is_command_sent else NotRunningError
-            assert [type(error) for error in errors] == [expected] * 3
-
-    run(main)
-
-
-def test_a_refused_proposal_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            full = [BufferFullError("full"), BufferFullError("full")]
-
-            async def refuse(records: Sequence[bytes], send: Send) -> None:
-                if full:
-                    raise full.pop()
-                await send(records)
-
-            intercept(node, monkeypatch, refuse)
-            assert await node.execute(Add("x", 1)) == 1
-
-    run(main)
-
-
-def test_too_many_sessions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(replicas, "SESSIONS_MAX", 0)
-        async with machines(tmp_path, 1) as [node]:
-            with pytest.raises(BufferFullError, match="too many open sessions"):
-                await node.execute(Add("x", 1))
-            monkeypatch.undo()
-            assert await node.execute(Add("x", 1)) == 1
-
-    run(main)
-
-
-def test_a_cancelled_caller_leaves_nothing_behind(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+    async with machines(tmp_path, 1) as [node]:
+        if is_command_sent:
             await node.execute(Add("x", 1))
-            call = asyncio.create_task(node.execute(Add("x", 1)))
-            await next_turn()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert await node.execute(Add("x", 0)) in {1, 2}
-            session = node._submission._session
-            assert session is not None
-            assert (session.waiters, session.acknowledged) == ({}, 3)
+        sent = asyncio.Event()
 
-    run(main)
+        async def lose(records: Sequence[bytes], send: Send) -> None:
+            assert is_command(records) is is_command_sent
+            sent.set()
+            raise OutcomeUnknownError("lost on the way")
+
+        intercept(node, monkeypatch, lose)
+        calls = [asyncio.create_task(node.execute(Add("x", 1))) for _ in range(3)]
+        await sent.wait()
+        await node.close()
+        errors: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+        expected = OutcomeUnknownError if is_command_sent else NotRunningError
+        assert [type(error) for error in errors] == [expected] * 3
 
 
-def test_the_nonce_names_the_session_even_if_two_copies_open_one(
+async def test_a_refused_proposal_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        full = [BufferFullError("full"), BufferFullError("full")]
+
+        async def refuse(records: Sequence[bytes], send: Send) -> None:
+            if full:
+                raise full.pop()
+            await send(records)
+
+        intercept(node, monkeypatch, refuse)
+        assert await node.execute(Add("x", 1)) == 1
+
+
+async def test_too_many_sessions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "SESSIONS_MAX", 0)
+    async with machines(tmp_path, 1) as [node]:
+        with pytest.raises(BufferFullError, match="too many open sessions"):
+            await node.execute(Add("x", 1))
+        monkeypatch.undo()
+        assert await node.execute(Add("x", 1)) == 1
+
+
+async def test_a_cancelled_caller_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        call = asyncio.create_task(node.execute(Add("x", 1)))
+        await next_turn()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await node.execute(Add("x", 0)) in {1, 2}
+        session = node._submission._session
+        assert session is not None
+        assert (session.waiters, session.acknowledged) == ({}, 3)
+
+
+async def test_the_nonce_names_the_session_even_if_two_copies_open_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
+    async with machines(tmp_path, 1) as [node]:
 
-            async def twice(records: Sequence[bytes], send: Send) -> None:
-                if isinstance(decode_log_record(records[0]), OpenRecord):
-                    await asyncio.gather(send(records), send(records))
-                else:
-                    await send(records)
-
-            intercept(node, monkeypatch, twice)
-            assert await node.execute(Add("x", 1)) == 1
-            assert node._replica.sessions_count == 2
-            assert await node.execute(Add("x", 1)) == 2
-
-    run(main)
-
-
-def test_commands_of_one_turn_share_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            sent = []
-
-            async def counting(records: Sequence[bytes], send: Send) -> None:
-                sent.append(len(records))
+        async def twice(records: Sequence[bytes], send: Send) -> None:
+            if isinstance(decode_log_record(records[0]), OpenRecord):
+                await asyncio.gather(send(records), send(records))
+            else:
                 await send(records)
 
-            intercept(node, monkeypatch, counting)
-            totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(100)))
-            assert (totals, sent) == ([*range(2, 102)], [100])
-            sent.clear()
-            # A batch has room for one of these commands and a small one.
-            size = node._submission.group_size_bytes_max // 2
-            await asyncio.gather(*(node.execute(Add("y" * size, 1)) for _ in range(3)), node.execute(Add("x", 1)))
-            assert sent == [1, 1, 2]
-
-    run(main)
+        intercept(node, monkeypatch, twice)
+        assert await node.execute(Add("x", 1)) == 1
+        assert node._replica.sessions_count == 2
+        assert await node.execute(Add("x", 1)) == 2
 
 
-def test_each_caller_of_a_group_waits_as_long_as_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
-            first = asyncio.Event()
+async def test_commands_of_one_turn_share_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        sent = []
 
-            async def lose_until(records: Sequence[bytes], send: Send) -> None:
-                if not first.is_set():
-                    raise BufferFullError("full")
-                await send(records)
+        async def counting(records: Sequence[bytes], send: Send) -> None:
+            sent.append(len(records))
+            await send(records)
 
-            intercept(node, monkeypatch, lose_until)
-            patient = asyncio.create_task(node.execute(Add("x", 1)))
-            for timeout_ms in (40, 20):
-                with pytest.raises(NotAppliedError, match=rf"no answer within {timeout_ms} ms \(the last try: full\)"):
-                    await node.execute(Add("x", 100), timeout_ms=timeout_ms)
-            first.set()
-            assert await patient == 2
-            assert node._submission._groups == {}
-
-    run(main)
+        intercept(node, monkeypatch, counting)
+        totals = await asyncio.gather(*(node.execute(Add("x", 1)) for _ in range(100)))
+        assert (totals, sent) == ([*range(2, 102)], [100])
+        sent.clear()
+        # A batch has room for one of these commands and a small one.
+        size = node._submission.group_size_bytes_max // 2
+        await asyncio.gather(*(node.execute(Add("y" * size, 1)) for _ in range(3)), node.execute(Add("x", 1)))
+        assert sent == [1, 1, 2]
 
 
-def test_an_alarm_that_rings_early_answers_whom_it_rings_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with machines(tmp_path, 1) as [node]:
-            await node.execute(Add("x", 1))
+async def test_each_caller_of_a_group_waits_as_long_as_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+        first = asyncio.Event()
 
-            async def never(records: Sequence[bytes], send: Send) -> None:
-                await asyncio.get_running_loop().create_future()
+        async def lose_until(records: Sequence[bytes], send: Send) -> None:
+            if not first.is_set():
+                raise BufferFullError("full")
+            await send(records)
 
-            intercept(node, monkeypatch, never)
-            called = asyncio.create_task(node.execute(Add("x", 1), timeout_ms=30_000))
-            await next_turn()
-            [group] = node._submission._groups
-            [(*_, deadline_s)] = group.attempts
-            node._submission._ring(deadline_s)  # as a loop does that rounds the time down
-            with pytest.raises(OutcomeUnknownError, match="no answer within 30000 ms"):
-                await called
-            assert node._submission._alarm is None
+        intercept(node, monkeypatch, lose_until)
+        patient = asyncio.create_task(node.execute(Add("x", 1)))
+        for timeout_ms in (40, 20):
+            with pytest.raises(NotAppliedError, match=rf"no answer within {timeout_ms} ms \(the last try: full\)"):
+                await node.execute(Add("x", 100), timeout_ms=timeout_ms)
+        first.set()
+        assert await patient == 2
+        assert node._submission._groups == {}
 
-    run(main)
+
+async def test_an_alarm_that_rings_early_answers_whom_it_rings_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path, 1) as [node]:
+        await node.execute(Add("x", 1))
+
+        async def never(records: Sequence[bytes], send: Send) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        intercept(node, monkeypatch, never)
+        called = asyncio.create_task(node.execute(Add("x", 1), timeout_ms=30_000))
+        await next_turn()
+        [group] = node._submission._groups
+        [(*_, deadline_s)] = group.attempts
+        node._submission._ring(deadline_s)  # as a loop does that rounds the time down
+        with pytest.raises(OutcomeUnknownError, match="no answer within 30000 ms"):
+            await called
+        assert node._submission._alarm is None

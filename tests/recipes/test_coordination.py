@@ -25,106 +25,91 @@ from tests.client.nodes import run
 from tests.recipes.stores import StoreNode, led, stores
 
 
-def test_one_holder_at_a_time_in_the_order_of_arrival(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            tokens: list[int] = []
-            inside = 0
+async def test_one_holder_at_a_time_in_the_order_of_arrival(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        tokens: list[int] = []
+        inside = 0
 
-            async def work(node: StoreNode) -> None:
-                nonlocal inside
-                async with lock(KeyValueStore(node), "tool", holder=f"node {node.node.node_id}") as held:
-                    inside += 1
-                    assert inside == 1
-                    holder = await holder_of(KeyValueStore(nodes[0]), "tool")
-                    assert holder is not None
-                    assert (holder.value, holder.created) == (f"node {node.node.node_id}", held.token)
-                    tokens.append(held.token)
-                    inside -= 1
+        async def work(node: StoreNode) -> None:
+            nonlocal inside
+            async with lock(KeyValueStore(node), "tool", holder=f"node {node.node.node_id}") as held:
+                inside += 1
+                assert inside == 1
+                holder = await holder_of(KeyValueStore(nodes[0]), "tool")
+                assert holder is not None
+                assert (holder.value, holder.created) == (f"node {node.node.node_id}", held.token)
+                tokens.append(held.token)
+                inside -= 1
 
-            await asyncio.gather(*map(work, nodes * 3))
-            assert tokens == sorted(set(tokens))
-            assert len(tokens) == 9
-            assert await holder_of(KeyValueStore(nodes[0]), "tool") is None
-
-    run(main)
+        await asyncio.gather(*map(work, nodes * 3))
+        assert tokens == sorted(set(tokens))
+        assert len(tokens) == 9
+        assert await holder_of(KeyValueStore(nodes[0]), "tool") is None
 
 
-def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            held: list[HeldLock] = []
-            is_held = asyncio.Event()
+async def test_the_death_of_holder_and_leader_hands_the_lock_on_by_log_time(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        held: list[HeldLock] = []
+        is_held = asyncio.Event()
 
-            async def hold() -> None:
-                async with lock(leader, "tool", ttl_ms=1_000) as one:
-                    held.append(one)
-                    is_held.set()
-                    await asyncio.Event().wait()
+        async def hold() -> None:
+            async with lock(leader, "tool", ttl_ms=1_000) as one:
+                held.append(one)
+                is_held.set()
+                await asyncio.Event().wait()
 
-            holder = asyncio.ensure_future(hold())
-            await is_held.wait()
-            waiter = lock(follower, "tool")
-            waiting = asyncio.ensure_future(waiter.__aenter__())
-            while len(await follower.range("tool/", "")) < 2:
+        holder = asyncio.ensure_future(hold())
+        await is_held.wait()
+        waiter = lock(follower, "tool")
+        waiting = asyncio.ensure_future(waiter.__aenter__())
+        while len(await follower.range("tool/", "")) < 2:
+            pass
+        await leader._node.close()
+        second = await waiting
+        assert second.token > held[0].token
+        # The first token is refused now, and the second one is not.
+        for one, is_fine in ((held[0], False), (second, True)):
+            result = await follower.transact([Put("effect", "")], [one.condition])
+            assert result.succeeded is is_fine
+        with pytest.raises(LeaseLostError):
+            await holder
+        await waiter.__aexit__(None, None, None)
+
+
+async def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        async with lock(store, "tool"):
+            waiting = asyncio.ensure_future(lock(store, "tool").__aenter__())
+            while len(await store.range("tool/", "")) < 2:
                 pass
-            await leader._node.close()
-            second = await waiting
-            assert second.token > held[0].token
-            # The first token is refused now, and the second one is not.
-            for one, is_fine in ((held[0], False), (second, True)):
-                result = await follower.transact([Put("effect", "")], [one.condition])
-                assert result.succeeded is is_fine
-            with pytest.raises(LeaseLostError):
-                await holder
-            await waiter.__aexit__(None, None, None)
-
-    run(main)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert len(await store.range("tool/", "")) == 1
+        async with asyncio.timeout(10), lock(store, "tool"):
+            pass
 
 
-def test_whoever_gives_up_waiting_leaves_the_line(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
+async def test_an_error_of_the_block_frees_the_lock(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        with pytest.raises(PykraftError, match="of the block"):
             async with lock(store, "tool"):
-                waiting = asyncio.ensure_future(lock(store, "tool").__aenter__())
-                while len(await store.range("tool/", "")) < 2:
-                    pass
-                waiting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await waiting
-                assert len(await store.range("tool/", "")) == 1
-            async with asyncio.timeout(10), lock(store, "tool"):
-                pass
-
-    run(main)
+                raise PykraftError("of the block")
+        assert await holder_of(store, "tool") is None
 
 
-def test_an_error_of_the_block_frees_the_lock(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            with pytest.raises(PykraftError, match="of the block"):
-                async with lock(store, "tool"):
-                    raise PykraftError("of the block")
+async def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        async with asyncio.timeout(10), lock(store, "tool/0"):
             assert await holder_of(store, "tool") is None
-
-    run(main)
-
-
-def test_a_lock_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            async with asyncio.timeout(10), lock(store, "tool/0"):
-                assert await holder_of(store, "tool") is None
-                async with lock(store, "tool") as held:
-                    holder = await holder_of(store, "tool")
-                    assert holder is not None
-                    assert holder.created == held.token
-
-    run(main)
+            async with lock(store, "tool") as held:
+                holder = await holder_of(store, "tool")
+                assert holder is not None
+                assert holder.created == held.token
 
 
 def test_who_waits_for_what_was_compacted_waits_for_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,73 +140,64 @@ def test_who_waits_for_what_was_compacted_waits_for_what_comes(tmp_path: Path, m
     run(main)
 
 
-def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            await store.put("held", "")
-            item = await store.get("held")
-            assert item is not None
-            await store.delete("held")
-            await store.put("held", "by another one")
-            await store.compact(await store.put("other", "") + 1)
-            await wait_deleted(store, item)
-
-    run(main)
+async def test_an_item_that_is_another_one_by_now_is_gone(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        await store.put("held", "")
+        item = await store.get("held")
+        assert item is not None
+        await store.delete("held")
+        await store.put("held", "by another one")
+        await store.compact(await store.put("other", "") + 1)
+        await wait_deleted(store, item)
 
 
-def test_candidates_lead_in_turn_and_everybody_hears(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            first, second, watcher = map(KeyValueStore, nodes)
-            seen = leaders(watcher, "job")
-            assert await anext(seen) is None
-            terms = []
-            async with leadership(first, "job", "first") as held:
-                terms.append(held.token)
-                assert await anext(seen) == "first"
-                assert await leader_of(second, "job") == "first"
-                other = leadership(second, "job", "second")
-                waiting = asyncio.ensure_future(other.__aenter__())
-                while len(await watcher.range("job/", "")) < 2:
-                    pass
-            terms.append((await waiting).token)
-            assert await anext(seen) == "second"
-            assert terms[0] < terms[1]
-            await other.__aexit__(None, None, None)
-            assert await anext(seen) is None
-            await seen.aclose()
-
-    run(main)
-
-
-def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            is_held = asyncio.Event()
-
-            async def lead() -> None:
-                async with leadership(leader, "job", "first", ttl_ms=1_000):
-                    is_held.set()
-                    await asyncio.Event().wait()
-
-            first = asyncio.ensure_future(lead())
-            await is_held.wait()
-            seen = leaders(follower, "job")
+async def test_candidates_lead_in_turn_and_everybody_hears(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        first, second, watcher = map(KeyValueStore, nodes)
+        seen = leaders(watcher, "job")
+        assert await anext(seen) is None
+        terms = []
+        async with leadership(first, "job", "first") as held:
+            terms.append(held.token)
             assert await anext(seen) == "first"
-            other = leadership(follower, "job", "second")
+            assert await leader_of(second, "job") == "first"
+            other = leadership(second, "job", "second")
             waiting = asyncio.ensure_future(other.__aenter__())
-            await leader._node.close()
-            await waiting
-            while (name := await anext(seen)) != "second":
-                assert name is None
-            with pytest.raises(LeaseLostError):
-                await first
-            await other.__aexit__(None, None, None)
-            await seen.aclose()
+            while len(await watcher.range("job/", "")) < 2:
+                pass
+        terms.append((await waiting).token)
+        assert await anext(seen) == "second"
+        assert terms[0] < terms[1]
+        await other.__aexit__(None, None, None)
+        assert await anext(seen) is None
+        await seen.aclose()
 
-    run(main)
+
+async def test_the_death_of_the_leader_elects_another_one(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        is_held = asyncio.Event()
+
+        async def lead() -> None:
+            async with leadership(leader, "job", "first", ttl_ms=1_000):
+                is_held.set()
+                await asyncio.Event().wait()
+
+        first = asyncio.ensure_future(lead())
+        await is_held.wait()
+        seen = leaders(follower, "job")
+        assert await anext(seen) == "first"
+        other = leadership(follower, "job", "second")
+        waiting = asyncio.ensure_future(other.__aenter__())
+        await leader._node.close()
+        await waiting
+        while (name := await anext(seen)) != "second":
+            assert name is None
+        with pytest.raises(LeaseLostError):
+            await first
+        await other.__aexit__(None, None, None)
+        await seen.aclose()
 
 
 def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,137 +226,116 @@ def test_a_watch_that_comes_too_late_looks_again(tmp_path: Path, monkeypatch: py
     run(main)
 
 
-def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            barriers = [Barrier(KeyValueStore(node), "start", 3) for node in nodes]
-            for _ in range(2):
-                waiting = [asyncio.ensure_future(one.wait()) for one in barriers[:2]]
-                while len(await barriers[0]._store.range("start/", "")) < 2:
-                    pass
-                assert not any(one.done() for one in waiting)
-                places = await asyncio.gather(*waiting, barriers[2].wait())
-                assert sorted(places) == [0, 1, 2]
-                assert places[2] == 2
-            assert await barriers[0]._store.range("start/", "") == []
-
-    run(main)
-
-
-def test_the_dead_do_not_count(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            dead = asyncio.ensure_future(Barrier(leader, "start", 2, ttl_ms=1_000).wait())
-            while not await follower.range("start/", ""):
+async def test_all_go_on_together_again_and_again(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        barriers = [Barrier(KeyValueStore(node), "start", 3) for node in nodes]
+        for _ in range(2):
+            waiting = [asyncio.ensure_future(one.wait()) for one in barriers[:2]]
+            while len(await barriers[0]._store.range("start/", "")) < 2:
                 pass
-            changes = follower.watch("start/", "", from_revision=await follower.revision())
-            await anext(changes)
-            await leader._node.close()
-            while (await anext(changes)).item is not None:
-                pass
-            await changes.aclose()
-            await asyncio.wait([dead])
-            assert dead.exception() is not None
-            barrier = Barrier(follower, "start", 2)
-            assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
-
-    run(main)
+            assert not any(one.done() for one in waiting)
+            places = await asyncio.gather(*waiting, barriers[2].wait())
+            assert sorted(places) == [0, 1, 2]
+            assert places[2] == 2
+        assert await barriers[0]._store.range("start/", "") == []
 
 
-def test_parties_are_bounded(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            for parties in (0, 129):
-                with pytest.raises(UsageError, match="parties"):
-                    Barrier(KeyValueStore(node), "start", parties)
-            assert await Barrier(KeyValueStore(node), "start", 1).wait() == 0
-
-    run(main)
-
-
-def test_each_job_is_done_by_one_worker(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            queues = [JobQueue(KeyValueStore(node), "mail") for node in nodes]
-            done: list[str] = []
-
-            async def work(queue: JobQueue, count: int) -> None:
-                for _ in range(count):
-                    async with queue.take() as job:
-                        done.append(job.value)
-
-            workers = [asyncio.ensure_future(work(queue, 3)) for queue in queues]
-            numbers = [await queues[at % 3].put(str(at)) for at in range(9)]
-            await asyncio.gather(*workers)
-            assert numbers == sorted(numbers)
-            assert sorted(done) == [str(at) for at in range(9)]
-            assert await queues[0].count() == 0
-
-    run(main)
+async def test_the_dead_do_not_count(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        dead = asyncio.ensure_future(Barrier(leader, "start", 2, ttl_ms=1_000).wait())
+        while not await follower.range("start/", ""):
+            pass
+        changes = follower.watch("start/", "", from_revision=await follower.revision())
+        await anext(changes)
+        await leader._node.close()
+        while (await anext(changes)).item is not None:
+            pass
+        await changes.aclose()
+        await asyncio.wait([dead])
+        assert dead.exception() is not None
+        barrier = Barrier(follower, "start", 2)
+        assert sorted(await asyncio.gather(barrier.wait(), barrier.wait())) == [0, 1]
 
 
-def test_jobs_come_in_their_order_and_a_failed_one_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            queue = JobQueue(KeyValueStore(node), "mail")
-            first = await queue.put("a")
-            await queue.put("b")
+async def test_parties_are_bounded(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        for parties in (0, 129):
+            with pytest.raises(UsageError, match="parties"):
+                Barrier(KeyValueStore(node), "start", parties)
+        assert await Barrier(KeyValueStore(node), "start", 1).wait() == 0
 
-            async def fail() -> None:
+
+async def test_each_job_is_done_by_one_worker(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        queues = [JobQueue(KeyValueStore(node), "mail") for node in nodes]
+        done: list[str] = []
+
+        async def work(queue: JobQueue, count: int) -> None:
+            for _ in range(count):
                 async with queue.take() as job:
-                    assert (job.value, job.number) == ("a", first)
-                    raise ZeroDivisionError
+                    done.append(job.value)
 
-            with pytest.raises(ZeroDivisionError):
-                await fail()
-            async with queue.take() as job, queue.take() as other:
-                assert (job.value, other.value) == ("a", "b")
-                await job.done([Put("result", "x")])
-            assert await KeyValueStore(node).get("result") is not None
-            assert await queue.count() == 0
-
-    run(main)
+        workers = [asyncio.ensure_future(work(queue, 3)) for queue in queues]
+        numbers = [await queues[at % 3].put(str(at)) for at in range(9)]
+        await asyncio.gather(*workers)
+        assert numbers == sorted(numbers)
+        assert sorted(done) == [str(at) for at in range(9)]
+        assert await queues[0].count() == 0
 
 
-def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            await JobQueue(leader, "mail").put("a")
-            numbers: list[int] = []
-            is_taken = asyncio.Event()
+async def test_jobs_come_in_their_order_and_a_failed_one_again(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        queue = JobQueue(KeyValueStore(node), "mail")
+        first = await queue.put("a")
+        await queue.put("b")
 
-            async def work() -> None:
-                async with JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
-                    numbers.append(job.number)
-                    is_taken.set()
-                    await asyncio.Event().wait()
-
-            worker = asyncio.ensure_future(work())
-            await is_taken.wait()
-            await leader._node.close()
-            async with JobQueue(follower, "mail").take() as job:
-                assert (job.value, [job.number]) == ("a", numbers)
-            with pytest.raises(LeaseLostError):
-                await worker
-
-    run(main)
-
-
-def test_a_worker_whose_job_went_to_another_one_cannot_end_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            queue = JobQueue(store, "mail")
-            await queue.put("a")
+        async def fail() -> None:
             async with queue.take() as job:
-                await store.delete(job._claim)
-                async with queue.take() as other:
-                    with pytest.raises(LeaseLostError, match=f"job {job.number} was given to another worker"):
-                        await job.done([Put("result", "x")])
-                    assert await store.get("result") is None
-                    assert other.number == job.number
-                job._is_done = True
+                assert (job.value, job.number) == ("a", first)
+                raise ZeroDivisionError
 
-    run(main)
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        async with queue.take() as job, queue.take() as other:
+            assert (job.value, other.value) == ("a", "b")
+            await job.done([Put("result", "x")])
+        assert await KeyValueStore(node).get("result") is not None
+        assert await queue.count() == 0
+
+
+async def test_the_job_of_a_dead_worker_goes_to_another_one(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        await JobQueue(leader, "mail").put("a")
+        numbers: list[int] = []
+        is_taken = asyncio.Event()
+
+        async def work() -> None:
+            async with JobQueue(leader, "mail", ttl_ms=1_000).take() as job:
+                numbers.append(job.number)
+                is_taken.set()
+                await asyncio.Event().wait()
+
+        worker = asyncio.ensure_future(work())
+        await is_taken.wait()
+        await leader._node.close()
+        async with JobQueue(follower, "mail").take() as job:
+            assert (job.value, [job.number]) == ("a", numbers)
+        with pytest.raises(LeaseLostError):
+            await worker
+
+
+async def test_a_worker_whose_job_went_to_another_one_cannot_end_it(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        queue = JobQueue(store, "mail")
+        await queue.put("a")
+        async with queue.take() as job:
+            await store.delete(job._claim)
+            async with queue.take() as other:
+                with pytest.raises(LeaseLostError, match=f"job {job.number} was given to another worker"):
+                    await job.done([Put("result", "x")])
+                assert await store.get("result") is None
+                assert other.number == job.number
+            job._is_done = True

@@ -18,7 +18,6 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.recipes import Item, KeyChange, KeyValueStore, Put, key_value_commands, key_value_store, prefix
-from tests.client.nodes import run
 from tests.recipes.stores import led, stores
 
 
@@ -32,173 +31,149 @@ async def taken(changes: AsyncIterator[KeyChange], count: int) -> list[KeyChange
     return [await anext(changes) for _ in range(count)]
 
 
-def test_every_node_changes_and_reads_the_store(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            assert await follower.put("color", "red") == 1
-            assert await leader.get("color") == Item("color", "red", 1, 1, 1)
-            assert await leader.compare_and_set("color", "red", "blue")
-            assert not await follower.compare_and_set("color", "red", "green")
-            assert await follower.compare_and_set("shape", None, "round")
-            assert [item.value for item in await leader.range("", "")] == ["blue", "round"]
-            assert [item.key for item in await follower.range(*prefix("s"), limit=1)] == ["shape"]
-            assert await leader.delete("", "d") == 1
-            assert await follower.get("color") is None
-            assert await follower.get("shape", stale=True, max_age_ms=60_000) is not None
-            result = await leader.transact([Put("a", "")], otherwise=[Put("b", "")])
-            assert (result.succeeded, result.revision) == (True, 5)
-            for call in (leader.get(""), leader.put("", "x"), leader.range("a", "", limit=0)):
-                with pytest.raises(UsageError):
-                    await call
-
-    run(main)
+async def test_every_node_changes_and_reads_the_store(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        assert await follower.put("color", "red") == 1
+        assert await leader.get("color") == Item("color", "red", 1, 1, 1)
+        assert await leader.compare_and_set("color", "red", "blue")
+        assert not await follower.compare_and_set("color", "red", "green")
+        assert await follower.compare_and_set("shape", None, "round")
+        assert [item.value for item in await leader.range("", "")] == ["blue", "round"]
+        assert [item.key for item in await follower.range(*prefix("s"), limit=1)] == ["shape"]
+        assert await leader.delete("", "d") == 1
+        assert await follower.get("color") is None
+        assert await follower.get("shape", stale=True, max_age_ms=60_000) is not None
+        result = await leader.transact([Put("a", "")], otherwise=[Put("b", "")])
+        assert (result.succeeded, result.revision) == (True, 5)
+        for call in (leader.get(""), leader.put("", "x"), leader.range("a", "", limit=0)):
+            with pytest.raises(UsageError):
+                await call
 
 
-def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            for at in range(3):
-                await leader.put("a", str(at))
-            changes = follower.watch("", "", from_revision=2)
-            assert [(one.revision, one.key) for one in await taken(changes, 2)] == [(2, "a"), (3, "a")]
-            waiting = asyncio.ensure_future(anext(changes))
-            await leader.transact([Put("b", "x"), Put("c", "y")])
-            assert (await waiting).key == "b"
-            await changes.aclose()
-            resumed = leader.watch("", "", from_revision=4)
-            assert [one.key for one in await taken(resumed, 2)] == ["b", "c"]
-            from_now = follower.watch("a")
-            waiting = asyncio.ensure_future(anext(from_now))
+async def test_a_watch_misses_nothing_and_resumes(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        for at in range(3):
+            await leader.put("a", str(at))
+        changes = follower.watch("", "", from_revision=2)
+        assert [(one.revision, one.key) for one in await taken(changes, 2)] == [(2, "a"), (3, "a")]
+        waiting = asyncio.ensure_future(anext(changes))
+        await leader.transact([Put("b", "x"), Put("c", "y")])
+        assert (await waiting).key == "b"
+        await changes.aclose()
+        resumed = leader.watch("", "", from_revision=4)
+        assert [one.key for one in await taken(resumed, 2)] == ["b", "c"]
+        from_now = follower.watch("a")
+        waiting = asyncio.ensure_future(anext(from_now))
+        await leader.put("b", "other")
+        while not follower._node.machine.on_change:
             await leader.put("b", "other")
-            while not follower._node.machine.on_change:
-                await leader.put("b", "other")
-            await leader.delete("a")
-            assert (await waiting).item is None
-            with pytest.raises(UsageError, match="from_revision = 1000: the last change has revision"):
-                await anext(leader.watch("a", from_revision=1_000))
-            for each in (resumed, from_now):
-                await each.aclose()
-            assert (leader._watches, follower._watches) == (0, 0)
-            assert not follower._node.machine.on_change
-
-    run(main)
+        await leader.delete("a")
+        assert (await waiting).item is None
+        with pytest.raises(UsageError, match="from_revision = 1000: the last change has revision"):
+            await anext(leader.watch("a", from_revision=1_000))
+        for each in (resumed, from_now):
+            await each.aclose()
+        assert (leader._watches, follower._watches) == (0, 0)
+        assert not follower._node.machine.on_change
 
 
-def test_a_watch_from_what_was_compacted_names_the_oldest_revision(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            for at in range(4):
-                await store.put("a", str(at))
-            slow = store.watch("a", from_revision=1)
-            await anext(slow)
-            slower = store.watch("a", from_revision=2)
-            await store.compact(4)
-            with pytest.raises(CompactedError, match="revision 2 is no longer kept: the oldest one is 4"):
-                await anext(slower)
-            await slow.aclose()
-            assert [one.revision for one in await taken(store.watch("a", from_revision=4), 1)] == [4]
-            with pytest.raises(CommandRejectedError, match="not yet at 9"):
-                await store.compact(9)
-
-    run(main)
+async def test_a_watch_from_what_was_compacted_names_the_oldest_revision(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        for at in range(4):
+            await store.put("a", str(at))
+        slow = store.watch("a", from_revision=1)
+        await anext(slow)
+        slower = store.watch("a", from_revision=2)
+        await store.compact(4)
+        with pytest.raises(CompactedError, match="revision 2 is no longer kept: the oldest one is 4"):
+            await anext(slower)
+        await slow.aclose()
+        assert [one.revision for one in await taken(store.watch("a", from_revision=4), 1)] == [4]
+        with pytest.raises(CommandRejectedError, match="not yet at 9"):
+            await store.compact(9)
 
 
-def test_watches_are_bounded_and_end_with_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(key_value_store, "WATCHES_MAX", 1)
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-            await store.put("a", "x")
-            changes = store.watch("a", from_revision=1)
-            await anext(changes)
-            with pytest.raises(BufferFullError, match="1 watches are open on this node"):
-                await anext(store.watch("a"))
-            waiting = asyncio.ensure_future(anext(changes))
-            await store.put("b", "x")
-            await node.close()
-            with pytest.raises(NotRunningError):
-                await waiting
-
-    run(main)
+async def test_watches_are_bounded_and_end_with_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_value_store, "WATCHES_MAX", 1)
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        await store.put("a", "x")
+        changes = store.watch("a", from_revision=1)
+        await anext(changes)
+        with pytest.raises(BufferFullError, match="1 watches are open on this node"):
+            await anext(store.watch("a"))
+        waiting = asyncio.ensure_future(anext(changes))
+        await store.put("b", "x")
+        await node.close()
+        with pytest.raises(NotRunningError):
+            await waiting
 
 
 @pytest.mark.usefixtures("short_leases")
-def test_a_lease_that_nobody_keeps_ends_by_itself(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            leader, follower = await led(nodes)
-            lease = await follower.grant_lease(100)
-            revision = await follower.put("a", "x", lease=lease)
-            changes = leader.watch("a", from_revision=revision)
-            assert [one.item is None for one in await taken(changes, 2)] == [False, True]
-            await changes.aclose()
-            with pytest.raises(CommandRejectedError, match=f"lease {lease} has ended"):
-                await follower.keep_lease(lease)
-
-    run(main)
+async def test_a_lease_that_nobody_keeps_ends_by_itself(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        leader, follower = await led(nodes)
+        lease = await follower.grant_lease(100)
+        revision = await follower.put("a", "x", lease=lease)
+        changes = leader.watch("a", from_revision=revision)
+        assert [one.item is None for one in await taken(changes, 2)] == [False, True]
+        await changes.aclose()
+        with pytest.raises(CommandRejectedError, match=f"lease {lease} has ended"):
+            await follower.keep_lease(lease)
 
 
-def test_a_held_lease_is_kept_and_ends_with_its_block(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
+async def test_a_held_lease_is_kept_and_ends_with_its_block(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+        async with store.lease(1_000) as lease:
+            await store.put("a", "x", lease=lease)
+            expires_ms = node.machine._leases[lease].expires_ms
+            while node.machine._leases[lease].expires_ms == expires_ms:
+                await node.node.wait_applied(node._applier, node.node.log_end_offset + 1)
+        assert await store.get("a") is None
+        with pytest.raises(ZeroDivisionError):
+            async with store.lease():
+                raise ZeroDivisionError
+        with pytest.raises(TimeoutError):
+            async with store.lease():
+                raise TimeoutError
+        assert not node.machine._leases
+        with pytest.raises(UsageError, match="ttl_ms = 1"):
+            async with store.lease(1):
+                pass
+
+
+async def test_a_holder_gives_up_before_its_lease_can_end(tmp_path: Path) -> None:
+    async with stores(tmp_path) as nodes:
+        _, follower = await led(nodes)
+        held = []
+
+        async def hold() -> None:
+            async with follower.lease(1_000) as lease:
+                held.append(lease)
+                for node in nodes:
+                    if node is not follower._node:
+                        await node.close()
+                await asyncio.Event().wait()
+
+        with pytest.raises(LeaseLostError, match="of 1000 ms could not be kept"):
+            await hold()
+        assert [*follower._node.machine._leases] == held  # in the log, it has not ended
+        with pytest.raises(QuorumUnavailableError):
+            await KeyValueStore(follower._node, timeout_ms=50).get("a")
+
+
+async def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        store = KeyValueStore(node)
+
+        async def hold() -> None:
             async with store.lease(1_000) as lease:
-                await store.put("a", "x", lease=lease)
-                expires_ms = node.machine._leases[lease].expires_ms
-                while node.machine._leases[lease].expires_ms == expires_ms:
-                    await node.node.wait_applied(node._applier, node.node.log_end_offset + 1)
-            assert await store.get("a") is None
-            with pytest.raises(ZeroDivisionError):
-                async with store.lease():
-                    raise ZeroDivisionError
-            with pytest.raises(TimeoutError):
-                async with store.lease():
-                    raise TimeoutError
-            assert not node.machine._leases
-            with pytest.raises(UsageError, match="ttl_ms = 1"):
-                async with store.lease(1):
-                    pass
+                await store.end_lease(lease)
+                await asyncio.Event().wait()
 
-    run(main)
-
-
-def test_a_holder_gives_up_before_its_lease_can_end(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path) as nodes:
-            _, follower = await led(nodes)
-            held = []
-
-            async def hold() -> None:
-                async with follower.lease(1_000) as lease:
-                    held.append(lease)
-                    for node in nodes:
-                        if node is not follower._node:
-                            await node.close()
-                    await asyncio.Event().wait()
-
-            with pytest.raises(LeaseLostError, match="of 1000 ms could not be kept"):
-                await hold()
-            assert [*follower._node.machine._leases] == held  # in the log, it has not ended
-            with pytest.raises(QuorumUnavailableError):
-                await KeyValueStore(follower._node, timeout_ms=50).get("a")
-
-    run(main)
-
-
-def test_a_holder_hears_that_its_lease_was_ended(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            store = KeyValueStore(node)
-
-            async def hold() -> None:
-                async with store.lease(1_000) as lease:
-                    await store.end_lease(lease)
-                    await asyncio.Event().wait()
-
-            with pytest.raises(LeaseLostError):
-                await hold()
-
-    run(main)
+        with pytest.raises(LeaseLostError):
+            await hold()

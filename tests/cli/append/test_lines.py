@@ -85,14 +85,11 @@ def test_the_thread_reads_no_more_than_has_room(monkeypatch: pytest.MonkeyPatch)
     with_pipe(main)
 
 
-def test_a_descriptor_that_cannot_be_read_is_an_error() -> None:
-    async def main() -> None:
-        reading, writing = os.pipe()
-        try:
-            with pytest.raises(OSError, match="Bad file descriptor"):
-                await take(Lines(writing, line_size_bytes_max=1))
-        finally:
-            os.close(reading)
-            os.close(writing)
-
-    run(main)
+async def test_a_descriptor_that_cannot_be_read_is_an_error() -> None:
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            await take(Lines(writing, line_size_bytes_max=1))
+    finally:
+        os.close(reading)
+        os.close(writing)

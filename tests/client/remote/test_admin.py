@@ -180,16 +180,13 @@ def test_a_leader_that_dies_is_asked_no_more_when_another_leads() -> None:
     with_three(main)
 
 
-def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
-    async def main() -> None:
-        first, second = dead(), dead()
-        async with Admin([first, second], patience=PATIENT) as admin:
-            with pytest.raises(QuorumUnavailableError) as caught:
-                await admin.describe_quorum()
-        refused = "connection refused"
-        assert str(caught.value) == f"no node answers: {first}: {refused}; {second}: {refused}"
-
-    run(main)
+async def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
+    first, second = dead(), dead()
+    async with Admin([first, second], patience=PATIENT) as admin:
+        with pytest.raises(QuorumUnavailableError) as caught:
+            await admin.describe_quorum()
+    refused = "connection refused"
+    assert str(caught.value) == f"no node answers: {first}: {refused}; {second}: {refused}"
 
 
 LEADER_PROBLEMS: dict[str, tuple[Script, str]] = {
@@ -222,16 +219,13 @@ NODE_PROBLEMS: dict[str, tuple[Body, str]] = {
 
 
 @pytest.mark.parametrize(("body", "words"), NODE_PROBLEMS.values(), ids=NODE_PROBLEMS)
-def test_a_node_that_does_not_know_its_cluster_is_told(body: Body, words: str) -> None:
-    async def main() -> None:
-        async with (
-            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: body}) as node,
-            Admin([node.endpoint], patience=HASTY) as admin,
-        ):
-            with pytest.raises(QuorumUnavailableError, match=words):
-                await admin.describe_quorum()
-
-    run(main)
+async def test_a_node_that_does_not_know_its_cluster_is_told(body: Body, words: str) -> None:
+    async with (
+        ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: body}) as node,
+        Admin([node.endpoint], patience=HASTY) as admin,
+    ):
+        with pytest.raises(QuorumUnavailableError, match=words):
+            await admin.describe_quorum()
 
 
 def test_nodes_of_two_clusters_are_never_mixed() -> None:
@@ -248,35 +242,29 @@ def test_nodes_of_two_clusters_are_never_mixed() -> None:
     with_three(main)
 
 
-def test_brokers_are_asked_themselves() -> None:
-    async def main() -> None:
-        scripts: dict[ApiKey, Script] = {
-            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(7, {}),
-            ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
-        }
-        async with (
-            ScriptedNode(scripts) as node,
-            Admin([node.endpoint], kind=NodeKind.BROKER, patience=PATIENT) as admin,
-        ):
-            assert (await admin.describe_quorum()).leader_id == 2
-            [asked] = node.requests(ApiKey.DESCRIBE_CLUSTER)
-            assert asked["endpoint_type"] == NodeKind.BROKER.value
-
-    run(main)
+async def test_brokers_are_asked_themselves() -> None:
+    scripts: dict[ApiKey, Script] = {
+        ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(7, {}),
+        ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
+    }
+    async with (
+        ScriptedNode(scripts) as node,
+        Admin([node.endpoint], kind=NodeKind.BROKER, patience=PATIENT) as admin,
+    ):
+        assert (await admin.describe_quorum()).leader_id == 2
+        [asked] = node.requests(ApiKey.DESCRIBE_CLUSTER)
+        assert asked["endpoint_type"] == NodeKind.BROKER.value
 
 
 @pytest.mark.parametrize("kind", NodeKind)
-def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
-    async def main() -> None:
-        mismatch: Body = {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "cluster_id": ""}
-        async with (
-            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: mismatch}) as node,
-            Admin([node.endpoint], kind=kind, patience=PATIENT) as admin,
-        ):
-            with pytest.raises(UsageError, match=f"is not a {kind.name.lower()}: bootstrap from it as a"):
-                await admin.describe_quorum()
-
-    run(main)
+async def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
+    mismatch: Body = {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "cluster_id": ""}
+    async with (
+        ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: mismatch}) as node,
+        Admin([node.endpoint], kind=kind, patience=PATIENT) as admin,
+    ):
+        with pytest.raises(UsageError, match=f"is not a {kind.name.lower()}: bootstrap from it as a"):
+            await admin.describe_quorum()
 
 
 def test_a_list_without_nodes_is_the_callers_mistake() -> None:
@@ -465,18 +453,15 @@ def test_each_follower_is_asked_once_and_the_leader_is_not(monkeypatch: pytest.M
     run(main)
 
 
-def test_voters_behind_brokers_are_not_asked() -> None:
-    async def main() -> None:
-        node = ScriptedNode(
-            {
-                ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(1, {1: node.endpoint}),
-                ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(1),
-            }
-        )
-        async with node, Admin([node.endpoint], kind=NodeKind.BROKER, patience=LIMITS) as admin:
-            assert not (await admin.describe_quorum(ask_voters=True)).problems
-
-    run(main)
+async def test_voters_behind_brokers_are_not_asked() -> None:
+    node = ScriptedNode(
+        {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(1, {1: node.endpoint}),
+            ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(1),
+        }
+    )
+    async with node, Admin([node.endpoint], kind=NodeKind.BROKER, patience=LIMITS) as admin:
+        assert not (await admin.describe_quorum(ask_voters=True)).problems
 
 
 CONTEXT = RpcContext(
@@ -495,20 +480,17 @@ def fenced(epoch: int) -> Body:
     return {"responses": [{"topic_id": METADATA_TOPIC_ID, "partitions": [part]}]}
 
 
-def test_each_voter_tells_its_epoch_or_why_not() -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            [dead] = free_ports(1)
-            old = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: fenced(5)}))
-            refused: Body = {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "responses": []}
-            other = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: refused}))
-            voters = {1: old.endpoint, 2: other.endpoint, 3: Endpoint(HOST, dead)}
-            told = await epochs_of({NodeId(id_): each for id_, each in voters.items()}, CONTEXT)
-            assert told[NodeId(1)] == 5
-            assert "another cluster" in str(told[NodeId(2)])
-            assert isinstance(told[NodeId(3)], UnreachableError)
-
-    run(main)
+async def test_each_voter_tells_its_epoch_or_why_not() -> None:
+    async with AsyncExitStack() as stack:
+        [dead] = free_ports(1)
+        old = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: fenced(5)}))
+        refused: Body = {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "responses": []}
+        other = await stack.enter_async_context(ScriptedNode({ApiKey.FETCH: lambda _: refused}))
+        voters = {1: old.endpoint, 2: other.endpoint, 3: Endpoint(HOST, dead)}
+        told = await epochs_of({NodeId(id_): each for id_, each in voters.items()}, CONTEXT)
+        assert told[NodeId(1)] == 5
+        assert "another cluster" in str(told[NodeId(2)])
+        assert isinstance(told[NodeId(3)], UnreachableError)
 
 
 def unregistering(*codes: int) -> ScriptedNode:
@@ -525,26 +507,20 @@ def unregistering(*codes: int) -> ScriptedNode:
     return node
 
 
-def test_the_leader_forgets_a_controller_also_one_that_leads_later() -> None:
-    async def main() -> None:
-        async with (
-            unregistering(ErrorCode.NOT_CONTROLLER) as node,
-            Admin([dead(), node.endpoint], patience=PATIENT) as admin,
-        ):
-            await admin.unregister_controller(NodeId(3))
-            assert node.requests(ApiKey.UNREGISTER_CONTROLLER) == [{"controller_id": 3}] * 2
-
-    run(main)
+async def test_the_leader_forgets_a_controller_also_one_that_leads_later() -> None:
+    async with (
+        unregistering(ErrorCode.NOT_CONTROLLER) as node,
+        Admin([dead(), node.endpoint], patience=PATIENT) as admin,
+    ):
+        await admin.unregister_controller(NodeId(3))
+        assert node.requests(ApiKey.UNREGISTER_CONTROLLER) == [{"controller_id": 3}] * 2
 
 
 @pytest.mark.parametrize(("code", "name"), [(136, "CONTROLLER_ID_NOT_REGISTERED"), (42, "INVALID_REQUEST")])
-def test_a_controller_that_is_not_forgotten_has_the_leaders_reason(code: int, name: str) -> None:
-    async def main() -> None:
-        async with unregistering(code) as node, Admin([node.endpoint], patience=PATIENT) as admin:
-            with pytest.raises(RefusedError, match=f"unregistering controller 3 was refused: {name}: why"):
-                await admin.unregister_controller(NodeId(3))
-
-    run(main)
+async def test_a_controller_that_is_not_forgotten_has_the_leaders_reason(code: int, name: str) -> None:
+    async with unregistering(code) as node, Admin([node.endpoint], patience=PATIENT) as admin:
+        with pytest.raises(RefusedError, match=f"unregistering controller 3 was refused: {name}: why"):
+            await admin.unregister_controller(NodeId(3))
 
 
 def test_only_controllers_of_kafka_unregister() -> None:

@@ -266,22 +266,19 @@ def test_admin_observer_and_appender_tell_the_same(*, is_kafka: bool) -> None:
     run(main)
 
 
-def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again() -> None:
-    async def main() -> None:
-        part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": {"leader_id": -1}}
-        answer = {"responses": [{"name": "t", "partition_responses": [part]}]}
-        node = ScriptedNode(
-            {
-                ApiKey.API_VERSIONS: lambda _: CLIENTS,
-                ApiKey.DESCRIBE_CLUSTER: lambda _: SILENCE,
-                ApiKey.METADATA: lambda _: CLUSTER,
-                ApiKey.PRODUCE: lambda _: answer,
-            }
-        )
-        patience = Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
-        async with node, NumberedAppender([node.endpoint], patience=patience) as appender:
-            with pytest.raises(QuorumUnavailableError, match="it knows no leader"):
-                await appender.append(b"a")
-        assert len(node.requests(ApiKey.DESCRIBE_CLUSTER)) > 1
-
-    run(main)
+async def test_a_node_that_falls_silent_when_asked_for_the_voters_is_asked_again() -> None:
+    part = {"index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "current_leader": {"leader_id": -1}}
+    answer = {"responses": [{"name": "t", "partition_responses": [part]}]}
+    node = ScriptedNode(
+        {
+            ApiKey.API_VERSIONS: lambda _: CLIENTS,
+            ApiKey.DESCRIBE_CLUSTER: lambda _: SILENCE,
+            ApiKey.METADATA: lambda _: CLUSTER,
+            ApiKey.PRODUCE: lambda _: answer,
+        }
+    )
+    patience = Patience(timeout_ms=300, request_timeout_ms=50, retry_backoff_ms=5)
+    async with node, NumberedAppender([node.endpoint], patience=patience) as appender:
+        with pytest.raises(QuorumUnavailableError, match="it knows no leader"):
+            await appender.append(b"a")
+    assert len(node.requests(ApiKey.DESCRIBE_CLUSTER)) > 1

@@ -219,13 +219,10 @@ def test_a_quorum_that_serves_no_clients_is_told_apart() -> None:
     with_nodes(one_serves, node(api_versions=lambda _: VERSIONS), node())
 
 
-def test_nobody_there_is_told_at_once() -> None:
-    async def main() -> None:
-        async with NumberedAppender([Endpoint(HOST, 1)], patience=PATIENT) as appender:
-            with pytest.raises(QuorumUnavailableError):
-                await appender.issue_id()
-
-    run(main)
+async def test_nobody_there_is_told_at_once() -> None:
+    async with NumberedAppender([Endpoint(HOST, 1)], patience=PATIENT) as appender:
+        with pytest.raises(QuorumUnavailableError):
+            await appender.issue_id()
 
 
 QUESTION: Any = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
@@ -242,31 +239,25 @@ class Asking(NumberedAppender):
         return int((await self._ask(connection, ApiKey.DESCRIBE_CLUSTER, QUESTION))["error_code"])
 
 
-def test_one_connection_serves_all_requests_until_an_answer_is_lost() -> None:
-    async def main() -> None:
-        answers: list[Any] = [{"error_code": 1}, {"error_code": 2}, HANG_UP, {"error_code": 3}]
-        node = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: answers.pop(0)})
-        async with node, Asking([node.endpoint], client_id="a-client", patience=PATIENT) as client:
-            assert [await client.ask() for _ in range(3)] == [1, 2, 3]
-            assert len(node.requests(ApiKey.API_VERSIONS)) == 2
-
-    run(main)
+async def test_one_connection_serves_all_requests_until_an_answer_is_lost() -> None:
+    answers: list[Any] = [{"error_code": 1}, {"error_code": 2}, HANG_UP, {"error_code": 3}]
+    node = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: answers.pop(0)})
+    async with node, Asking([node.endpoint], client_id="a-client", patience=PATIENT) as client:
+        assert [await client.ask() for _ in range(3)] == [1, 2, 3]
+        assert len(node.requests(ApiKey.API_VERSIONS)) == 2
 
 
-def test_a_node_that_was_never_there_is_told_at_once_and_one_that_left_after_the_time() -> None:
-    async def main() -> None:
-        [port] = free_ports(1)
-        async with Asking([Endpoint(HOST, port)], client_id="a-client", patience=PATIENT) as client:
-            with pytest.raises(QuorumUnavailableError):
-                await client.ask()
-        node = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: {"error_code": 0}})
-        async with Asking([node.endpoint], client_id="a-client", patience=HASTY) as client:
-            async with node:
-                assert await client.ask() == 0
-            with pytest.raises(QuorumUnavailableError, match=r"0\.6 s"):
-                await client.ask()
-
-    run(main)
+async def test_a_node_that_was_never_there_is_told_at_once_and_one_that_left_after_the_time() -> None:
+    [port] = free_ports(1)
+    async with Asking([Endpoint(HOST, port)], client_id="a-client", patience=PATIENT) as client:
+        with pytest.raises(QuorumUnavailableError):
+            await client.ask()
+    node = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: {"error_code": 0}})
+    async with Asking([node.endpoint], client_id="a-client", patience=HASTY) as client:
+        async with node:
+            assert await client.ask() == 0
+        with pytest.raises(QuorumUnavailableError, match=r"0\.6 s"):
+            await client.ask()
 
 
 @pytest.mark.parametrize(("host", "port", "is_known"), [("localhost", 9, True), ("", 0, False), (HOST, 70_000, False)])
@@ -286,70 +277,54 @@ def serving(*answers: object) -> ScriptedNode:
     return node(in_turn(*answers), init_producer_id=lambda _: ID)  # type: ignore[arg-type]  # answers of any kind
 
 
-def test_batches_are_numbered_in_turn_and_what_is_sent_again_keeps_its_number() -> None:
-    async def main() -> None:
-        lost = produced(ErrorCode.REQUEST_TIMED_OUT)
-        async with serving(produced(), lost, produced(base_offset=9), produced(base_offset=10)) as one:
-            async with Appender([one.endpoint], patience=PATIENT) as appender:
-                offsets = [await appender.append_values(values) for values in ([b"a", b"b"], [b"c"], [b"d"])]
-            assert offsets == [7, 9, 10]
-            batches = sent(one)
-            assert [decode_values(batch) for batch in batches] == [[b"a", b"b"], [b"c"], [b"c"], [b"d"]]
-            headers = [read_header(batch) for batch in batches]
-            assert [header.base_sequence for header in headers] == [0, 2, 2, 3]
-            assert {(header.producer_id, header.producer_epoch) for header in headers} == {(77, 0)}
-            assert all(header.base_timestamp > 0 for header in headers)
-            assert len(one.requests(ApiKey.INIT_PRODUCER_ID)) == 1
-
-    run(main)
+async def test_batches_are_numbered_in_turn_and_what_is_sent_again_keeps_its_number() -> None:
+    lost = produced(ErrorCode.REQUEST_TIMED_OUT)
+    async with serving(produced(), lost, produced(base_offset=9), produced(base_offset=10)) as one:
+        async with Appender([one.endpoint], patience=PATIENT) as appender:
+            offsets = [await appender.append_values(values) for values in ([b"a", b"b"], [b"c"], [b"d"])]
+        assert offsets == [7, 9, 10]
+        batches = sent(one)
+        assert [decode_values(batch) for batch in batches] == [[b"a", b"b"], [b"c"], [b"c"], [b"d"]]
+        headers = [read_header(batch) for batch in batches]
+        assert [header.base_sequence for header in headers] == [0, 2, 2, 3]
+        assert {(header.producer_id, header.producer_epoch) for header in headers} == {(77, 0)}
+        assert all(header.base_timestamp > 0 for header in headers)
+        assert len(one.requests(ApiKey.INIT_PRODUCER_ID)) == 1
 
 
-def test_an_unknown_outcome_names_the_number_of_records() -> None:
-    async def main() -> None:
-        async with serving(SILENCE) as one, Appender([one.endpoint], patience=HASTY) as appender:
-            with pytest.raises(OutcomeUnknownError, match="the records may be in the log, or not") as raised:
-                await appender.append_values([b"a", b"b"])
-            assert raised.value.count == 2
-
-    run(main)
+async def test_an_unknown_outcome_names_the_number_of_records() -> None:
+    async with serving(SILENCE) as one, Appender([one.endpoint], patience=HASTY) as appender:
+        with pytest.raises(OutcomeUnknownError, match="the records may be in the log, or not") as raised:
+            await appender.append_values([b"a", b"b"])
+        assert raised.value.count == 2
 
 
-def test_after_an_unknown_outcome_the_next_batch_has_an_id_and_numbers_of_its_own() -> None:
+async def test_after_an_unknown_outcome_the_next_batch_has_an_id_and_numbers_of_its_own() -> None:
     """Under the same numbers the leader would answer with the offset of the batch that it has."""
+    ids = in_turn(ID, {**ID, "producer_id": 78})
+    refused = produced(ErrorCode.UNKNOWN_PRODUCER_ID)
+    one = node(in_turn(produced(), HANG_UP, refused, produced(base_offset=9)), init_producer_id=ids)
+    async with one, Appender([one.endpoint], patience=PATIENT) as appender:
+        await appender.append_values([b"a"])
+        with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER_ID") as raised:
+            await appender.append_values([b"b"])
+        assert raised.value.count == 1
+        assert await appender.append_values([b"c"]) == 9
+        headers = [read_header(batch) for batch in sent(one)]
+        numbers = [(header.producer_id, header.base_sequence) for header in headers]
+        assert numbers == [(77, 0), (77, 1), (77, 1), (78, 0)]
 
-    async def main() -> None:
-        ids = in_turn(ID, {**ID, "producer_id": 78})
-        refused = produced(ErrorCode.UNKNOWN_PRODUCER_ID)
-        one = node(in_turn(produced(), HANG_UP, refused, produced(base_offset=9)), init_producer_id=ids)
-        async with one, Appender([one.endpoint], patience=PATIENT) as appender:
+
+async def test_a_refusal_without_a_lost_answer_is_a_refusal() -> None:
+    refusing = serving(produced(ErrorCode.MESSAGE_TOO_LARGE))
+    async with refusing as one, Appender([one.endpoint], patience=PATIENT) as appender:
+        with pytest.raises(RefusedError, match="the append was refused: MESSAGE_TOO_LARGE"):
             await appender.append_values([b"a"])
-            with pytest.raises(OutcomeUnknownError, match="UNKNOWN_PRODUCER_ID") as raised:
-                await appender.append_values([b"b"])
-            assert raised.value.count == 1
-            assert await appender.append_values([b"c"]) == 9
-            headers = [read_header(batch) for batch in sent(one)]
-            numbers = [(header.producer_id, header.base_sequence) for header in headers]
-            assert numbers == [(77, 0), (77, 1), (77, 1), (78, 0)]
-
-    run(main)
-
-
-def test_a_refusal_without_a_lost_answer_is_a_refusal() -> None:
-    async def main() -> None:
-        refusing = serving(produced(ErrorCode.MESSAGE_TOO_LARGE))
-        async with refusing as one, Appender([one.endpoint], patience=PATIENT) as appender:
-            with pytest.raises(RefusedError, match="the append was refused: MESSAGE_TOO_LARGE"):
-                await appender.append_values([b"a"])
-
-    run(main)
 
 
 @pytest.mark.parametrize("values", [[], [b""], [b"a", b""], [bytes(BATCH_SIZE_BYTES_MAX)]])
-def test_what_cannot_be_a_batch_is_refused_before_it_is_sent(values: list[bytes]) -> None:
-    async def main() -> None:
-        async with serving(produced()) as one, Appender([one.endpoint], patience=PATIENT) as appender:
-            with pytest.raises(UsageError, match="an append has at least one record"):
-                await appender.append_values(values)
-            assert one.asked == []
-
-    run(main)
+async def test_what_cannot_be_a_batch_is_refused_before_it_is_sent(values: list[bytes]) -> None:
+    async with serving(produced()) as one, Appender([one.endpoint], patience=PATIENT) as appender:
+        with pytest.raises(UsageError, match="an append has at least one record"):
+            await appender.append_values(values)
+        assert one.asked == []

@@ -14,7 +14,6 @@ import pytest
 
 from pykraft.errors import NotAppliedError, OutcomeUnknownError, QuorumUnavailableError, UsageError
 from pykraft.recipes import KeyValueStore
-from tests.client.nodes import run
 from tests.machine.histories.client import SHARES, StoreClient, Teller
 from tests.machine.histories.events import Event, calls_of, merged
 from tests.machine.histories.judge import judge
@@ -41,17 +40,14 @@ async def tried(store: Any, file: Path, *, until: Callable[[], bool], clients: i
     return merged([file])
 
 
-def test_calls_of_every_kind_are_told_and_linearizable(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with stores(tmp_path, 1) as [node]:
-            count = itertools.count()
-            events = await tried(KeyValueStore(node), tmp_path / "told", until=lambda: next(count) > 500, clients=3)
-        assert {event.f for event in events if event.type == "ok"} == {*SHARES}
-        assert {event.type for event in events} == {"invoke", "ok"}
-        judgement = judge(events)
-        assert (judgement.calls, judgement.refused, judgement.undecided) == (len(events) // 2, {}, [])
-
-    run(main)
+async def test_calls_of_every_kind_are_told_and_linearizable(tmp_path: Path) -> None:
+    async with stores(tmp_path, 1) as [node]:
+        count = itertools.count()
+        events = await tried(KeyValueStore(node), tmp_path / "told", until=lambda: next(count) > 500, clients=3)
+    assert {event.f for event in events if event.type == "ok"} == {*SHARES}
+    assert {event.type for event in events} == {"invoke", "ok"}
+    judgement = judge(events)
+    assert (judgement.calls, judgement.refused, judgement.undecided) == (len(events) // 2, {}, [])
 
 
 class FailingStore:
@@ -67,21 +63,15 @@ class FailingStore:
         return fail
 
 
-def test_errors_tell_what_is_known(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = FailingStore(NotAppliedError("no"), OutcomeUnknownError("?"), QuorumUnavailableError("nobody"))
-        events = await tried(store, tmp_path / "told", until=lambda: not store.left)
-        assert [event.type for event in events] == ["invoke", "fail", "invoke", "info", "invoke", "fail"]
-        assert [event.process for event in events] == [0, 0, 0, 0, 1, 1]
-        assert [call.is_open for call in calls_of(events)] == [True]
-
-    run(main)
+async def test_errors_tell_what_is_known(tmp_path: Path) -> None:
+    store = FailingStore(NotAppliedError("no"), OutcomeUnknownError("?"), QuorumUnavailableError("nobody"))
+    events = await tried(store, tmp_path / "told", until=lambda: not store.left)
+    assert [event.type for event in events] == ["invoke", "fail", "invoke", "info", "invoke", "fail"]
+    assert [event.process for event in events] == [0, 0, 0, 0, 1, 1]
+    assert [call.is_open for call in calls_of(events)] == [True]
 
 
-def test_a_mistake_of_the_client_is_no_part_of_a_history(tmp_path: Path) -> None:
-    async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            await tried(FailingStore(UsageError("wrong")), tmp_path / "told", until=lambda: False)
-        assert caught.group_contains(UsageError)
-
-    run(main)
+async def test_a_mistake_of_the_client_is_no_part_of_a_history(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await tried(FailingStore(UsageError("wrong")), tmp_path / "told", until=lambda: False)
+    assert caught.group_contains(UsageError)

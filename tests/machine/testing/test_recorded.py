@@ -82,19 +82,16 @@ def test_a_read_is_noted_unless_it_may_be_out_of_date() -> None:
     assert (call.verdict, call.position, call.is_read) == (CallVerdict.APPLIED, 0, True)
 
 
-def test_a_cancelled_call_stays_open() -> None:
+async def test_a_cancelled_call_stays_open() -> None:
     history, node, known = recorded()
 
-    async def main() -> None:
-        async def never(*_: object, **__: object) -> None:
-            await asyncio.get_running_loop().create_future()
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.get_running_loop().create_future()
 
-        node.execute = never  # type: ignore[method-assign, assignment]
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await known.execute(Add("x", 1))
-
-    asyncio.run(main())
+    node.execute = never  # type: ignore[method-assign, assignment]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await known.execute(Add("x", 1))
     assert [(call.verdict, call.answered_us) for call in history.calls] == [(CallVerdict.OPEN, None)]
 
 

@@ -107,7 +107,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_each_answer_has_its_verdict(monkeypatch: pytest.MonkeyPatch, is_read: bool) -> None:
+async def test_each_answer_has_its_verdict(monkeypatch: pytest.MonkeyPatch, is_read: bool) -> None:
     monkeypatch.setattr(workload, "READ_PROBABILITY", float(is_read))
     monkeypatch.setattr(workload, "PAUSE_MS_MAX", 1)
     failures: list[Exception] = [CommandRejectedError("no"), OutcomeUnknownError("?"), NotAppliedError("out")]
@@ -115,14 +115,11 @@ def test_each_answer_has_its_verdict(monkeypatch: pytest.MonkeyPatch, is_read: b
         failures = [QuorumUnavailableError("none")]
     history = CallHistory(Clock())
 
-    async def main() -> None:
-        scripted = Scripted(7, *failures)
-        node = cast("Replicated[WatchedMachine[Any, Any]]", scripted)
-        task = asyncio.create_task(MachineCaller(draw, RecordedNode(history, 1, node), Random(1)).run())
-        await scripted.over.wait()
-        task.cancel()
-
-    asyncio.run(main())
+    scripted = Scripted(7, *failures)
+    node = cast("Replicated[WatchedMachine[Any, Any]]", scripted)
+    task = asyncio.create_task(MachineCaller(draw, RecordedNode(history, 1, node), Random(1)).run())
+    await scripted.over.wait()
+    task.cancel()
     verdicts = [call.verdict for call in history.calls]
     if is_read:
         assert verdicts == [CallVerdict.APPLIED, CallVerdict.NOT_APPLIED, CallVerdict.OPEN]
