@@ -106,10 +106,11 @@ def test_the_configuration_that_the_readme_starts_is_valid() -> None:
     assert parsed.config.voters.ids == (1,)
 
 
-def test_every_decision_is_in_the_list() -> None:
-    folder = ROOT / "docs" / "adr"
-    listed = re.findall(r"\]\((\d{3}-[^)]+)\)", (folder / "README.md").read_text())
-    assert listed == sorted(path.name for path in folder.glob("[0-9]*.md"))
+@pytest.mark.parametrize("folder", ["adr", "notes"])
+def test_every_decision_and_note_is_in_its_list(folder: str) -> None:
+    path = ROOT / "docs" / folder
+    listed = re.findall(r"^- \[.*\]\(([^)]+)\)$", (path / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted({each.name for each in path.glob("*.md")} - {"README.md"})
 
 
 @pytest.mark.conformance("H16", "H63")
