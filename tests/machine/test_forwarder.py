@@ -26,8 +26,7 @@ from pykraft.errors import (
     UnreachableError,
     UsageError,
 )
-from pykraft.machine import Replicated, forwarder
-from pykraft.machine.forwarder import Forwarder
+from pykraft.machine import Replicated
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import Offset
 from tests.client.nodes import BOTH, QUICK, config_of, run, voters_of
@@ -62,8 +61,7 @@ def test_records_that_wait_share_requests(tmp_path: Path, monkeypatch: pytest.Mo
                 return await ask(self, key, *arguments, **others)
 
             monkeypatch.setattr(Connection, "ask_body", counting)
-            monkeypatch.setattr(forwarder, "BATCH_SIZE_BYTES_MAX", 2_000)  # about 27 of these commands
-            follower._submission.group_size_bytes_max = 200
+            follower._submission.group_size_bytes_max = 2_000  # about 27 of these commands
             await asyncio.gather(*(follower.execute(Add("x", 1)) for _ in range(100)))
             assert state_of(follower).totals == {"x": 101}
             assert 4 <= len(asked) <= 12
@@ -168,9 +166,9 @@ def test_the_end_of_the_node_answers_everybody(tmp_path: Path, monkeypatch: pyte
                 await asyncio.Event().wait()
 
             monkeypatch.setattr(Connection, "ask_body", silent)
-            calls = [asyncio.create_task(follower._forwarder.append([b"x"])) for _ in range(2)]
+            calls = [asyncio.create_task(follower.execute(Add("x", 1)))]
             await asked.wait()
-            calls.append(asyncio.create_task(follower._forwarder.append([b"y"])))
+            calls.append(asyncio.create_task(follower.execute(Add("y", 1))))
             read = asyncio.create_task(enter(follower))
             await asyncio.wait([read], timeout=0.01)
             await follower.close()
@@ -194,15 +192,21 @@ async def test_an_old_connection_is_replaced_after_a_change_of_leader(tmp_path: 
             assert await caller.execute(Add("x", 1)) == total
 
 
-async def test_callers_that_are_gone_have_no_records_in_a_request() -> None:
-    forwards = Forwarder.__new__(Forwarder)
-    loop = asyncio.get_running_loop()
-    futures = [loop.create_future() for _ in range(3)]
-    forwards._waiting = [([bytes([at]) * 20_000] * 2, future) for at, future in enumerate(futures)]
-    futures[0].cancel()
-    assert [records[1][:1] for records, _ in forwards._next()] == [b"\x01"]  # the others do not fit
-    assert [records[1][:1] for records, _ in forwards._next()] == [b"\x02"]
-    assert forwards._next() == []
+async def test_callers_that_are_gone_have_no_records_in_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machines(tmp_path) as nodes:
+        leader = await leader_of(nodes)
+        follower = next(node for node in nodes if node is not leader)
+        await follower.execute(Add("x", 1))
+        monkeypatch.setattr(follower._forwarder, "_turns", asyncio.Semaphore(0))
+        gone, kept = (asyncio.create_task(follower.execute(Add(key, 1))) for key in ("gone", "kept"))
+        await next_turn()
+        gone.cancel()
+        await asyncio.wait([gone])
+        follower._forwarder._turns.release()
+        assert await kept == 1
+        assert state_of(follower).totals == {"x": 1, "kept": 1}
 
 
 def counted(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -1,9 +1,9 @@
 """Forward: a follower passes records and reads on to the leader that it knows, and the leader appends them.
 
-Records that wait share a request. A few requests with records may be under way, each on a connection of its own; reads
-have another one, so that a read does not wait for a commit, and digests one more. Invariant: OutcomeUnknownError is
-raised whenever a request with records left and no answer decides what became of them; after any other error they are
-not in the log and never will be. Of the leader's codes REQUEST_TIMED_OUT alone leaves that open.
+A few requests with records may be under way, each on a connection of its own; who has more waits for one, and gathers
+records meanwhile. Reads have another one, so that a read does not wait for a commit, and digests one more. Invariant:
+OutcomeUnknownError is raised whenever a request with records left and no answer decides what became of them; after any
+other error they are not in the log and never will be. Of the leader's codes REQUEST_TIMED_OUT alone leaves that open.
 
 The leader stamps the records with its own log time, and refuses what its own state machine cannot read: whatever it
 appends is applied everywhere. A DIGEST ends a node that differs, and anybody can send one in a voter's name. So the
@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeAlias
 
 from pykraft.client.node import Node
-from pykraft.client.proposals import twin
 from pykraft.client.remote.connection import Connection
 from pykraft.errors import (
     BufferFullError,
@@ -165,8 +165,7 @@ class Forwarder:
         self._asked: set[int] = set()
         """Voters that are asked whether a digest is theirs."""
         self._cluster_id, self._connect = cluster_id, connect
-        self._waiting: list[tuple[Sequence[bytes], asyncio.Future[None]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(APPENDS_MAX)
 
     @property
     def is_needed(self) -> bool:
@@ -174,19 +173,20 @@ class Forwarder:
         leader_id = self._node.leader_and_epoch.leader_id
         return leader_id is not None and leader_id != self._node.node_id
 
+    def turn(self) -> AbstractAsyncContextManager[object]:
+        """Where another node leads, a request may leave within this: what gathers meanwhile shares one."""
+        return self._turns if self.is_needed else nullcontext()
+
     async def append(self, records: Sequence[bytes]) -> None:
-        """Forward these records, which fit into one request; returns when they are committed.
+        """Forward these records, which fit into one request, within a `turn`; returns when they are committed.
 
         Errors: see `ForwardConnection.ask`.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((records, future))
-        if self._idle:
-            task = loop.create_task(self._forward(self._idle.pop()), name="pykraft forward")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        await future
+        connection = self._idle.pop()
+        try:
+            await connection.ask(records)
+        finally:
+            self._idle.append(connection)
 
     async def read_index(self) -> Offset:
         """Ask the leader to confirm a read. Errors: see `ForwardConnection.ask`."""
@@ -212,60 +212,11 @@ class Forwarder:
             await connection.close()
 
     async def close(self) -> None:
-        """The node has ended: nobody gets an answer any more."""
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(NotRunningError("the node has ended"))
-        self._waiting = []
+        """The node has ended, and so have the calls of `append`."""
         for connection in self._appends:
             await connection.close()
         await self._reads.close()
         await self._digests.close()
-
-    async def _forward(self, connection: ForwardConnection) -> None:
-        try:
-            while self._waiting:
-                sent = self._next()
-                if not sent:
-                    continue
-                try:
-                    await connection.ask([record for records, _ in sent for record in records])
-                except PykraftError as error:
-                    _settle(sent, error)
-                except asyncio.CancelledError:
-                    _settle(sent, OutcomeUnknownError("the node ended before the leader answered"))
-                    raise
-                else:
-                    _settle(sent, None)
-        finally:
-            self._idle.append(connection)
-
-    def _next(self) -> list[tuple[Sequence[bytes], asyncio.Future[None]]]:
-        """What the next request has: the oldest records, as many as fit. Callers that are gone have none."""
-        self._waiting = [one for one in self._waiting if not one[1].done()]
-        size_bytes = count = 0
-        for records, _ in self._waiting:
-            size_bytes += sum(map(len, records)) + RECORD_OVERHEAD_BYTES * len(records)
-            if count and size_bytes > BATCH_SIZE_BYTES_MAX:
-                break
-            count += 1
-        sent, self._waiting = self._waiting[:count], self._waiting[count:]
-        return sent
-
-
-def _settle(sent: Sequence[tuple[Sequence[bytes], asyncio.Future[None]]], error: PykraftError | None) -> None:
-    for _, future in sent:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(twin(error))
 
 
 REQUESTS_MAX: Final = 1_000

@@ -360,7 +360,7 @@ class Replicated(Generic[M_co]):
         with suppress(Exception):  # whoever closes the node hears of its error
             await self.node.wait_closed()
         self._server.ended()
-        self._submission.ended()
+        await self._submission.close()
         await self._reads.close()
         await self._forwarder.close()
 

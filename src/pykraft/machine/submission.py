@@ -1,6 +1,7 @@
 """Brings commands into the log, with retries, until their answer is known or their time is over.
 
-Commands of callers that run in the same turn of the loop make a group: it is sent as one batch, and tried again as one.
+Commands of callers that run in the same turn of the loop, or while requests to the leader are under way, make a group:
+it is sent as one batch, and tried again as one.
 Invariant: ``copies`` of a group counts how often its records are or may be in the log. Only an error that says that
 they certainly are not takes that off again. So when the time is over, a command without copies was certainly not
 applied.
@@ -64,7 +65,7 @@ class Submission(Generic[C, R]):
         self._opening_group: _CommandGroup | None = None
         """The record that opens it."""
         self._group: _CommandGroup | None = None
-        """What callers of this turn of the loop execute."""
+        """What callers execute until it is sent."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._groups: dict[_CommandGroup, None] = {}
         """Groups with commands that somebody waits for, in their order."""
@@ -107,7 +108,7 @@ class Submission(Generic[C, R]):
                 text = f"{answer.value.decode()}; an earlier copy of the command may have been applied"
                 raise OutcomeUnknownError(text)
 
-    def ended(self) -> None:
+    async def close(self) -> None:
         """The node has ended: nobody gets an answer any more."""
         waiters: list[asyncio.Future[Any]] = [*self._applier.openings.values()]
         waiters += [future for group in self._groups for _, _, future, _ in group.attempts]
@@ -115,6 +116,8 @@ class Submission(Generic[C, R]):
             _fail(waiter, NotRunningError("the node has ended"))
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -195,32 +198,39 @@ class Submission(Generic[C, R]):
 
     async def _bring(self, group: _CommandGroup) -> None:
         """Send copies of a group to the leader until they are committed, or nobody waits for an answer any more."""
-        if self._group is group:
-            self._group = None  # who comes from now on makes another group
         pause_s = PAUSE_S_MIN
-        # An earlier copy may bring the answer meanwhile, and a caller may be gone.
-        while waiting := [attempt for attempt in group.attempts if not attempt[2].done()]:
-            group.copies += 1
-            try:
-                if group.session is not None and not self._forwarder.is_needed:
-                    # The leader reads its own commands, too; most were read when their callers came.
-                    self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
-                await self._send(group.records(waiting, self._applier.time_ms()))
-            except OutcomeUnknownError as error:
-                group.error = error
-            except PykraftError as error:
-                group.copies -= 1
-                group.error = error
-                if not isinstance(error, NotLeaderError | BufferFullError | UnreachableError):
-                    for _, _, future, _ in waiting:
-                        _fail(future, twin(error))
+        while True:
+            async with self._forwarder.turn():
+                if self._group is group:
+                    self._group = None  # who comes from now on makes another group
+                # An earlier copy may have brought the answer meanwhile, and a caller may be gone.
+                waiting = [attempt for attempt in group.attempts if not attempt[2].done()]
+                if not waiting or await self._has_brought(group, waiting):
                     return
-            else:
-                # 3. It is committed, so this node's replica will have the answers.
-                return
             # 4. Another leader may take the next copies.
             await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_S_MAX, pause_s * 2)
+
+    async def _has_brought(self, group: _CommandGroup, waiting: Sequence[Attempt]) -> bool:
+        """Send one copy of these; True when it is committed, or when no other copy helps."""
+        group.copies += 1
+        try:
+            if group.session is not None and not self._forwarder.is_needed:
+                # The leader reads its own commands, too; most were read when their callers came.
+                self._applier.replica.read_ahead(command for _, command, _, _ in waiting)
+            await self._send(group.records(waiting, self._applier.time_ms()))
+        except OutcomeUnknownError as error:
+            group.error = error
+            return False
+        except PykraftError as error:
+            group.copies -= 1
+            group.error = error
+            if isinstance(error, NotLeaderError | BufferFullError | UnreachableError):
+                return False
+            for _, _, future, _ in waiting:
+                _fail(future, twin(error))
+        # 3. When it is committed, this node's replica will have the answers.
+        return True
 
     async def _send(self, records: Sequence[bytes]) -> None:
         """Append these records as one batch, here or at the leader; returns when they are committed.
