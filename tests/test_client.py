@@ -37,7 +37,7 @@ def test_a_function_is_found_although_a_module_has_its_name() -> None:
     imported(f"{code}; assert callable(configure) and callable(until_signal) and callable(Node)")
 
 
-@pytest.mark.parametrize("module", ["admin", "bootstrap", "connection", "observer", "quorum"])
+@pytest.mark.parametrize("module", ["admin", "connection", "observer", "quorum"])
 def test_who_asks_a_quorum_from_outside_imports_no_node(module: str) -> None:
     """The commands of `pykraft quorum` and Spark's processes were twice as long in starting."""
     assert NODE in imported("from pykraft.client import Node")

@@ -289,7 +289,7 @@ class Host:
         if raft is None or self._components.inbox.is_closed:
             on_begun(NotRunningError("a snapshot is taken on a node that runs"))
         else:
-            self._components.snapshot_creation.begin(raft, snapshot_id, serializer, on_begun)
+            self._components.snapshot_creation.begin(raft.log, raft.voter_history, snapshot_id, serializer, on_begun)
 
     def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
         """Run ``read`` on the bulk lane, then call ``then`` with its result on this thread.

@@ -11,9 +11,9 @@ from typing import Any
 
 from pykraft.core import effects, log_view
 from pykraft.core.log_view import LogView
-from pykraft.core.raft import Raft
 from pykraft.errors import ErrorCode
 from pykraft.host import execute
+from pykraft.host.host import Host
 from pykraft.host.snapshots import creation
 from pykraft.host.snapshots.creation import SnapshotCreation
 from pykraft.host.snapshots.files import SnapshotFailures, SnapshotTroubles
@@ -78,11 +78,11 @@ def a_failed_snapshot_is_the_last_one(patch: Patch) -> None:
     """After a snapshot that could not be written, the node takes none before its next start."""
     begin = SnapshotCreation.begin
 
-    def begin_unless_failed(self: SnapshotCreation, raft: Raft, of: OffsetAndEpoch, how: Any, then: Any) -> None:
+    def begin_unless_failed(self: SnapshotCreation, log: Any, history: Any, of: Any, how: Any, then: Any) -> None:
         if self.failures.count > 0:
             then(None)
         else:
-            begin(self, raft, of, how, then)
+            begin(self, log, history, of, how, then)
 
     patch.setattr(SnapshotCreation, "begin", begin_unless_failed)
 
@@ -116,13 +116,11 @@ def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
     """A snapshot ends at the log end instead of at a committed offset."""
     begin = SnapshotCreation.begin
 
-    def ahead(self: SnapshotCreation, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
-        log = raft.log
-        seen = SimpleNamespace(
+    def ahead(self: SnapshotCreation, log: Any, history: Any, of: OffsetAndEpoch, how: Any, then: Any) -> None:
+        seen: Any = SimpleNamespace(
             start_offset=log.start_offset, epochs=log.epochs, committed_end_offset=log.end_offset, end=log.end
         )
-        all_is_committed: Any = SimpleNamespace(log=seen, voter_history=raft.voter_history)
-        begin(self, all_is_committed, log.end, serializer, then)
+        begin(self, seen, history, log.end, how, then)
 
     patch.setattr(SnapshotCreation, "begin", ahead)
 
@@ -140,14 +138,15 @@ def a_snapshot_ends_within_a_batch(patch: Patch) -> None:
 
 def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
     """A snapshot id has the node's current epoch instead of the epoch of the last record in the snapshot."""
-    begin = SnapshotCreation.begin
+    create = Host.create_snapshot
 
-    def misnamed(self: SnapshotCreation, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
-        vars(creation)["epoch_at"] = lambda *_: raft.status.epoch
-        begin(self, raft, replace(snapshot_id, epoch=raft.status.epoch), serializer, then)
+    def misnamed(self: Host, snapshot_id: OffsetAndEpoch, serializer: Any, on_begun: Any) -> None:
+        epoch = self.status.epoch
+        vars(creation)["epoch_at"] = lambda *_: epoch
+        create(self, replace(snapshot_id, epoch=epoch), serializer, on_begun)
 
     patch.setattr(creation, "epoch_at", vars(creation)["epoch_at"])
-    patch.setattr(SnapshotCreation, "begin", misnamed)
+    patch.setattr(Host, "create_snapshot", misnamed)
 
 
 def snapshot_has_a_batch_for_each_call(patch: Patch) -> None:

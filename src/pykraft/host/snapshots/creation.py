@@ -23,7 +23,8 @@ from typing import Any, Final, TypeAlias
 from pykraft.config import LogSettings
 from pykraft.core.epochs import epoch_at
 from pykraft.core.events import SnapshotFrozen
-from pykraft.core.raft import Raft
+from pykraft.core.log_view import LogView
+from pykraft.core.voter_history import VoterHistory
 from pykraft.errors import CorruptionError, PykraftError, SnapshotFailedError, StorageError, UsageError
 from pykraft.host.fetch_read import ReadableLog, read_durable
 from pykraft.host.inbox import Inbox
@@ -219,7 +220,8 @@ class SnapshotCreation:
 
     def begin(
         self,
-        raft: Raft,
+        log: LogView,
+        history: VoterHistory,
         snapshot_id: OffsetAndEpoch,
         serializer: Serializer[Any],
         then: Callable[[NewSnapshot | Exception | None], None],
@@ -230,7 +232,6 @@ class SnapshotCreation:
         one could not be written. SnapshotFailedError for one that cannot be begun; UsageError for one that does not end
         within the committed log at the end of a batch, or of another epoch.
         """
-        log = raft.log
         if self.failures.is_pausing:
             then(None)
             return
@@ -241,12 +242,11 @@ class SnapshotCreation:
         epoch = epoch_at(log.epochs, last_offset)
         if not 0 <= last_offset < log.committed_end_offset or epoch != snapshot_id.epoch:
             known = f"the committed log ends at {log.committed_end_offset}, and the record before has epoch {epoch}"
-            then(
-                UsageError(f"no snapshot is taken at offset {snapshot_id.offset} of epoch {snapshot_id.epoch}: {known}")
-            )
+            wanted = f"no snapshot is taken at offset {snapshot_id.offset} of epoch {snapshot_id.epoch}"
+            then(UsageError(f"{wanted}: {known}"))
             return
         self._under_way.add(snapshot_id)
-        level, voters = raft.voter_history.kraft_version_at(last_offset), raft.voter_history.voters_at(last_offset)
+        level, voters = history.kraft_version_at(last_offset), history.voters_at(last_offset)
         # Look now: the batch may be evicted from memory before the bulk lane runs `create`.
         recent = self._recent_header(last_offset)
 
