@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.bench.comparison import Spread, compare, failures, report
+from lab.bench.comparison import Spread, compare, report
 from lab.bench.measure import Run
 from lab.bench.race import Lap
 
@@ -41,28 +41,6 @@ def test_the_ratio_is_of_medians_and_its_spread_of_turns() -> None:
     assert first.records_per_s == Spread(low=100, median=200, high=300)
     assert first.latency_ms == {"p50": 20}
     assert first.leader_cpu == 0.5
-
-
-def test_sizes_are_compared_apart() -> None:
-    results = compare([lap("a", 1, 10), lap("b", 1, 5), lap("a", 1, 30, size=256), lap("b", 1, 10, size=256)])
-    assert [result.record_size_bytes for result in results] == [100, 256]
-    assert [result.rate_ratio.median for result in results if result.rate_ratio] == [2, 3]
-
-
-def test_a_failed_run_has_no_rate_and_its_turn_no_ratio() -> None:
-    (result,) = compare([lap("a", 1, 10), lap("b", 1, 0, failed=True), lap("a", 2, 20), lap("b", 2, 10)])
-    assert result.rate_ratio == Spread(low=2.0, median=1.5, high=2.0)
-    assert result.figures[1].failures == ("died",)
-    assert result.figures[1].runs == 2
-
-
-def test_without_a_good_run_or_a_second_contender_there_is_no_ratio() -> None:
-    (result,) = compare([lap("a", 1, 10), lap("b", 1, 0, failed=True)])
-    assert result.rate_ratio is None
-    assert result.figures[1].records_per_s is None
-    (alone,) = compare([lap("a", 1, 10)])
-    assert alone.rate_ratio is None
-    assert alone.memory_ratio is None
 
 
 def test_runs_that_failed_in_turn_leave_the_ratio_of_medians() -> None:
@@ -108,10 +86,3 @@ def test_a_table_with_its_ratios() -> None:
         "µs/record: processor time of all nodes for one record; MiB/node: peak resident memory of any node",
         "cores 2, kernel Linux",
     ]
-
-
-def test_what_failed_is_told_once() -> None:
-    laps = [reported_lap("kafka", turn, Run(latency_ms={}, failure="its load thread died")) for turn in (1, 2)]
-    comparisons = compare(laps)
-    assert failures(comparisons) == ["kafka, 256 bytes, logs: 2 of 2 runs: its load thread died"]
-    assert report(comparisons, {}).splitlines()[2].split() == ["kafka", *["-"] * 11]

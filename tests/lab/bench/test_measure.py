@@ -8,14 +8,12 @@ Figures say where and when they were measured.
 from __future__ import annotations
 
 import os
-import platform
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from lab.bench.measure import Run, RunLimits, Task, machine, measure, require_proc, usage_of
-from pykraft.errors import LocalQuorumError, UsageError
+from lab.bench.measure import Run, RunLimits, Task, measure, require_proc, usage_of
+from pykraft.errors import LocalQuorumError
 from tests.lab.bench.fakes import FakeQuorum, VirtualTime
 
 LIMITS = RunLimits(warm_up_s=2.0, window_s=4.0, size_bytes_max=10**9)
@@ -93,25 +91,3 @@ def test_this_process_has_used_something() -> None:
     usage = usage_of(os.getpid(), "this one")
     assert usage.cpu_s > 0
     assert usage.memory_mib > 1
-
-
-def test_a_system_without_proc_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="only be measured on Linux"):
-        require_proc(tmp_path)
-
-
-def test_the_machine_is_told() -> None:
-    told = machine()
-    assert told["python"] == platform.python_version()
-    assert int(told["cores"]) >= 1
-    assert all(told.values())
-
-
-def test_what_is_unknown_has_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("lab.bench.measure.version", absent)
-    monkeypatch.setattr("lab.bench.measure.CPUINFO", tmp_path / "none")
-    assert machine()["loop"] == "asyncio"
-    assert machine()["processor"] == platform.machine()

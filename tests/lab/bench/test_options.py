@@ -66,12 +66,6 @@ def test_a_folder_that_is_nearly_full_is_refused(tmp_path: Path, monkeypatch: py
         BenchOptions(folders=(tmp_path,))
 
 
-def test_sizes_and_throughput_are_read_from_words() -> None:
-    assert parse_sizes("100, 256,100") == (100, 256)
-    assert parse_throughput("max") is None
-    assert parse_throughput("5000") == 5_000
-
-
 @pytest.mark.parametrize("text", ["", "a", "100,", "-1", "1e3", "\u0661", "1" * 10])
 def test_what_is_no_list_of_sizes_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--record-size"):
@@ -82,12 +76,3 @@ def test_what_is_no_list_of_sizes_is_refused(text: str) -> None:
 def test_what_is_no_throughput_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--throughput"):
         parse_throughput(text)
-
-
-def test_the_plan_says_how_long_it_takes(tmp_path: Path) -> None:
-    options = BenchOptions(folders=(tmp_path,), record_sizes_bytes=(100,), runs=2)
-    assert options.plan(contenders=2, searched=()) == "4 runs of about 23 s: about 92 s"
-    told = "4 runs of about 23 s: about 92 s; before them about 5 runs to find the highest rate of kafka"
-    assert options.plan(contenders=2, searched=["kafka"]) == told
-    fixed = BenchOptions(folders=(tmp_path,), record_sizes_bytes=(100,), runs=2, records_per_s=5)
-    assert fixed.plan(contenders=2, searched=["kafka"]) == "4 runs of about 23 s: about 92 s"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from lab.bench.measure import RunLimits, Task, measure
-from lab.bench.quorums import FAR_OFFSET, Java, Ours, Probe, Running, latencies_ms
+from lab.bench.quorums import FAR_OFFSET, Java, Ours, Probe, Running
 from lab.kafka.java import Kafka
 from pykraft.errors import ErrorCode, LocalQuorumError
 from pykraft.local.child import Child, Children, wait_until
@@ -35,12 +35,6 @@ def said(latency_ms: float, count: int) -> Acknowledged:
     )
     assert isinstance(event, Acknowledged)
     return event
-
-
-def test_a_percentile_counts_records() -> None:
-    assert latencies_ms([]) == {}
-    assert latencies_ms([said(9.0, 10), said(1.0, 990)]) == {"p50": 1.0, "p75": 1.0, "p99": 1.0, "p999": 9.0}
-    assert latencies_ms([said(3.0, 1)]) == dict.fromkeys(("p50", "p75", "p99", "p999"), 3.0)
 
 
 @pytest.mark.processes
@@ -128,35 +122,10 @@ def test_a_new_leader_is_found() -> None:
         probe.close()
 
 
-def test_without_a_leader_there_is_nothing_yet_and_all_voters_are_asked() -> None:
-    asked_of: list[int] = []
-
-    def nobody(node_id: int) -> Body:
-        asked_of.append(node_id)
-        return partition(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    with voter(lambda asked: nobody(1)) as first, voter(lambda asked: nobody(2)) as second:
-        probe = Probe({1: first, 2: second})
-        assert [probe.ask() for _ in range(3)] == [None] * 3
-        assert asked_of == [1, 2, 1]
-        probe.close()
-
-
 def test_a_leader_that_does_not_know_its_high_watermark_has_none() -> None:
     with voter(lambda asked: partition(leader=1, epoch=0)) as port:
         probe = Probe({1: port})
         assert probe.ask() is None
-        probe.close()
-
-
-def test_a_voter_that_is_down_or_hangs_up_is_passed_over() -> None:
-    (closed,) = free_ports(1)
-    with voter(lambda asked: None) as rude, voter(leader) as good:
-        probe = Probe({0: closed, 1: rude, 2: good})
-        assert [probe.ask(), probe.ask()] == [None, None]
-        told = probe.ask()
-        assert told is not None
-        assert told.leader_id == 2
         probe.close()
 
 
@@ -200,14 +169,3 @@ def test_what_ends_the_load_is_found_in_the_log(tmp_path: Path, text: str, failu
         assert said == failure or (failure is not None and said is not None and said.startswith(failure))
         assert "-Xmx1G" in logs[0].read_text()
         assert "--throughput 2000000000" in logs[0].read_text()
-
-
-@pytest.mark.processes
-def test_the_last_line_that_was_printed_has_the_latencies(tmp_path: Path) -> None:
-    lines = [f"Throughput (bytes/second): 1.0, Latency (ms): {p}.0 p75 142.0 p99 249.0 p999" for p in (24, 25)]
-    with Children() as children:
-        quorum = Java(kafka_that_says(tmp_path, "\n".join(lines))).quorum(children, tmp_path, TASK)
-        quorum.start()
-        quorum.begin_window()
-        latencies = wait_until(lambda: quorum.latency_ms() or None, "the lines", timeout_s=10)
-        assert latencies == {"p75": 25.0, "p99": 142.0, "p999": 249.0}

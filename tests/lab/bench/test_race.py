@@ -15,16 +15,12 @@ from lab.bench.measure import Contender, Run, RunLimits, Task, measure
 from lab.bench.options import BenchOptions
 from lab.bench.race import (
     DOUBLINGS_MAX,
-    FIRST_RATE_MAX,
     HALVINGS_MAX,
-    RATE_UP,
     REFINEMENTS,
-    TRIES_MAX,
     Race,
     highest_sustained,
     run_in_folder,
 )
-from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from tests.lab.bench.fakes import FakeContender
 
@@ -72,18 +68,6 @@ def test_a_search_starts_where_it_is_told_and_its_rate_serves_later_races(tmp_pa
     assert [task.records_per_s for task in brittle.tasks] == [*searched, 270_000, 297_000, 252_450]
 
 
-def test_only_who_breaks_is_searched_for_a_rate(tmp_path: Path) -> None:
-    steady = FakeContender(name="steady", most=300_000)
-    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
-    laps = Race(options(tmp_path), [steady, brittle], Told(), measure_fake).laps()
-    assert [task.records_per_s for task in steady.tasks] == [None, None]
-    rates = [task.records_per_s for task in brittle.tasks]
-    assert rates[:5] == [FIRST_RATE_MAX, 200_000, 400_000, 300_000, 250_000]
-    assert rates[5] == 250_000
-    assert rates[6] == int(250_000 * RATE_UP)
-    assert [lap.records_per_s for lap in laps if lap.contender == "brittle"] == rates[5:]
-
-
 def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> None:
     brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
 
@@ -94,24 +78,6 @@ def test_a_rate_that_is_sustained_no_more_falls_until_it_is(tmp_path: Path) -> N
     laps = Race(options(tmp_path, runs=1), [brittle], Told(), slows_down).laps()
     assert laps[0].run.failure is None
     assert 120_000 < laps[0].run.records_per_s <= 150_000
-
-
-def test_who_always_breaks_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
-    brittle = FakeContender(name="brittle", most=290_000, breaks_when_overloaded=True)
-
-    def ends(contender: Contender, folder: Path, task: Task, limits: RunLimits) -> Run:
-        brittle.most = 290_000 if len(brittle.tasks) < 5 else 0
-        return measure_fake(contender, folder, task, limits)
-
-    laps = Race(options(tmp_path, runs=1), [brittle], Told(), ends).laps()
-    assert laps[0].run.failure == "its load thread died"
-    assert len(brittle.tasks) == 5 + TRIES_MAX
-
-
-def test_who_sustains_nothing_ends_the_race(tmp_path: Path) -> None:
-    dead = FakeContender(name="dead", most=0, breaks_when_overloaded=True)
-    with pytest.raises(LocalQuorumError, match="dead cannot sustain even a low rate with records of 100 bytes"):
-        Race(options(tmp_path), [dead], Told(), measure_fake).laps()
 
 
 def test_a_run_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,10 +110,3 @@ def test_the_rate_found_is_close_below_what_is_possible(most: int) -> None:
 
 def test_without_a_limit_the_search_ends_all_the_same() -> None:
     assert highest_sustained(lambda rate: True, 100) == 100 * 2 ** (DOUBLINGS_MAX - 1)
-
-
-@pytest.mark.parametrize("start", [1, 100, 100_000])
-def test_who_sustains_nothing_has_no_rate(start: int) -> None:
-    peer = Peer(0)
-    assert highest_sustained(peer.sustains, start) is None
-    assert len(peer.tried) <= 1 + HALVINGS_MAX

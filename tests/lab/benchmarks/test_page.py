@@ -9,7 +9,6 @@ import pytest
 
 from lab.benchmarks.suite.cases import all_cases
 from lab.benchmarks.suite.page import PLOTS, render
-from lab.benchmarks.suite.plots import words_of
 from lab.benchmarks.suite.summary import summaries
 from pykraft.page import PLACE
 from tests.browser import OpenPage
@@ -35,20 +34,3 @@ def test_it_looks_right(open_page: OpenPage, page: Path, width: int, scheme: Lit
     assert faults_of(opened) == []
     assert opened.locator("figure").count() == len(PLOTS)
     assert f"etcd was left out: {LACKING}" in opened.inner_text("header")
-
-
-def test_numbers_are_written_out() -> None:
-    assert [words_of(value) for value in (0.0337, 1.0, 8.27, 13.65, 99.9, 1_831.2, 2_966_970.0)] == [
-        "0.0337",
-        "1.00",
-        "8.27",
-        "13.7",
-        "99.9",
-        "1,831",
-        "2,966,970",
-    ]
-
-
-def test_without_results_there_is_no_plot(tmp_path: Path) -> None:
-    results = sample_results(tmp_path / "results.jsonl", [])
-    assert "<figure" not in render(summaries(all_cases(), results.runs), results)

@@ -21,15 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.campaign.rows import (
     IDENTITIES_MAX,
     LINE_SIZE_BYTES_MAX,
-    SEEDS_A_PAGE,
     RowFile,
-    SeedDigests,
     SeedRanges,
     digest_of,
     identity_of,
@@ -88,12 +85,6 @@ def test_what_is_no_row_is_refused_with_its_line(row: object) -> None:
         read(content)
 
 
-@pytest.mark.parametrize("line", [b"", b"\xff", b"[" * 100_000])
-def test_what_is_no_json_is_refused(line: bytes) -> None:
-    with pytest.raises(UsageError, match=r"rows.jsonl, line 1: this is no result"):
-        read(line + b"\n")
-
-
 def test_a_line_without_an_end_is_not_read_into_memory() -> None:
     with pytest.raises(UsageError, match=r"line 1: .* it is too long"):
         read(b"x" * (LINE_SIZE_BYTES_MAX + 1))
@@ -108,46 +99,7 @@ def test_rows_that_say_the_same_have_the_same_digest() -> None:
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(st.dictionaries(INT64, INT64), INT64, INT64)
-def test_it_is_like_a_dict(known: dict[int, int], seed: int, digest: int) -> None:
-    digests = SeedDigests()
-    assert [digests.add(*each) for each in known.items()] == [True] * len(known)
-    assert all(each in digests for each in known)
-    assert (seed in digests) == (seed in known)
-    expected = True if seed not in known else False if (known[seed] or 1) == (digest or 1) else None
-    assert digests.add(seed, digest) is expected
-
-
-def test_what_is_left_is_told_in_ranges() -> None:
-    digests = SeedDigests()
-    for seed in (3, 4, 8):
-        digests.add(seed, seed)
-    assert digests.left_of(range(10)).ranges == (range(3), range(5, 8), range(9, 10))
-
-
-def test_consecutive_seeds_share_pages() -> None:
-    digests = SeedDigests()
-    for seed in range(3 * SEEDS_A_PAGE):
-        digests.add(seed, 7)
-    assert len(digests._pages) == 3
-
-
 SEEDS = st.lists(st.integers(0, 12), unique=True)
-
-
-@given(SEEDS, st.integers(-2, 14), st.integers(-2, 14))
-def test_it_is_like_the_list(seeds: list[int], start: int, stop: int) -> None:
-    ranges = SeedRanges.of(seeds)
-    assert list(ranges) == seeds
-    assert len(ranges) == len(seeds)
-    assert [ranges[place] for place in range(-len(seeds), len(seeds))] == seeds * 2
-    assert list(ranges[start:stop]) == seeds[start:stop]
-
-
-def test_there_is_nothing_behind_its_end() -> None:
-    for place in (2, -3):
-        with pytest.raises(IndexError):
-            SeedRanges([range(5, 7)])[place]
 
 
 def test_a_million_seeds_are_a_few_numbers() -> None:
@@ -180,12 +132,6 @@ def test_a_file_is_continued_and_tells_each_seed_once(tmp_path: Path) -> None:
     added = path.read_bytes().removeprefix(whole)
     assert added.endswith(b"\n")
     assert json.loads(added) == passed(3)
-
-
-def test_a_new_file_is_empty(tmp_path: Path) -> None:
-    with opened(tmp_path / "rows") as rows:
-        assert rows.left_of(range(3)).ranges == (range(3),)
-    assert (tmp_path / "rows").read_bytes() == b""
 
 
 def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
@@ -281,7 +227,3 @@ def test_the_number_of_versions_is_bounded(tmp_path: Path) -> None:
     rows = [passed(1, Identity(scenario="s", version="1", source=str(each))) for each in range(IDENTITIES_MAX + 1)]
     with pytest.raises(UsageError, match="rows of more than 1,000 versions"):
         summarize([write(tmp_path / "rows", *rows)])
-
-
-def test_a_file_without_rows_has_no_versions(tmp_path: Path) -> None:
-    assert summarize([write(tmp_path / "rows")]) == []

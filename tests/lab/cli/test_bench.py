@@ -191,21 +191,6 @@ def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_figures_of_join_are_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    pretend(monkeypatch, "join", JOINED)
-    assert run(monkeypatch, "join", "--dir", str(tmp_path)) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "snapshot           1,024 MiB in 10.0 s (107 MB/s), 0.5 s more for the log",
-        "peak memory        60 MiB new node, 50 MiB leader (40 before)",
-        "commits before     p50 10 ms, p99 20 ms",
-        "commits during     p50 10 ms, p99 20 ms: p99 × 1.00",
-        "acknowledged       1,000 records, none missing",
-    ]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_figures_of_join_are_json_and_a_passed_limit_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,20 +202,6 @@ def test_figures_of_join_are_json_and_a_passed_limit_is_told(
     assert document["failures"] == ["the leader used 200 MiB"]
     assert document["machine"]["cores"] >= 1
     assert said.err.endswith("FAILED the leader used 200 MiB\n")
-
-
-def test_figures_of_transfer_are_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    pretend(monkeypatch, "transfer", TRANSFERRED)
-    assert run(monkeypatch, "transfer", "--dir", str(tmp_path)) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "until it leads     50 / 199 / 300 ms (minimum, median, maximum)",
-        "nothing committed  80 / 210 / 330 ms (minimum, median, maximum)",
-        "went elsewhere     1 of 4",
-        "acknowledged       1,000 records, none missing",
-    ]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_figures_of_transfer_are_json_and_a_passed_limit_is_told(

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lab.campaign.rows import RowFile
-from lab.cli.sim import kept_rows, mutants, sim, write_report
+from lab.cli.sim import kept_rows, mutants, sim
 from pykraft.cli.sim.run import sim as packaged
 from pykraft.errors import UsageError
 from pykraft.sim.run.campaign import CampaignSummary, Identity, row_of
@@ -27,9 +27,6 @@ from tests.cli.sim_worlds import at_once, failed, passed
 from tests.sim.mutants import MUTANTS, search
 from tests.sim.mutants.search import CAUGHT, Catch
 from tests.sim.run.campaign_rows import IDENTITY as ROWS_IDENTITY
-from tests.sim.run.campaign_rows import failed as row_failed
-from tests.sim.run.campaign_rows import passed as row_passed
-from tests.sim.run.campaign_rows import write as write_rows
 
 IDENTITY = Identity(scenario="s", version="1", source="c")
 CATCH = Catch(mutant="votes_are_given_twice", scenario="default", seed=4, noticed_by="OneVote", seen="two votes")
@@ -93,41 +90,12 @@ def test_a_master_that_is_none_is_told_as_the_option_that_named_it(master: str) 
     assert str(result.exception).startswith(f"--spark {master}: it must be local[CORES], spark://host:port")
 
 
-def test_earlier_rows_count_if_their_seeds_are_asked_for(tmp_path: Path) -> None:
-    path, summary = (
-        write_rows(tmp_path / "rows", row_passed(1), row_failed(2), row_passed(9)),
-        CampaignSummary(identity=ROWS_IDENTITY),
-    )
-    with kept_rows(path, range(5), summary) as (left, keep):
-        assert list(left) == [0, 3, 4]
-        keep(row_passed(3))
-    assert (summary.totals.seeds, summary.failed) == (2, 1)
-    with kept_rows(path, range(5), CampaignSummary(identity=ROWS_IDENTITY)) as (left, _):
-        assert list(left) == [0, 4]
-
-
-def test_without_a_file_nothing_is_kept() -> None:
-    summary = CampaignSummary(identity=ROWS_IDENTITY)
-    with kept_rows(None, range(3), summary) as (left, keep):
-        keep(row_passed(1))
-    assert (left, summary.totals.seeds) == (range(3), 0)
-
-
 def test_a_file_that_cannot_be_opened_is_told_with_its_option(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match=r"--out .*: Is a directory"),
         kept_rows(tmp_path, range(1), CampaignSummary(identity=ROWS_IDENTITY)),
     ):
         pass
-
-
-def test_the_report_has_the_command_of_the_run(tmp_path: Path) -> None:
-    summary = CampaignSummary(identity=ROWS_IDENTITY)
-    summary.add(row_failed(7))
-    write_report(tmp_path / "page.html", summary, ("--faults", "a b"), ran=1, took_s=0.5)
-    text = (tmp_path / "page.html").read_text()
-    assert "sim replay --seed 7 --faults &#x27;a b&#x27;" in text
-    assert "1 seed ran in 0 s, 2.0 seeds/s." in text
 
 
 def write(path: Path, *results: Outcome | Failure, identity: Identity = IDENTITY) -> Path:
@@ -169,12 +137,6 @@ def test_failures_are_listed_with_what_replays_them(tmp_path: Path) -> None:
     assert isinstance(report(path, "--faults", "quiet").exception, UsageError)
 
 
-def test_options_that_are_not_known_are_not_made_up(tmp_path: Path) -> None:
-    result = report(write(tmp_path / "1", failed(1)))
-    assert "replay it" not in result.stdout
-    assert "name these options to `pykraft sim report`, too, and with the code of source c." in result.stdout
-
-
 def test_versions_are_told_side_by_side_and_never_added_up(tmp_path: Path) -> None:
     other = replace(IDENTITY, version="2", source="d")
     one, two = write(tmp_path / "1", passed(1), failed(2)), write(tmp_path / "2", passed(2), identity=other)
@@ -191,18 +153,6 @@ def test_versions_are_told_side_by_side_and_never_added_up(tmp_path: Path) -> No
     assert lines[-1] == "FAILED: Seeds of 1 of 2 versions of the code failed"
     rows = list(map(json.loads, report(one, two, "--json").stdout.splitlines()))
     assert [(row["version"], row["seeds"], row["failed"]) for row in rows] == [("1", 2, 1), ("2", 1, 0)]
-
-
-def test_two_versions_that_pass_pass(tmp_path: Path) -> None:
-    one = write(tmp_path / "1", passed(1))
-    two = write(tmp_path / "2", passed(1), identity=replace(IDENTITY, scenario="t"))
-    result = report(one, two)
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "PASSED: 2 versions of the code passed")
-
-
-def test_a_file_without_a_row_yet_says_so(tmp_path: Path) -> None:
-    result = report(write(tmp_path / "1"))
-    assert (result.exit_code, result.stdout) == (0, "No seed has a result\n")
 
 
 def test_a_page_is_written(tmp_path: Path) -> None:
@@ -243,13 +193,6 @@ def test_an_oracle_without_names_is_shown_its_own_bug(monkeypatch: pytest.Monkey
         "    scenario default, seed 4, noticed by OneVote",
         "    two votes",
     ]
-
-
-def test_an_oracle_without_names_searches_for_its_own_bug_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It planted every bug, and did not end."""
-    monkeypatch.setattr(search, "search_all", lambda jobs, seeds, workers: [(*job, CATCH) for job in jobs])
-    rows = [json.loads(line) for line in planted("--oracle", "OneVote", "--seeds", "0:9", "--json").output.splitlines()]
-    assert [(row["mutant"], row["alone"]) for row in rows] == [("votes_are_given_twice", "OneVote")]
 
 
 @pytest.mark.parametrize(("found", "exit_code"), [(CATCH, 0), (None, 1)])

@@ -129,17 +129,6 @@ def test_a_stream_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch, tmp
         tables.wait_for(1, lambda: None)
 
 
-def test_what_cannot_be_stopped_in_order_is_left_to_its_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail() -> None:
-        raise Py4JError("it is gone")
-
-    listening = SimpleNamespace(addListener=lambda _: None)
-    tables, jvm = made(monkeypatch, tmp_path, SimpleNamespace(streams=listening, stop=fail))
-    tables._session.result(timeout=10)
-    tables.close()
-    assert jvm.is_closed
-
-
 def test_a_micro_batch_ended_when_it_was_triggered_and_done() -> None:
     progress: Any = SimpleNamespace(
         batchId=7,
@@ -157,12 +146,6 @@ FOLDER = Path("/demo")
 
 def process(log: str) -> Any:
     return SimpleNamespace(name="node 2", status=3, log=lambda: log)
-
-
-def test_what_failed_is_told_with_its_reason() -> None:
-    error = failed(FOLDER, "the stream", "[STREAM_FAILED] it ended\n  at Java")
-    assert isinstance(error, LocalQuorumError)
-    assert str(error) == "the stream cannot continue: [STREAM_FAILED] it ended"
 
 
 def test_a_full_disk_is_told_with_its_folder() -> None:

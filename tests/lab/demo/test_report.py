@@ -8,7 +8,6 @@ A report in a real browser: it needs no other file, everything is visible, and i
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 
 from lab.demo.plots import draw_leadership, slices
-from lab.demo.report import Picture, checks, command, numbers, render, setting, verdict, write_report
-from lab.demo.result import DemoOptions, Story
+from lab.demo.report import Picture, checks, render, verdict, write_report
+from lab.demo.result import Story
 from pykraft.errors import StorageError
 from pykraft.page import PLACE
 from pykraft.page.plot_theme import drawing, to_svg
@@ -97,45 +96,6 @@ def test_each_fault_fails_its_check_alone(change: dict[str, Any], claim: str) ->
     assert verdict(changed(**change))[0] == "The run failed:"
 
 
-def test_the_setting_says_what_was_run_and_when_the_leader_was_killed() -> None:
-    assert setting(STORY) == (
-        "3 nodes, each a process; 5,000 records of 256 bytes per second for 30 seconds. After 15.2 seconds, the "
-        "leader, node 2, was killed with kill -9; 1.5 seconds later it was restarted. Spark read the log while it grew."
-    )
-    assert "kill" not in setting(story(is_leader_killed=False))
-
-
-def test_a_kill_that_waited_for_spark_was_not_half_way() -> None:
-    kill = replace(STORY.kills[0], killed_wall_ms=BEGIN_MS + 40_400, restarted_wall_ms=None)
-    late = replace(STORY, kills=(kill,), end_wall_ms=BEGIN_MS + 55_400)
-    assert (
-        "After 40.4 seconds, once Spark had the first rows in the tables, the leader, node 2, was killed with kill -9."
-    ) in setting(late)
-
-
-def test_a_spark_that_starts_after_the_load_is_told() -> None:
-    kill = replace(STORY.kills[0], killed_wall_ms=BEGIN_MS + 40_400, restarted_wall_ms=None)
-    batches = (replace(STORY.batches[-1], ended_wall_ms=BEGIN_MS + 90_000),)
-    result = replace(STORY.result, batch_latency_ms=None)
-    late = replace(STORY, kills=(kill,), end_wall_ms=BEGIN_MS + 55_400, batches=batches, result=result)
-    assert ", while Spark still started, the leader, node 2, was killed" in setting(late)
-    assert setting(late).endswith("Spark began to read when the load was over.")
-    assert not [number for number in numbers(late) if "table" in number.meaning]
-
-
-def test_numbers_have_units_and_a_fail_over_only_when_there_was_one() -> None:
-    assert ("1,515", "ms") in [(number.value, number.unit) for number in numbers(STORY)]
-    assert len(list(numbers(story(is_leader_killed=False)))) == len(list(numbers(STORY))) - 1
-
-
-def test_the_command_runs_the_same_again() -> None:
-    options = DemoOptions(seconds=2.5, nodes=5, throughput=9, record_size_bytes=99, kill_leader=True)
-    assert shlex.split(command(options)) == [
-        *("bin/demo", "--nodes", "5", "--seconds", "2.5", "--throughput", "9", "--record-size", "99"),
-        *("--kill-leader", "--report", "report"),
-    ]
-
-
 PICTURES = {"leadership", "gap-0", "throughput", "latency", "tables", "lag"}
 
 
@@ -160,15 +120,6 @@ def test_every_picture_is_visible_and_the_page_looks_right(
     assert faults_of(page) == []
 
 
-def test_paper_is_always_light(open_page: OpenPage, written: Path) -> None:
-    page = open_page(written, scheme="dark")
-    look = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(look) != "rgb(255, 255, 255)"
-    page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate(look) == "rgb(255, 255, 255)"
-    assert faults_of(page) == []
-
-
 def test_the_numbers_on_the_page_are_the_storys(open_page: OpenPage, written: Path) -> None:
     page = open_page(written)
     text = page.inner_text("body")
@@ -189,37 +140,11 @@ def test_the_numbers_on_the_page_are_the_storys(open_page: OpenPage, written: Pa
         assert number in in_gap
 
 
-def test_colors_follow_the_screen(open_page: OpenPage, written: Path) -> None:
-    look = "[getComputedStyle(document.querySelector('#lag .wide text')).fill, getComputedStyle(document.body).color]"
-    assert open_page(written).evaluate(look) != open_page(written, scheme="dark").evaluate(look)
-
-
 def test_the_numbers_beside_the_page_are_those_that_are_drawn(written: Path) -> None:
     found = json.loads((written.parent / "report.json").read_text())
     assert found["result"] == json.loads(json.dumps(STORY.result.as_json()))
     assert sum(each["records"] for each in found["slices"]) == sum(each.records for each in slices(STORY))
     assert [each["node_id"] for each in found["leaders"]] == [2, 3]
-
-
-def test_a_story_with_problems_is_red_and_tells_them(open_page: OpenPage, tmp_path: Path) -> None:
-    bad = story(missing=3)
-    page = open_page(write_report(bad, tmp_path), width=WIDTHS[0], scheme="dark")
-    assert faults_of(page) == []
-    header = page.inner_text("header.failed")
-    for problem in bad.result.problems:
-        assert problem in header
-    assert page.locator(".checks .failed strong").all_inner_texts() == [
-        "Nothing is lost",
-        "The tables are complete",
-        "All nodes have the same log, with every acknowledged record",
-    ]
-    assert page.locator("header.passed").count() == 0
-
-
-def test_a_run_without_a_kill_has_no_gap(open_page: OpenPage, tmp_path: Path) -> None:
-    page = open_page(write_report(story(is_leader_killed=False), tmp_path))
-    assert {figure.get_attribute("id") for figure in page.locator("figure").all()} == PICTURES - {"gap-0"}
-    assert "kill" not in page.inner_text("main pre")
 
 
 def test_a_run_in_which_nothing_happened_has_a_report_still(open_page: OpenPage, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from lab.demo import run
-from lab.demo.live_tables import NO_SPACE, ExplainedError
+from lab.demo.live_tables import NO_SPACE
 from lab.demo.payloads import Audit
 from lab.demo.result import DemoOptions, ReplicaComparison
 from lab.demo.run import PORT_IS_TAKEN, START_TRIES_MAX, DemoLoad, run_demo, start_cluster
@@ -124,27 +124,6 @@ def test_a_disk_that_is_full_for_the_demo_itself_is_told(
     monkeypatch.setattr(run, "LiveTables", raising(PermissionError(errno.EACCES, "no")))
     with pytest.raises(PermissionError):
         run_demo(ALONE, tmp_path, told)
-
-
-def test_a_full_disk_that_ended_a_process_is_what_is_told(
-    told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(run, "LiveTables", raising(LocalQuorumError("waited 30 s for a leader")))
-    monkeypatch.setattr(Children, "log_ends", lambda _: f"--- the end of node 1's log\npykraft: n1: {NO_SPACE}")
-    with pytest.raises(StorageError, match="the disk is full, so the demo cannot continue"):
-        run_demo(ALONE, tmp_path, told)
-
-
-@pytest.mark.parametrize(
-    ("error", "notes"), [(LocalQuorumError("waited"), 1), (ExplainedError("the stream cannot continue: why"), 0)]
-)
-def test_logs_are_shown_beside_what_does_not_explain_itself(
-    error: LocalQuorumError, notes: int, told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(run, "LiveTables", raising(error))
-    with pytest.raises(LocalQuorumError) as caught:
-        run_demo(ALONE, tmp_path, told)
-    assert len(getattr(caught.value, "__notes__", [])) == notes
 
 
 def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[DemoLoad, FakeTables]:

@@ -22,8 +22,7 @@ from pykraft.protocol.records import decode_values
 from pykraft.sim.clients.others import IN_FLIGHT_MAX, SimulatedProducer, producer_batch
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import IssuedId, OperationOutcome, ProducerAnswer, Visit, VisitQuestion
-from pykraft.sim.invariants.clients.producer_answers import ProducersAreToldTheTruth
-from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
+from pykraft.sim.invariants.clients import ProducersAreToldTheTruth, ProducersKeepOrder
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import SimulatedNode
 from pykraft.sim.run.world import World

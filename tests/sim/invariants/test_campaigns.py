@@ -11,11 +11,13 @@ import pytest
 from pykraft.core.state.follower import SnapshotDownload
 from pykraft.sim.facts.view import DOWN
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.elections.abstention import CampaignsOfLastResort
-from pykraft.sim.invariants.elections.dead_leader import DeadLeaderIsMissed
-from pykraft.sim.invariants.elections.early_campaign import EarlyCampaignsHaveReason
-from pykraft.sim.invariants.elections.living_leader import LivingLeaderIsFollowed
-from pykraft.sim.invariants.elections.reached_leader import ReachedLeaderStays
+from pykraft.sim.invariants.campaigns import (
+    CampaignsOfLastResort,
+    DeadLeaderIsMissed,
+    EarlyCampaignsHaveReason,
+    LivingLeaderIsFollowed,
+    ReachedLeaderStays,
+)
 from pykraft.sim.machine.spoken import Departure
 from pykraft.sim.scenario.scenario import DEFAULT, LinkSettings, QuorumSettings
 from pykraft.types import ReportKind

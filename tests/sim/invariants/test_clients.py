@@ -25,17 +25,22 @@ from pykraft.sim.facts.history import (
     value_of,
 )
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.clients.acknowledged import AcknowledgedIsCommitted
-from pykraft.sim.invariants.clients.decided import EveryProposalIsDecided
-from pykraft.sim.invariants.clients.duplicates import NoDuplicates
-from pykraft.sim.invariants.clients.linearizable import Linearizable
-from pykraft.sim.invariants.clients.linger import LingerIsBounded
-from pykraft.sim.invariants.clients.phantoms import NoPhantoms
-from pykraft.sim.invariants.clients.producer_answers import NEVER, ProducersAreToldTheTruth
-from pykraft.sim.invariants.clients.producer_order import ProducersKeepOrder
-from pykraft.sim.invariants.clients.rejected import RejectedStaysOut
-from pykraft.sim.invariants.clients.room import RoomIsUsed
-from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
+from pykraft.sim.invariants.clients import (
+    ANSWER_US,
+    NEVER,
+    OTHER_ANSWERS,
+    AcknowledgedIsCommitted,
+    ClientsAreToldTheTruth,
+    EveryProposalIsDecided,
+    Linearizable,
+    LingerIsBounded,
+    NoDuplicates,
+    NoPhantoms,
+    ProducersAreToldTheTruth,
+    ProducersKeepOrder,
+    RejectedStaysOut,
+    RoomIsUsed,
+)
 from pykraft.sim.machine.spoken import LogEnd, SliceAsked, Spoken
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import appends, batch, encoded, entry, node, operation, truncates, view, world

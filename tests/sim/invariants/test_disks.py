@@ -15,19 +15,20 @@ from pykraft.core.proof import PROVEN, Proof
 from pykraft.core.quarantine import DAMAGES_MAX, Quarantine
 from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.log.small_files.recovery_point import FILE_NAME, Point, RecoveryPoint
-from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.disks import read_offline
-from pykraft.sim.invariants.disks.durable import PersistedIsDurable
-from pykraft.sim.invariants.disks.durable_stays import AcknowledgedSurvivesRestart
-from pykraft.sim.invariants.disks.emptied import EmptiedReturnsWhole
-from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
-from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
-from pykraft.sim.invariants.disks.proof_read import ProofsAreReadBack
-from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
-from pykraft.sim.invariants.disks.read_offline import OfflineReadersSeeTheNewest
-from pykraft.sim.invariants.disks.real_damage import DamageIsReal
-from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
-from pykraft.sim.invariants.disks.served import ServedIsSound
+from pykraft.sim.invariants import ViolationError, disks
+from pykraft.sim.invariants.disks import (
+    AcknowledgedSurvivesRestart,
+    DamagedReturnsWhole,
+    DamagedTakesNoPart,
+    DamageIsReal,
+    DamageStaysKnown,
+    EmptiedReturnsWhole,
+    IndexesAreOfTheirLogs,
+    OfflineReadersSeeTheNewest,
+    PersistedIsDurable,
+    ProofsAreReadBack,
+    ServedIsSound,
+)
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.spoken import LogEnd, Spoken, VoteAsked
@@ -365,7 +366,7 @@ def test_both_take_the_newest(found: Any) -> None:
 
 
 def test_an_older_one_is_found(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_offline, "parse_recovery_point", lambda path, data: Point(Offset(4), Offset(0)))
+    monkeypatch.setattr(disks, "parse_recovery_point", lambda path, data: Point(Offset(4), Offset(0)))
     with pytest.raises(
         ViolationError, match=r"node 1 opens its recovery point as .*=9, .*=7.*, offline it reads as .*=4, "
     ):

@@ -13,15 +13,17 @@ from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.state import Leader
 from pykraft.sim.facts.view import View
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.elections.announced import SilentVotersAreTold
-from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns
-from pykraft.sim.invariants.elections.goodbye import GoodbyesAreHeeded
-from pykraft.sim.invariants.elections.named_leader import LeaderIsDurableFirst
-from pykraft.sim.invariants.elections.single_leader import SingleLeader
-from pykraft.sim.invariants.elections.stable_leadership import StableLeadership
-from pykraft.sim.invariants.elections.transfer import TransferLeavesNothing
-from pykraft.sim.invariants.elections.transfer_pauses import TransferPausesAreShort
 from pykraft.sim.invariants.invariant import KeptLeader
+from pykraft.sim.invariants.leaders import (
+    GoodbyesAreHeeded,
+    LeaderIsDurableFirst,
+    LeaderWithoutMajorityResigns,
+    SilentVotersAreTold,
+    SingleLeader,
+    StableLeadership,
+    TransferLeavesNothing,
+    TransferPausesAreShort,
+)
 from pykraft.sim.machine.spoken import Departure, LogEnd, SliceAsked, Spoken
 from pykraft.types import Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, ReportKind, Voter, VoterSet
 from tests.sim.invariants.fakes import BEFORE, entry, node, report, view, voters_of, world

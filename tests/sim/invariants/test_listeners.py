@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.clients.delivered_committed import DeliveredIsCommitted
-from pykraft.sim.invariants.clients.in_order import DeliveredOnceInOrder
-from pykraft.sim.invariants.clients.late_listener import LateListenersHearWhoLeads
-from pykraft.sim.invariants.clients.plain_listener import PlainListenerMissesOnlyTheCleaned
-from pykraft.sim.invariants.clients.told_leader import LeaderIsToldInTime
+from pykraft.sim.invariants.listeners import (
+    DeliveredIsCommitted,
+    DeliveredOnceInOrder,
+    LateListenersHearWhoLeads,
+    LeaderIsToldInTime,
+    PlainListenerMissesOnlyTheCleaned,
+)
 from pykraft.sim.machine.ledger import Ledger
 from tests.sim.invariants.fakes import batch, entry, node, snapshot_id, view, world
 

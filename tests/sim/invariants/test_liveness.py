@@ -17,20 +17,26 @@ from pykraft.host.ports import ConnectionId
 from pykraft.sim.facts.calm import LOOK_US
 from pykraft.sim.facts.facts import STRANGER_ID
 from pykraft.sim.facts.history import OperationOutcome
-from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.liveness import forgers, trickle
-from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
-from pykraft.sim.invariants.liveness.calm_quorum import CalmQuorumCommits
-from pykraft.sim.invariants.liveness.foreign_rate import REQUESTS_MAX, SECOND_US, StrangersAreAskedSeldom
-from pykraft.sim.invariants.liveness.forgers import QuorumOutlastsForgers
-from pykraft.sim.invariants.liveness.healing import Healing
-from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
-from pykraft.sim.invariants.liveness.prospective import NoLastingProspective
-from pykraft.sim.invariants.liveness.questions import QuestionsArePaced
-from pykraft.sim.invariants.liveness.repeats import TIMES_MAX, NobodyRepeatsItself
-from pykraft.sim.invariants.liveness.stays_up import NodesStayUp
-from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
-from pykraft.sim.invariants.liveness.wake_ups import WAKE_UPS_MAX, WINDOW_MS, NobodyWakesForNothing
+from pykraft.sim.invariants import ViolationError, liveness
+from pykraft.sim.invariants.liveness import (
+    REQUESTS_MAX,
+    SECOND_US,
+    TIMES_MAX,
+    WAKE_UPS_MAX,
+    WINDOW_MS,
+    CalmQuorumCommits,
+    Healing,
+    NobodyIsBlamed,
+    NobodyRepeatsItself,
+    NobodyWaitsForATrickle,
+    NobodyWakesForNothing,
+    NodesStayUp,
+    NoLastingProspective,
+    OneFetchInFlight,
+    QuestionsArePaced,
+    QuorumOutlastsForgers,
+    StrangersAreAskedSeldom,
+)
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.scenario import Scenario
 from pykraft.snapshot.files import checkpoint_path
@@ -214,7 +220,7 @@ def test_one_leader_may_be_elected_and_no_second_one() -> None:
 
 def test_looks_are_rare() -> None:
     oracle = forgers_of()
-    oracle.facts.clock.now_us = forgers.LOOK_US - 1
+    oracle.facts.clock.now_us = liveness.FORGED_PERIOD_US - 1
     oracle.decided(acknowledged(5))
     oracle.after_event(node(1), view())
     assert oracle._acknowledged == 5
@@ -479,7 +485,7 @@ def test_who_does_not_wait_is_left_alone(what: str) -> None:
         made.node.process = None
     else:
         made.wiretap.open_fetches.clear()
-        made.look(10 + trickle.LOOK_US)
+        made.look(10 + liveness.STILL_PERIOD_US)
     made.look(2_000_000)
 
 

@@ -19,21 +19,23 @@ from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import read_header
 from pykraft.sim.faults.wipe import BackupFaults
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.log.append_epoch import AppendedEpochIsKnown
-from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
-from pykraft.sim.invariants.log.brief_leader import BriefLeaderHandsOver
-from pykraft.sim.invariants.log.committed import CommittedAlike
-from pykraft.sim.invariants.log.committed_cut import CommittedIsNeverCut
-from pykraft.sim.invariants.log.committed_known import CommittedStaysKnown
-from pykraft.sim.invariants.log.cuts_told import CutsAreTold
-from pykraft.sim.invariants.log.fetch_durable import FetchIsDurableFirst
-from pykraft.sim.invariants.log.foreign_records import StrangersAddNothing
-from pykraft.sim.invariants.log.forgotten_told import ForgottenIsTold
-from pykraft.sim.invariants.log.high_watermark import MonotonicHighWatermark
-from pykraft.sim.invariants.log.leader_completeness import LeaderCompleteness
-from pykraft.sim.invariants.log.log_matching import LogMatching
-from pykraft.sim.invariants.log.majority import MajorityHoldsHighWatermark
-from pykraft.sim.invariants.log.one_batch import OneBatchAStep
+from pykraft.sim.invariants.log import (
+    AppendedEpochIsKnown,
+    BatchesFitAnswers,
+    BriefLeaderHandsOver,
+    CommittedAlike,
+    CommittedIsNeverCut,
+    CommittedStaysKnown,
+    CutsAreTold,
+    FetchIsDurableFirst,
+    ForgottenIsTold,
+    LeaderCompleteness,
+    LogMatching,
+    MajorityHoldsHighWatermark,
+    MonotonicHighWatermark,
+    OneBatchAStep,
+    StrangersAddNothing,
+)
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.spoken import LogEnd, Spoken

@@ -13,18 +13,20 @@ from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.sim.facts.members import VoterRecord, VoterRequest
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.membership.asked_levels import NewVotersAreAsked
-from pykraft.sim.invariants.membership.caught_up import NewVoterHasCaughtUp
-from pykraft.sim.invariants.membership.change_told import ChangeIsCommittedWhenTold
-from pykraft.sim.invariants.membership.endpoints import VotersCanBeDialed
-from pykraft.sim.invariants.membership.level_first import LevelBeforeVoters
-from pykraft.sim.invariants.membership.log_voters import VotersAreOfTheLog
-from pykraft.sim.invariants.membership.one_change import OneChangeInDoubt
-from pykraft.sim.invariants.membership.one_voter import VotersChangeByOne
-from pykraft.sim.invariants.membership.operator_answered import OperatorsAreAnswered
-from pykraft.sim.invariants.membership.own_epoch import OwnEpochBeforeVoters
-from pykraft.sim.invariants.membership.removed_leader import RemovedLeaderResigns
-from pykraft.sim.invariants.membership.twins_told import TwinsAreTold
+from pykraft.sim.invariants.membership import (
+    ChangeIsCommittedWhenTold,
+    LevelBeforeVoters,
+    NewVoterHasCaughtUp,
+    NewVotersAreAsked,
+    OneChangeInDoubt,
+    OperatorsAreAnswered,
+    OwnEpochBeforeVoters,
+    RemovedLeaderResigns,
+    TwinsAreTold,
+    VotersAreOfTheLog,
+    VotersCanBeDialed,
+    VotersChangeByOne,
+)
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.scenario.settings import LISTENER, PORTS_APART, listeners_of
 from pykraft.types import (

@@ -14,19 +14,23 @@ from pykraft.protocol.records import encode_control_batch
 from pykraft.sim.facts.facts import Claims
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.invariant import NewSnapshotInvariant
-from pykraft.sim.invariants.snapshots.asked_in_time import LATE_US, SaveIsAskedInTime
-from pykraft.sim.invariants.snapshots.cleaned import CleanedIsInSnapshot
-from pykraft.sim.invariants.snapshots.failed_told import METRIC, FailedSnapshotsAreTold
-from pykraft.sim.invariants.snapshots.in_use import SnapshotInUseStays
-from pykraft.sim.invariants.snapshots.leader_loads import LeaderNeverLoadsSnapshot
-from pykraft.sim.invariants.snapshots.log_start import LogStartIsSnapshot
-from pykraft.sim.invariants.snapshots.made_again import SnapshotsAreMadeAgain
-from pykraft.sim.invariants.snapshots.next_slice import NextSliceFollows
-from pykraft.sim.invariants.snapshots.parts import PartsAreRemoved
-from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
-from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
-from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
-from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.invariants.snapshots import (
+    LATE_US,
+    METRIC,
+    CleanedIsInSnapshot,
+    FailedSnapshotsAreTold,
+    LeaderNeverLoadsSnapshot,
+    LogStartIsSnapshot,
+    NextSliceFollows,
+    PartsAreRemoved,
+    SaveIsAskedInTime,
+    SnapshotInUseStays,
+    SnapshotIsCommitted,
+    SnapshotIsDurable,
+    SnapshotNamesItsVoters,
+    SnapshotsAlike,
+    SnapshotsAreMadeAgain,
+)
 from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.spoken import SliceAsked, Spoken

@@ -10,18 +10,20 @@ from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.elections.elected import LeaderHasItsVotes
-from pykraft.sim.invariants.elections.epoch_growth import EpochsGrowWithinBudget
-from pykraft.sim.invariants.elections.legal_moves import LegalMoves
-from pykraft.sim.invariants.elections.monotonic_epoch import MonotonicEpoch
-from pykraft.sim.invariants.elections.new_epoch import EpochBeginsWithCandidate
-from pykraft.sim.invariants.elections.old_epochs import OldEpochsAreFenced
-from pykraft.sim.invariants.elections.pre_vote import PreVotesAreGranted
-from pykraft.sim.invariants.elections.spoken_epoch import EpochIsDurableFirst
-from pykraft.sim.invariants.elections.up_to_date import CandidateIsUpToDate
-from pykraft.sim.invariants.elections.vote import OneVote
-from pykraft.sim.invariants.elections.vote_kept import VotesAreForCandidates
-from pykraft.sim.invariants.elections.vote_key import VotesAreOfTheDisk
+from pykraft.sim.invariants.votes import (
+    CandidateIsUpToDate,
+    EpochBeginsWithCandidate,
+    EpochIsDurableFirst,
+    EpochsGrowWithinBudget,
+    LeaderHasItsVotes,
+    LegalMoves,
+    MonotonicEpoch,
+    OldEpochsAreFenced,
+    OneVote,
+    PreVotesAreGranted,
+    VotesAreForCandidates,
+    VotesAreOfTheDisk,
+)
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.types import VoterSet
 from tests.sim.invariants.fakes import BEFORE, directory_of, entry, keyed, node, view, vote_asked, voters_of, world

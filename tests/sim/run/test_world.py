@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.core.raft import Raft
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.invariants.elections.vote import OneVote
+from pykraft.sim.invariants.votes import OneVote
 from pykraft.sim.machine.kafka_rules import KafkaRaft
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.file import load

@@ -21,10 +21,12 @@ from pykraft.machine.testing.workload import DrawnCommands, MachineProgram, Mach
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants import ALL
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.invariants.snapshots.snapshot_alike import SnapshotsAlike
-from pykraft.sim.invariants.snapshots.snapshot_committed import SnapshotIsCommitted
-from pykraft.sim.invariants.snapshots.snapshot_durable import SnapshotIsDurable
-from pykraft.sim.invariants.snapshots.snapshot_voters import SnapshotNamesItsVoters
+from pykraft.sim.invariants.snapshots import (
+    SnapshotIsCommitted,
+    SnapshotIsDurable,
+    SnapshotNamesItsVoters,
+    SnapshotsAlike,
+)
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.trace import Recorder
 from pykraft.sim.page.render import render

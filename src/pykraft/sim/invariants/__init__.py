@@ -1,33 +1,30 @@
-"""The rules that must hold in every world: one invariant per file, each with its source.
+"""The rules that must hold in every world, each with its source.
 
 Each oracle is told what happens (`Invariant`) and raises `ViolationError`; none changes anything in the world. To add
-one, put a file into the folder of its subject: `ALL` has them by subject and file name, without those with subclasses.
+one, write its class into the module of its subject: `ALL` has them in the order of their modules and lines, without
+those with subclasses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import iter_modules
-
+from pykraft.sim.invariants import (
+    campaigns,
+    clients,
+    disks,
+    leaders,
+    listeners,
+    liveness,
+    log,
+    membership,
+    snapshots,
+    votes,
+)
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.violation import ViolationError
 
-SUBJECTS = ("elections", "membership", "log", "snapshots", "disks", "clients", "liveness")
-
-
-def _oracles(subject: str) -> Iterator[type[Invariant]]:
-    folder = import_module(f"{__name__}.{subject}")
-    for name in sorted(module.name for module in iter_modules(folder.__path__)):
-        module = import_module(f"{folder.__name__}.{name}")
-        yield from (
-            kind
-            for kind in vars(module).values()
-            if isinstance(kind, type) and issubclass(kind, Invariant) and kind.__module__ == module.__name__
-        )
-
-
-_FOUND = [oracle for subject in SUBJECTS for oracle in _oracles(subject)]
-ALL: tuple[type[Invariant], ...] = tuple(oracle for oracle in _FOUND if not oracle.__subclasses__())
+_SUBJECTS = (votes, leaders, campaigns, membership, log, snapshots, disks, clients, listeners, liveness)
+_KINDS = [(module, kind) for module in _SUBJECTS for kind in vars(module).values() if isinstance(kind, type)]
+_FOUND = [kind for module, kind in _KINDS if issubclass(kind, Invariant) and kind.__module__ == module.__name__]
+ALL: tuple[type[Invariant], ...] = tuple(kind for kind in _FOUND if not kind.__subclasses__())
 
 __all__ = ["ALL", "Invariant", "ViolationError"]

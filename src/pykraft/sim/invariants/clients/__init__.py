@@ -1,1 +1,0 @@
-"""Oracles of what clients, listeners and operators are told."""

@@ -1,1 +1,0 @@
-"""Oracles of what disks hold, lose and damage."""

@@ -1,1 +1,0 @@
-"""Oracles of elections: epochs, votes, and who leads."""

@@ -1,1 +1,0 @@
-"""Oracles of progress: what must continue, come back, or stop in time."""

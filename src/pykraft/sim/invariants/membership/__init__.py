@@ -1,1 +1,0 @@
-"""Oracles of voter sets and of requests to change them."""

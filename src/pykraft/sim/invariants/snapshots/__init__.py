@@ -1,1 +1,0 @@
-"""Oracles of snapshots: when they are taken, what they hold, and what the cleaner removes."""
