@@ -15,7 +15,7 @@ from pykraft.core.effects import RejectProposal
 from pykraft.core.enter_state import to_leader
 from pykraft.core.events import Proposed, UpgradeRequested
 from pykraft.core.never_leads import TIMEOUTS_MAX, abstains, successor
-from pykraft.core.on.contradiction import hear
+from pykraft.core.on.contradiction import note_response
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.on.voters.upgrade import on_upgrade_requested
@@ -23,7 +23,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.types import Epoch, Instant, NodeId, Offset
 from tests.core.on.test_pre_vote import asked
-from tests.core.on.voters.test_upgrade import told, upgraded
+from tests.core.on.voters.test_upgrade import leader_that_knows, upgraded
 from tests.core.replicas import (
     CONFIG,
     END,
@@ -75,7 +75,7 @@ def test_it_campaigns_after_three_election_timeouts_without_a_leader(state: Stat
 def test_an_answer_of_a_leader_begins_anew() -> None:
     one = made(follower(has_fetched=True))
     asked(one, end=SHORTER)
-    hear(one, NOW, has_progress=True)
+    note_response(one, NOW, has_progress=True)
     expire(one)
     assert isinstance(one.state, Follower)
     assert (one.leaderless_timeouts, one.has_denied_shorter_log) == (0, False)
@@ -159,7 +159,7 @@ def test_it_begins_with_its_leader_change_only_and_accepts_nothing() -> None:
 
 
 def test_its_successor_upgrades_the_level() -> None:
-    one = told()
+    one = leader_that_knows()
     one.config = NEVER
     error, has_written = upgraded(one)
     assert "never leads for long" in str(error)
@@ -176,5 +176,5 @@ def test_the_end_of_the_epoch_makes_it_grant_and_wait_once() -> None:
     assert isinstance(one.state, Follower)
     assert one.state.fetch_deadline_ms > NOW.mono_ms
     assert (one.leaderless_timeouts, one.state.has_fetched) == (0, False)
-    hear(one, NOW, has_progress=True)
+    note_response(one, NOW, has_progress=True)
     assert one.leaderless_timeouts == 0, "a late answer is no sign of life"

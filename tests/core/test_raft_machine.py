@@ -64,7 +64,7 @@ class Liar:
             return log.end_offset, log.last_epoch
         return self.rng.choice((-1, 2**63 - 1, *range(12))), self.epoch(log.last_epoch)
 
-    def told(self) -> Listeners:
+    def any_listeners(self) -> Listeners:
         return self.rng.choice((NO_LISTENERS, *(listeners(node_id) for node_id in range(4))))
 
     def voter(self) -> ReplicaKey | None:
@@ -83,10 +83,10 @@ class Liar:
                     voter=self.voter(),
                 )
             case 2:
-                return begin(epoch=epoch, leader_id=somebody, voter=self.voter(), told=self.told())
+                return begin(epoch=epoch, leader_id=somebody, voter=self.voter(), told=self.any_listeners())
             case 3:
                 successors = rng.sample(range(6), rng.randrange(4))
-                return end(epoch=epoch, leader_id=somebody, successors=successors, told=self.told())
+                return end(epoch=epoch, leader_id=somebody, successors=successors, told=self.any_listeners())
             case 4 | 5:
                 place = self.place(raft.log)
                 return fetch(replica=rng.choice((None, somebody)), epoch=epoch, at=place, wait_ms=rng.randint(-1, 600))
@@ -106,7 +106,7 @@ class Liar:
         match request:
             case messages.VoteRequest():
                 granted = rng.random() < 0.7
-                return voted(granted=granted, epoch=epoch, leader_id=leader_id, error=error, told=self.told())
+                return voted(granted=granted, epoch=epoch, leader_id=leader_id, error=error, told=self.any_listeners())
             case messages.BeginQuorumEpochRequest():
                 return begun(epoch=epoch, leader_id=leader_id, error=error)
             case messages.EndQuorumEpochRequest():
@@ -131,7 +131,7 @@ class Liar:
                     diverging=self.place(raft.log) if rng.random() < 0.2 else None,
                     snapshot=self.snapshot(raft.log) if rng.random() < 0.1 else None,
                     invalid="bytes" if rng.random() < 0.1 else None,
-                    told=self.told(),
+                    told=self.any_listeners(),
                 )
 
     def snapshot(self, log: LogView) -> tuple[int, int]:
@@ -295,7 +295,7 @@ class Life:
         )
         weights, choices = zip(*deeds, strict=True)
         self.rng.choices(choices, weights)[0]()
-        self.look()
+        self.check()
 
     def ask(self) -> None:
         request = self.liar.request(self.raft)
@@ -358,7 +358,7 @@ class Life:
         count, size_bytes = self.rng.randrange(3), self.rng.choice((1, 1, 9_000_000))
         self.step(events.Proposed(handle=1, epoch=self.raft.status.epoch, count=count, size_bytes=size_bytes))
 
-    def look(self) -> None:
+    def check(self) -> None:
         log = self.raft.log
         self.roles.add(self.raft.status.role)
         assert log.end_offset == len(self.memory.records)

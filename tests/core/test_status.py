@@ -47,13 +47,13 @@ def test_no_reader_sees_half_a_step() -> None:
     read: list[Status] = []
     halves: set[tuple[str, Offset]] = set()
 
-    def look(frame: FrameType, event: str, argument: object) -> None:
+    def observe(frame: FrameType, event: str, argument: object) -> None:
         del frame, event, argument
         read.append(made.status)
         halves.add((type(made.state).__name__, made.log.end_offset))
 
     before, profiled = made.status, sys.getprofile()
-    sys.setprofile(look)
+    sys.setprofile(observe)
     try:
         made.start(NOW)
     finally:

@@ -103,7 +103,7 @@ def play(seed: int) -> None:
                     client.waiting.discard(rng.choice(sorted(client.waiting)))
         data, where = encode_log_record(record), f"seed {seed}, offset {offset}"
         news = [each.apply(data, Offset(offset), Epoch(1)) for each in pair]
-        found = [(told(one), total_of(each)) for one, each in zip(news, pair, strict=True)]
+        found = [(sortable(one), total_of(each)) for one, each in zip(news, pair, strict=True)]
         assert found == [(expected, total)] * 2, where
         third.add(data, news[0])
         if rng.random() < 0.2:
@@ -158,7 +158,7 @@ class HeardSession(NamedTuple):
         self.told.append(CommandAnswered(self.session_id, sequence, answer))
 
 
-def told(news: Any) -> Any:
+def sortable(news: Any) -> Any:
     """The result of a command as a number, or what else a client hears."""
     if isinstance(news, CommandAnswered):
         return int(news.answer.value) if news.answer.verdict is CommandVerdict.APPLIED else news.answer.verdict

@@ -67,9 +67,9 @@ class Log:
         await self.append(CheckRecord(0))
         for node_id in order or [voter.node_id for voter in self.voters]:
             if node_id not in self.stopped:
-                await self.tell(node_id)
+                await self.write_digest(node_id)
 
-    async def tell(self, node_id: int) -> None:
+    async def write_digest(self, node_id: int) -> None:
         found = self.voters[node_id - 1].check.found
         assert found is not None
         commands, state = found.commands, found.state

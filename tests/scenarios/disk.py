@@ -65,7 +65,7 @@ class Disk:
     def copy(self) -> Disk:
         return dataclasses.replace(self, batches=list(self.batches))
 
-    def found(self) -> Quarantine | None:
+    def recovered_quarantine(self) -> Quarantine | None:
         """What recovery makes of the damage."""
         if not self.damages:
             return self.quarantine
@@ -106,7 +106,7 @@ class Disk:
                 end_offset=self.sound_end_offset,
                 epochs=self.epochs(),
                 snapshots=self.snapshots,
-                quarantine=self.found(),
+                quarantine=self.recovered_quarantine(),
                 committed_end_offset=self.committed_end_offset,
             )
             if self.damages or newest is None or not view.is_older_than(newest):

@@ -119,7 +119,7 @@ class Stage:
             "heal": self._heal,
             "tamper": self._tamper,
             "append": self._append,
-            "hear": self._hear,
+            "hear": self._commit_heard,
             "upgrade": self._upgrade,
             "transfer": self._transfer,
             "resign": self._resign,
@@ -342,7 +342,7 @@ class Stage:
     def _append(self, arguments: list[str]) -> None:
         self.world.propose(int(arguments[0]), int(arguments[1]))
 
-    def _hear(self, arguments: list[str]) -> None:
+    def _commit_heard(self, arguments: list[str]) -> None:
         node_id, end_offset, epoch = map(int, arguments)
         self.world.nodes[node_id].step(events.CommitHeard(epoch=Epoch(epoch), end_offset=Offset(end_offset)))
 

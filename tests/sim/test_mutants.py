@@ -169,7 +169,7 @@ def table_of_mutants() -> str:
     rows = [("The bug", "Whose it was", "Scenario", "Seed", "Noticed by")]
     for name, mutant in MUTANTS.items():
         catch = KNOWN.mutants[name]
-        rows.append((_told(mutant), mutant.source, catch.scenario, str(catch.seed), f"`{catch.noticed_by}`"))
+        rows.append((_described(mutant), mutant.source, catch.scenario, str(catch.seed), f"`{catch.noticed_by}`"))
     return _table(rows)
 
 
@@ -187,7 +187,7 @@ def table_of_invariants() -> str:
     return _table(rows)
 
 
-def _told(mutant: Mutant) -> str:
+def _described(mutant: Mutant) -> str:
     return f"`{mutant.name}`: {mutant.story.replace('``', '`')}"
 
 

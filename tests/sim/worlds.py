@@ -84,6 +84,6 @@ def harm_to(world: World, seed: int = 1) -> Harm:
     return Harm(world, Random(seed))
 
 
-def told(world: World, text: str) -> bool:
+def has_noted(world: World, text: str) -> bool:
     """True when some line of the trace says it."""
     return any(text in line for line in world.trace.lines)

@@ -171,7 +171,7 @@ class Applier(Generic[C, R]):
         self._look_at_deadline()
         commands = [(at, sequence) for at, session in self.sessions.items() for sequence in session.waiters]
         for news in self.replica.kept_news(self.openings, commands):
-            self._tell(news)
+            self._notify(news)
 
     def time_ms(self) -> int:
         """The log time for a record that this node writes now."""
@@ -184,7 +184,7 @@ class Applier(Generic[C, R]):
             return count
         news = self.replica.apply(values[0], Offset(base_offset), epoch)
         if isinstance(news, (CommandAnswered, SessionOpened)):
-            self._tell(news)
+            self._notify(news)
         elif news is not None and self.check is not None:
             await self.check.met(news, base_offset)
         return 1
@@ -195,7 +195,7 @@ class Applier(Generic[C, R]):
             self.deadline_ms = deadline_ms
             self.deadline_moved.set()
 
-    def _tell(self, news: ClientNews) -> None:
+    def _notify(self, news: ClientNews) -> None:
         if isinstance(news, SessionOpened):
             opening = self.openings.get(news.nonce)
             # The first copy that is applied counts: a later one has opened another session, which nobody uses.

@@ -192,7 +192,7 @@ class Forwarder:
         """Ask the leader to confirm a read. Errors: see `ForwardConnection.ask`."""
         return await self._reads.ask(())
 
-    async def tell(self, digest: bytes) -> None:
+    async def forward_digest(self, digest: bytes) -> None:
         """Forward a DIGEST, which shares no request: the leader may refuse it. Errors: see `ForwardConnection.ask`."""
         await self._digests.ask((digest,))
 

@@ -111,7 +111,7 @@ class StateCheckWriter:
             self._check.moved.clear()
             await asyncio.sleep(PAUSE_S)
             with suppress(PykraftError):  # another try follows, or another node leads by now
-                await self._tell()
+                await self._write_digest()
                 await self._ask()
 
     def _is_due(self) -> bool:
@@ -122,7 +122,7 @@ class StateCheckWriter:
         is_voter = node_id is not None and node_id in voter_ids(self._node)
         return is_voter and self._check.found is not None and not self._check.is_told(int(node_id or 0))
 
-    async def _tell(self) -> None:
+    async def _write_digest(self) -> None:
         """Write what this node found at the last CHECK."""
         found = self._check.found
         if found is None or not self._has_news():
@@ -130,7 +130,7 @@ class StateCheckWriter:
         record = replace(found, node_id=int(self._node.node_id or 0), time_ms=self._applier.time_ms())
         data = encode_log_record(record)
         if self._forwarder.is_needed:
-            await self._forwarder.tell(data)
+            await self._forwarder.forward_digest(data)
         else:
             await self._node.propose([data])
 
@@ -321,7 +321,7 @@ class Replicated(Generic[M_co]):
             whole_number("timeout_ms", timeout_ms, least=1, most=TIMEOUT_MS_MAX)
         data = self._machine.commands.serialize(command)
         if type(data) is not bytes or len(data) > COMMAND_SIZE_BYTES_MAX:
-            raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_told(data)}")
+            raise UsageError(f"a command takes at most {COMMAND_SIZE_BYTES_MAX} bytes: its serde made {_shown(data)}")
         if not self._forwarder.is_needed:  # so that a command that is refused concerns its caller alone
             self._replica.read_ahead((data,))
         verdict, value = await self._submission.execute(data, timeout_ms)
@@ -371,7 +371,7 @@ class Replicated(Generic[M_co]):
             await asyncio.wait([self._watch, *self._writers])
 
 
-def _told(data: object) -> str:
+def _shown(data: object) -> str:
     return f"{len(data)} bytes" if type(data) is bytes else f"{type(data).__name__}"
 
 

@@ -356,7 +356,7 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 if revision > self.space.revision + 1:
                     raise CommandRejectedError(f"the store is at revision {self.space.revision}, not yet at {revision}")
                 self.space.compact(revision)
-                self._tell()
+                self._notify()
         return None
 
     def validate(self, command: KeyValueCommand) -> None:
@@ -391,14 +391,14 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         self._clear()
         for record in records:
             self._restore(record)
-        self._tell()
+        self._notify()
 
     async def restore_stream(self, records: AsyncIterator[bytes]) -> None:
         """See `pykraft.machine.StateMachine`."""
         self._clear()
         async for record in records:
             self._restore(record)
-        self._tell()
+        self._notify()
 
     def get(self, key: str) -> Item | None:
         """The item of this key."""
@@ -446,7 +446,7 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
                 keys = self.space.keys_in(one.key, one.end)
                 deleted += len(keys)
                 self._delete(keys, revision)
-        self._tell()
+        self._notify()
         return TransactionResult(succeeded, self.space.revision, found, deleted)
 
     def _require_room(self, puts: list[Put]) -> None:
@@ -506,8 +506,8 @@ class KeyValues(StateMachine[KeyValueCommand, KeyValueResult]):
         if len(self._expiries) > 2 * len(self._leases) + 64:
             # Mostly leases that were ended early.
             self._expiries = sorted((state.expires_ms, one) for one, state in self._leases.items())
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for tell in tuple(self.on_change):
             tell()

@@ -122,9 +122,9 @@ def response_from_wire(body: Body, context: RpcContext) -> FetchResponse | TopLe
         high_watermark=Offset(high_watermark) if high_watermark >= 0 else None,
         log_start_offset=Offset(partition["log_start_offset"]),
         diverging=OffsetAndEpoch(Offset(diverging["end_offset"]), Epoch(diverging["epoch"]))
-        if _told(diverging)
+        if _is_given(diverging)
         else None,
-        snapshot_id=parts.snapshot_id_of(snapshot_id) if _told(snapshot_id) else None,
+        snapshot_id=parts.snapshot_id_of(snapshot_id) if _is_given(snapshot_id) else None,
         listeners=parts.leader_listeners(leader_id, body["node_endpoints"], context),
     )
 
@@ -143,5 +143,5 @@ def _partition_of(body: Body, context: RpcContext) -> Body:
     return parts.only_partition(body["responses"], **expected) or parts.shapeless(context)
 
 
-def _told(place: Body) -> bool:
+def _is_given(place: Body) -> bool:
     return bool(place["epoch"] >= 0 or place["end_offset"] >= 0)

@@ -47,7 +47,7 @@ SAME_EPOCH = {
 """Whether leader 2 of the own epoch is news; None where it contradicts what is known."""
 
 
-def told(found: list[Effect]) -> messages.BeginQuorumEpochResponse:
+def replied(found: list[Effect]) -> messages.BeginQuorumEpochResponse:
     message = only(found, Reply).message
     assert isinstance(message, messages.BeginQuorumEpochResponse)
     return message
@@ -60,7 +60,7 @@ def test_a_leader_of_a_higher_epoch_is_followed(name: str) -> None:
     found = ask(made, begin(epoch=6))
     assert isinstance(made.state, Follower)
     assert (made.epoch, made.leader_id, made.leader_listeners, made.voted) == (6, 2, listeners(2), None)
-    assert (told(found).error, told(found).epoch, told(found).leader_id) == (0, 6, 2)
+    assert (replied(found).error, replied(found).epoch, replied(found).leader_id) == (0, 6, 2)
     assert only(found, Reply).after == only(found, WriteElectionState).io
 
 
@@ -73,7 +73,7 @@ def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
         with pytest.raises(ProtocolError):
             ask(made, begin(epoch=5))
     else:
-        assert told(ask(made, begin(epoch=5))).error == 0
+        assert replied(ask(made, begin(epoch=5))).error == 0
     if SAME_EPOCH[name]:
         assert isinstance(made.state, Follower)
         assert (made.leader_id, made.voted) == (2, voted)
@@ -102,7 +102,7 @@ def test_a_leader_that_is_heard_is_where_it_is_fetched_from(has_fetched: bool) -
 def test_fewer_or_as_many_endpoints_of_the_same_leader_are_none(fewer_or_as_many: Listeners) -> None:
     made = replica(replace(follower(has_fetched=True), leader_listeners=listeners(2, "OTHER")))
     before = made.state
-    response = told(ask(made, begin(epoch=5, told=fewer_or_as_many)))
+    response = replied(ask(made, begin(epoch=5, told=fewer_or_as_many)))
     assert (response.error, response.leader_id) == (0, 2)
     assert made.state is before
 
@@ -132,7 +132,7 @@ def test_checks_come_in_their_order_and_the_voters_key_last(
     request_: messages.BeginQuorumEpochRequest, error: ErrorCode, epoch: int
 ) -> None:
     made = replica(unattached())
-    assert (told(ask(made, request_)).error, made.epoch) == (error, epoch)
+    assert (replied(ask(made, request_)).error, made.epoch) == (error, epoch)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from tests.core.replicas import (
 from tests.core.said import batch, end, ended, fetched
 
 
-def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
+def replied(found: list[Effect]) -> messages.EndQuorumEpochResponse:
     message = only(found, Reply).message
     assert isinstance(message, messages.EndQuorumEpochResponse)
     return message
@@ -52,7 +52,7 @@ def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
 )
 def test_a_follower_campaigns_in_the_order_of_successors(successors: tuple[int, ...], wait_ms: int) -> None:
     made = replica(follower())
-    assert told(ask(made, end(successors=successors))).error == 0
+    assert replied(ask(made, end(successors=successors))).error == 0
     assert isinstance(made.state, Follower)
     assert made.state.fetch_deadline_ms == NOW.mono_ms + wait_ms
 
@@ -78,7 +78,7 @@ def test_a_follower_without_id_has_nothing_to_hurry_for() -> None:
 @pytest.mark.parametrize("name", YIELDING)
 def test_a_higher_epoch_is_adopted_with_its_leader(name: str) -> None:
     made = replica(STATES[name]())
-    response = told(ask(made, end(epoch=6, successors=(1,))))
+    response = replied(ask(made, end(epoch=6, successors=(1,))))
     assert isinstance(made.state, Follower)
     assert (response.error, response.epoch, response.leader_id) == (0, 6, 2)
     assert made.state.fetch_deadline_ms == NOW.mono_ms
@@ -102,7 +102,7 @@ def test_a_leader_that_nobody_can_reach_is_remembered() -> None:
 def test_checks_come_in_their_order(request_: messages.EndQuorumEpochRequest, error: ErrorCode) -> None:
     made = replica(follower())
     before = made.state
-    assert told(ask(made, request_)).error == error
+    assert replied(ask(made, request_)).error == error
     assert made.state is before
 
 
@@ -154,7 +154,7 @@ def test_an_acknowledgement_without_a_resignation_is_ignored() -> None:
 def test_an_older_epoch_ends_nothing(state: State) -> None:
     made = replica(state)
     found = ask(made, end(epoch=4, successors=(1,)))
-    assert (told(found).error, told(found).epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 5)
+    assert (replied(found).error, replied(found).epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 5)
     assert made.state is state
 
 

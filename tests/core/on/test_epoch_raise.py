@@ -62,7 +62,7 @@ def error_of(found: list[Effect]) -> int:
     return message.error
 
 
-def tell(made: Replica, epoch: int, peer_id: int, now: Instant = NOW) -> list[Effect]:
+def answer_epoch(made: Replica, epoch: int, peer_id: int, now: Instant = NOW) -> list[Effect]:
     """This peer answers that it is in this epoch."""
     return answer(made, voted(epoch=epoch, error=ErrorCode.FENCED_LEADER_EPOCH), peer_id=peer_id, now=now)
 
@@ -223,7 +223,7 @@ def test_a_voter_that_does_not_answer_is_believed_now_and_then() -> None:
             made.state = follower(epoch=made.epoch, has_fetched=True)
             errors.append(error_of(ask(made, vote(epoch=made.epoch + 1, candidate=3), now=later(ms))))
             if has_answered:
-                tell(made, made.epoch, 3)
+                answer_epoch(made, made.epoch, 3)
         no, yes = ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NONE
         assert errors == ([no] * 5 if has_answered else [no, no, yes, no, yes])
 
@@ -240,7 +240,7 @@ def test_a_voter_that_could_not_be_asked_is_asked_by_the_next_request() -> None:
 def test_the_answer_to_the_question_raises_the_epoch(name: str) -> None:
     made = replica(STATES[name]())
     ask(made, vote(candidate=3))
-    tell(made, 6, 3)
+    answer_epoch(made, 6, 3)
     assert made.epoch == 6
 
 
@@ -250,7 +250,7 @@ def test_the_answer_to_the_question_raises_the_epoch(name: str) -> None:
 @pytest.mark.parametrize("peer_id", [2, 3, -2, -3])
 def test_an_answer_of_anybody_raises_the_epoch_within_the_budget(peer_id: int) -> None:
     made = replica(unattached(), bootstrap=BOOTSTRAP)
-    tell(made, 5 + EPOCHS_AT_ONCE, peer_id)
+    answer_epoch(made, 5 + EPOCHS_AT_ONCE, peer_id)
     assert made.epoch == 5 + EPOCHS_AT_ONCE
 
 
@@ -258,40 +258,40 @@ def test_an_answer_of_anybody_raises_the_epoch_within_the_budget(peer_id: int) -
 def test_a_far_epoch_is_believed_when_a_second_endpoint_tells_as_much(first_id: int, second_id: int) -> None:
     made = replica(unattached(), bootstrap=BOOTSTRAP)
     more = FAR + EPOCHS_AT_ONCE
-    alarm = only(tell(made, more, first_id), Report)
+    alarm = only(answer_epoch(made, more, first_id), Report)
     assert alarm.is_alarm
     assert f"tells epoch {more}, and this node is in 5: refused" in alarm.text
     assert (made.epoch, made.refused_epochs, made.connections.is_backing_off(first_id)) == (5, 1, True)
-    tell(made, more, first_id)
+    answer_epoch(made, more, first_id)
     assert made.epoch == 5, "the same endpoint twice"
-    tell(made, FAR, second_id)
+    answer_epoch(made, FAR, second_id)
     assert (made.epoch, made.epoch_budget.told) == (FAR, {})
 
 
 def test_two_flipped_bits_do_not_confirm_each_other() -> None:
     """Seeds 346 and 376 of the simulator's scenario flipped."""
     made = replica(unattached(), bootstrap=BOOTSTRAP)
-    tell(made, FAR + EPOCHS_AT_ONCE + 1, 2)
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR + EPOCHS_AT_ONCE + 1, 2)
+    answer_epoch(made, FAR, 3)
     assert made.epoch == 5
-    tell(made, FAR + 1, 2)
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR + 1, 2)
+    answer_epoch(made, FAR, 3)
     assert made.epoch == FAR, "the newest word of each endpoint counts"
 
 
 def test_a_second_endpoint_that_tells_more_has_to_be_confirmed_itself() -> None:
     made = replica(unattached())
-    tell(made, FAR, 2)
-    tell(made, FAR + 1, 3)
+    answer_epoch(made, FAR, 2)
+    answer_epoch(made, FAR + 1, 3)
     assert made.epoch == 5
-    tell(made, FAR + 1, 2)
+    answer_epoch(made, FAR + 1, 2)
     assert made.epoch == FAR + 1
 
 
 def test_a_leader_that_is_followed_where_it_should_be_counts_too() -> None:
     made = replica(follower())
-    tell(made, FAR, 2)
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR, 2)
+    answer_epoch(made, FAR, 3)
     assert made.epoch == FAR
 
 
@@ -301,7 +301,7 @@ def test_a_voter_that_was_asked_at_its_former_endpoint_is_no_second_one() -> Non
     moved = VoterSet.of([*voter_set(1, 2).voters, Voter(key=key(3), listeners=listeners(4))])
     for at, voters in enumerate((moved, voter_set(1, 2, 3))):
         made.voter_history.record(Offset(at), KRaftVoters(voters))
-    tell(made, FAR, 2)
+    answer_epoch(made, FAR, 2)
     made.connections.pre_votes_asked[NodeId(3)] = QUESTIONS_BEFORE_TURNS + 1
     made.connections.reset()
     ask_for_votes(made, candidate(), NOW)
@@ -315,9 +315,9 @@ def test_a_voter_that_was_asked_at_its_former_endpoint_is_no_second_one() -> Non
 
 def test_what_a_former_voter_told_counts_no_more() -> None:
     made = replica(unattached())
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR, 3)
     made.voter_history.voters = voter_set(1, 2, 4)
-    tell(made, FAR, 2)
+    answer_epoch(made, FAR, 2)
     assert made.epoch == 5
 
 
@@ -332,50 +332,50 @@ def test_what_a_former_voter_told_counts_no_more() -> None:
 )
 def test_an_answer_from_elsewhere_confirms_nothing(state: State, peer_id: int) -> None:
     made = replica(state, bootstrap=BOOTSTRAP)
-    assert f"an answer of peer {peer_id} tells" in only(tell(made, FAR, peer_id), Report).text
+    assert f"an answer of peer {peer_id} tells" in only(answer_epoch(made, FAR, peer_id), Report).text
     assert (made.epoch_budget.told, made.connections.is_backing_off(peer_id)) == ({}, True)
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR, 3)
     assert made.epoch == 5
-    tell(made, 6, peer_id)
+    answer_epoch(made, 6, peer_id)
     assert made.epoch == 6
 
 
 def test_answers_within_a_spent_budget_have_to_be_confirmed() -> None:
     made = replica(unattached())
     assert made.epoch_budget.spend(EPOCHS_PER_DAY, NOW.mono_ms)
-    tell(made, 6, 2)
+    answer_epoch(made, 6, 2)
     assert made.epoch == 5
-    tell(made, 6, 3)
+    answer_epoch(made, 6, 3)
     assert made.epoch == 6
 
 
 @pytest.mark.parametrize(("first_id", "other_id"), [(2, 3), (-2, 2)])
 def test_a_new_replica_joins_a_quorum_of_any_epoch_without_an_alarm(first_id: int, other_id: int) -> None:
     made = replica(unattached(epoch=0), local_id=7, bootstrap=BOOTSTRAP)
-    assert reports(tell(made, EPOCH_MAX, first_id)) == []
+    assert reports(answer_epoch(made, EPOCH_MAX, first_id)) == []
     assert (made.epoch, made.refused_epochs) == (0, 1)
-    tell(made, EPOCH_MAX, other_id)
+    answer_epoch(made, EPOCH_MAX, other_id)
     assert made.epoch == EPOCH_MAX
 
 
 def test_an_observer_that_knows_one_endpoint_asks_there_twice() -> None:
     somewhere = VoterSet.of([Voter(key=key(2), listeners=Listeners())])
     made = replica(unattached(epoch=0), local_id=7, voters=somewhere, bootstrap=BOOTSTRAP[:1])
-    tell(made, FAR, -2)
+    answer_epoch(made, FAR, -2)
     assert made.epoch == 0
-    tell(made, FAR, -2)
+    answer_epoch(made, FAR, -2)
     assert made.epoch == FAR
 
 
 def test_one_of_two_voters_with_records_believes_no_far_epoch_of_the_other() -> None:
     made = replica(unattached(), voters=voter_set(1, 2))
     for _ in range(3):
-        tell(made, FAR, 2)
+        answer_epoch(made, FAR, 2)
     assert made.epoch == 5
 
 
 def test_a_voter_without_endpoint_is_never_where_it_should_be() -> None:
     unknown = VoterSet.of([*voter_set(1, 2).voters, Voter(key=key(3), listeners=Listeners())])
     made = replica(unattached(), voters=unknown)
-    tell(made, FAR, 3)
+    answer_epoch(made, FAR, 3)
     assert made.epoch_budget.told == {}

@@ -119,7 +119,7 @@ def agreed() -> Replica:
     return made
 
 
-def hear(made: Replica, end_offset: int, epoch: int = 5) -> list[Effect]:
+def commit_heard(made: Replica, end_offset: int, epoch: int = 5) -> list[Effect]:
     on_commit_heard(made, CommitHeard(epoch=Epoch(epoch), end_offset=Offset(end_offset)), NOW)
     return done(made)
 
@@ -128,7 +128,7 @@ def hear(made: Replica, end_offset: int, epoch: int = 5) -> list[Effect]:
 def test_a_commit_that_is_heard_raises_the_high_watermark_as_far_as_the_log_reaches(told: int, expected: int) -> None:
     made = agreed()
     before = state_of(made)
-    found = hear(made, told)
+    found = commit_heard(made, told)
     assert state_of(made) == replace(before, high_watermark=Offset(expected))
     assert made.log.committed_end_offset == expected
     assert kinds(found) == (["NotifyHighWatermark"] if expected > 4 else [])
@@ -136,21 +136,21 @@ def test_a_commit_that_is_heard_raises_the_high_watermark_as_far_as_the_log_reac
 
 def test_a_commit_is_not_heard_in_another_epoch_or_state_or_before_the_logs_agree() -> None:
     for epoch in (4, 6):
-        assert hear(agreed(), 9, epoch) == []
-    assert hear(following(), 9) == []
-    assert hear(replica(prospective(leader_id=2)), 9) == []
+        assert commit_heard(agreed(), 9, epoch) == []
+    assert commit_heard(following(), 9) == []
+    assert commit_heard(replica(prospective(leader_id=2)), 9) == []
     damaged = agreed()
     damaged.log.quarantine = Quarantine(epoch=Epoch(5), until_offset=None, damages=(), is_cut=True)
-    assert hear(damaged, 9) == []
+    assert commit_heard(damaged, 9) == []
     given_up = agreed()
     given_up.given_up = (given_up.epoch, NodeId(2))
-    assert hear(given_up, 9) == []
+    assert commit_heard(given_up, 9) == []
 
 
 def test_an_answer_that_was_on_its_way_when_a_commit_was_heard_contradicts_nothing() -> None:
     made = agreed()
     send_fetch_to_leader(made, state_of(made), NOW)
-    hear(made, 9)
+    commit_heard(made, 9)
     assert "Report" not in kinds(answer(made, fetched(high_watermark=6)))
     assert (made.high_watermark, made.has_given_up_leader) == (9, False)
     send_fetch_to_leader(made, state_of(made), NOW)

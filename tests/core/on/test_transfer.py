@@ -34,8 +34,7 @@ from pykraft.errors import (
     UsageError,
 )
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
-from tests.core.on.voters.test_upgrade import told as told_voters
-from tests.core.on.voters.test_upgrade import upgraded
+from tests.core.on.voters.test_upgrade import leader_that_knows, upgraded
 from tests.core.on.voters.test_voter_changes import dynamic
 from tests.core.replicas import (
     CONFIG,
@@ -92,7 +91,7 @@ def acted(made: Replica, after_ms: int = 0) -> list[Effect]:
     return done(made)
 
 
-def told(found: list[Effect]) -> tuple[int, str | None]:
+def replied(found: list[Effect]) -> tuple[int, str | None]:
     message = only(found, Reply).message
     assert isinstance(message, TransferLeadershipResponse)
     return message.error, message.error_message
@@ -171,20 +170,20 @@ def test_what_was_accepted_is_appended_whatever_it_waited_for() -> None:
 def test_what_a_leader_does_not_begin(message: TransferLeadershipRequest, error: ErrorCode, text: str) -> None:
     made = leading()
     fetch_of(made, key(4))
-    assert told(ask(made, message)) == (error, text)
+    assert replied(ask(made, message)) == (error, text)
     assert made.transfer is None
 
 
 def test_one_thing_after_another() -> None:
     made = leading()
     state_of(made).change = Removal(request_id=1, deadline_ms=20_000, offset=Offset(10))
-    assert told(ask(made, request())) == (
+    assert replied(ask(made, request())) == (
         ErrorCode.REQUEST_TIMED_OUT,
         "a change of the voters is under way: try again",
     )
     state_of(made).change = None
     ask(made, request())
-    found = told(ask(made, request(2)))
+    found = replied(ask(made, request(2)))
     assert found == (ErrorCode.REQUEST_TIMED_OUT, "the leadership is already being transferred to node 3: try again")
 
 
@@ -203,7 +202,7 @@ def test_meanwhile_nothing_is_taken() -> None:
 
 
 def test_meanwhile_there_is_no_upgrade() -> None:
-    made = told_voters()
+    made = leader_that_knows()
     heard(state_of(made))
     wanted(made)
     error, is_written = upgraded(made)
@@ -215,13 +214,13 @@ def test_meanwhile_there_is_no_upgrade() -> None:
     [(follower(), "node 2 leads epoch 5"), (unattached(), "no leader of epoch 5 is known")],
 )
 def test_who_does_not_lead_names_the_leader(state: State, text: str) -> None:
-    assert told(ask(replica(state), request())) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+    assert replied(ask(replica(state), request())) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
 
 def test_who_leaves_hands_over_anyway() -> None:
     made = leading()
     made.shutdown_deadline_ms = 20_000
-    assert told(ask(made, request()))[0] == ErrorCode.BROKER_NOT_AVAILABLE
+    assert replied(ask(made, request()))[0] == ErrorCode.BROKER_NOT_AVAILABLE
     assert isinstance(error_of(wanted(made)), NotLeaderError)
 
 
@@ -267,7 +266,7 @@ def test_the_asker_hears_who_leads_in_the_end(next_id: int, error: int) -> None:
     fetch_of(made, key(3))
     acted(made)
     ask(made, begin(epoch=6, leader_id=next_id))
-    assert told(acted(made)) == (error, "node 2 leads epoch 6" if error else None)
+    assert replied(acted(made)) == (error, "node 2 leads epoch 6" if error else None)
     assert made.transfer is None
 
 
@@ -290,7 +289,7 @@ def test_the_outcome_is_unknown_after_resigning_when_no_leader_is_known_in_time(
     acted(made)
     acted(made, OUTCOME_MS - 1)
     assert made.transfer is not None
-    error, text = told(acted(made, OUTCOME_MS))
+    error, text = replied(acted(made, OUTCOME_MS))
     assert (error, text) == (
         ErrorCode.LEADER_NOT_AVAILABLE,
         "this node has resigned and knows no new leader: the transfer may still take effect",

@@ -43,7 +43,7 @@ from tests.core.said import begun, vote, voted
 OTHER_DIRECTORY = ReplicaKey(NodeId(1), directory(9))
 
 
-def told(found: list[Effect]) -> messages.VoteResponse:
+def replied(found: list[Effect]) -> messages.VoteResponse:
     message = only(found, Reply).message
     assert isinstance(message, messages.VoteResponse)
     return message
@@ -80,7 +80,7 @@ def test_checks_come_in_their_order_and_the_voters_key_after_the_epoch(
 ) -> None:
     made = replica(unattached())
     before = made.state
-    response = told(ask(made, request_))
+    response = replied(ask(made, request_))
     assert (response.error, response.epoch, made.epoch) == (error, epoch, epoch)
     assert (made.state is before) == (epoch == 5)
     assert not (response.error and response.vote_granted)
@@ -108,7 +108,7 @@ def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
     made = replica(STATES[name]())
     before = made.state
     found = ask(made, vote(epoch=5, pre_vote=pre_vote))
-    response = told(found)
+    response = replied(found)
     assert response.vote_granted == GRANTS[name][pre_vote]
     assert (response.error, response.epoch, response.leader_id) == (0, 5, made.leader_id)
     casts = GRANTS[name][0] and not pre_vote and not name.endswith("voted")
@@ -120,7 +120,7 @@ def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
 @pytest.mark.conformance(64)
 @pytest.mark.parametrize("name", [name for name in STATES if GRANTS[name][1]])
 def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
-    assert not told(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
+    assert not replied(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
 
 
 @pytest.mark.conformance(26, "H12")
@@ -130,7 +130,7 @@ def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
 @pytest.mark.parametrize("state", [unattached(), prospective()])
 def test_a_vote_goes_to_a_log_at_least_as_long(state: State, end: tuple[int, int], granted: bool) -> None:
     made = replica(state)
-    assert told(ask(made, vote(epoch=5, end=end))).vote_granted == granted
+    assert replied(ask(made, vote(epoch=5, end=end))).vote_granted == granted
     assert (made.voted is not None) == granted
 
 
@@ -138,14 +138,14 @@ def test_a_vote_goes_to_a_log_at_least_as_long(state: State, end: tuple[int, int
 @pytest.mark.parametrize("state", [unattached(voted=3), prospective(voted=3)])
 def test_a_vote_is_given_again_to_the_same_candidate_only_whatever_its_log(state: State) -> None:
     made = replica(state)
-    assert told(ask(made, vote(epoch=5, end=(0, 0)))).vote_granted
-    assert not told(ask(made, vote(epoch=5, candidate=2))).vote_granted
+    assert replied(ask(made, vote(epoch=5, end=(0, 0)))).vote_granted
+    assert not replied(ask(made, vote(epoch=5, candidate=2))).vote_granted
     assert made.state is state
 
 
 @pytest.mark.conformance(92, 94)
 def test_a_vote_remembered_without_directory_goes_to_any_with_its_id() -> None:
-    assert told(ask(replica(replace(unattached(), voted=ReplicaKey(NodeId(3)))), vote(epoch=5))).vote_granted
+    assert replied(ask(replica(replace(unattached(), voted=ReplicaKey(NodeId(3)))), vote(epoch=5))).vote_granted
 
 
 @pytest.mark.conformance(27)
@@ -155,7 +155,7 @@ def test_a_higher_epoch_is_adopted_whether_or_not_it_is_granted(name: str, pre_v
     made = replica(STATES[name]())
     found = ask(made, vote(epoch=6, end=(9, 3), pre_vote=pre_vote))
     assert isinstance(made.state, Unattached)
-    assert (made.epoch, made.voted, told(found).vote_granted, told(found).epoch) == (6, None, False, 6)
+    assert (made.epoch, made.voted, replied(found).vote_granted, replied(found).epoch) == (6, None, False, 6)
     assert only(found, Reply).after == only(found, WriteElectionState).io
 
 
@@ -180,15 +180,15 @@ def test_a_candidate_with_this_nodes_id_is_refused_before_its_epoch_is_believed(
 
 @pytest.mark.conformance(30, 83)
 def test_an_observer_with_an_id_may_vote_and_one_without_may_not() -> None:
-    assert told(ask(replica(unattached(), local_id=4), vote())).vote_granted
-    assert not told(ask(replica(unattached(), local_id=None), vote())).vote_granted
+    assert replied(ask(replica(unattached(), local_id=4), vote())).vote_granted
+    assert not replied(ask(replica(unattached(), local_id=None), vote())).vote_granted
 
 
 def test_the_answer_names_the_leader_on_the_listener_that_was_asked() -> None:
     made = replica(follower())
-    assert told(ask(made, vote(epoch=5))).listeners == listeners(2)
+    assert replied(ask(made, vote(epoch=5))).listeners == listeners(2)
     on_vote_request(made, RequestReceived(request_id=7, listener="OTHER", message=vote()), vote(epoch=5), NOW)
-    assert told(done(made)).listeners == Listeners()
+    assert replied(done(made)).listeners == Listeners()
 
 
 @pytest.mark.conformance(72, "H8")
@@ -285,7 +285,7 @@ def test_a_vote_of_a_higher_epoch_is_free_in_every_state_that_hears_no_leader(na
     made.shutdown_deadline_ms = NOW.mono_ms + 9 if leaves else None
     found = ask(made, vote(epoch=6))
     assert isinstance(made.state, Unattached)
-    assert (told(found).vote_granted, told(found).epoch, made.voted) == (True, 6, key(3))
+    assert (replied(found).vote_granted, replied(found).epoch, made.voted) == (True, 6, key(3))
     written = only(found, WriteElectionState)
     assert (written.election.voted, only(found, Reply).after) == (key(3), written.io)
 
@@ -294,13 +294,13 @@ def test_a_vote_of_a_higher_epoch_is_free_in_every_state_that_hears_no_leader(na
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("name", STATES)
 def test_a_candidate_of_another_voter_set_is_answered_like_any(name: str, pre_vote: bool) -> None:
-    older = told(ask(replica(STATES[name]()), vote(epoch=4, candidate=7, pre_vote=pre_vote)))
+    older = replied(ask(replica(STATES[name]()), vote(epoch=4, candidate=7, pre_vote=pre_vote)))
     assert (older.error, older.epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 5)
-    same = told(ask(replica(STATES[name]()), vote(epoch=5, candidate=7, pre_vote=pre_vote)))
+    same = replied(ask(replica(STATES[name]()), vote(epoch=5, candidate=7, pre_vote=pre_vote)))
     is_given_away = name.endswith("-voted") and not pre_vote
     assert same.vote_granted == (GRANTS[name][pre_vote] and not is_given_away)
     made = replica(STATES[name]())
-    higher = told(ask(made, vote(epoch=6, candidate=7, pre_vote=pre_vote)))
+    higher = replied(ask(made, vote(epoch=6, candidate=7, pre_vote=pre_vote)))
     assert higher.vote_granted == isinstance(made.state, Unattached) == (name in YIELDING)
     assert higher.error == (ErrorCode.NONE if name in YIELDING else ErrorCode.BROKER_NOT_AVAILABLE)
 

@@ -49,7 +49,7 @@ def leading(size: int, *, end_offset: int = 13) -> tuple[Replica, Leader]:
     return made, state
 
 
-def told(found: Sequence[Effect]) -> list[int]:
+def high_watermarks(found: Sequence[Effect]) -> list[int]:
     return [effect.high_watermark for effect in found if isinstance(effect, NotifyHighWatermark)]
 
 
@@ -90,9 +90,9 @@ def test_records_of_older_epochs_alone_are_not_committed(size: int) -> None:
 @pytest.mark.conformance(93)
 def test_the_same_word_twice_changes_nothing() -> None:
     made, state = leading(3)
-    assert told(ask(made, fetch(at=(12, 5)))) == [12]
-    assert told(ask(made, fetch(at=(12, 5)))) == []
-    assert told(ask(made, fetch(at=(11, 5)))) == []
+    assert high_watermarks(ask(made, fetch(at=(12, 5)))) == [12]
+    assert high_watermarks(ask(made, fetch(at=(12, 5)))) == []
+    assert high_watermarks(ask(made, fetch(at=(11, 5)))) == []
     assert state.high_watermark == 12
     assert state.progress.voters[NodeId(2)].end_offset == 11
 

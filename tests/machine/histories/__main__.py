@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
         for seed in seeds
     ]
     with ThreadPoolExecutor(options.jobs) as pool, outcomes.open("a") as out:
-        for outcome in pool.map(_told, plans):
+        for outcome in pool.map(_reported, plans):
             known.append(asdict(outcome))
             out.write(json.dumps(known[-1]) + "\n")
             out.flush()
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(Outcome(**one).has_passed for one in known) else 1
 
 
-def _told(plan: Plan) -> Outcome:
+def _reported(plan: Plan) -> Outcome:
     outcome = run_history(plan, partial(print, f"seed {plan.seed}:", flush=True))
     words = "passed" if outcome.has_passed else f"DID NOT PASS, see {plan.folder}: {outcome.error}"
     print(f"seed {plan.seed}: {words} {json.dumps(asdict(outcome))}", flush=True)

@@ -48,9 +48,9 @@ class Teller:
     def event(self, process: int, type_: str, f: str, value: Any) -> None:
         """An event of the history, now."""
         assert type_ in TYPES, type_
-        self.tell(process=process, type=type_, f=f, value=value)
+        self.write(process=process, type=type_, f=f, value=value)
 
-    def tell(self, **words: Any) -> None:
+    def write(self, **words: Any) -> None:
         """Any line."""
         words |= {"time": monotonic_ns(), "node": self.node_id, "leads": self.leads()}
         os.write(self.descriptor, json.dumps(words, separators=(",", ":")).encode() + b"\n")

@@ -59,10 +59,10 @@ def episodes(rng: Random, kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
 class Nemesis:
     """Makes the faults of one quorum."""
 
-    def __init__(self, quorum: HistoryQuorum, rng: Random, tell: Callable[[str], None]) -> None:
+    def __init__(self, quorum: HistoryQuorum, rng: Random, report: Callable[[str], None]) -> None:
         self._quorum = quorum
         self._rng = rng
-        self._tell = tell
+        self._report = report
         self._lost: set[int] = set()
         """Nodes whose disk is lost, and which may still vote as far as the others know."""
         self._outcomes: list[Callable[[], str | None]] = []
@@ -112,15 +112,15 @@ class Nemesis:
         """Wait, and check that every node lives that should."""
         until_s = time.monotonic() + seconds
 
-        def look() -> bool:
+        def is_over() -> bool:
             self._quorum.require_life()
             return time.monotonic() >= until_s
 
-        wait_until(look, "time to pass", timeout_s=2 * seconds + 60)
+        wait_until(is_over, "time to pass", timeout_s=2 * seconds + 60)
 
     def _count(self, what: str, story: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
-        self._tell(f"{what}: {story}")
+        self._report(f"{what}: {story}")
 
     def _target(self) -> int:
         """A running node, mostly the leader."""
@@ -215,13 +215,13 @@ class Nemesis:
     def _settle(self) -> None:
         """Wait for the ends of the changes, learn who votes now, and end the nodes that do not."""
 
-        def look() -> bool:
+        def have_ended() -> bool:
             self._quorum.require_life()
             return all(outcome() is not None for outcome in self._outcomes)
 
-        wait_until(look, "a change of the voters to end", timeout_s=CHANGE_TIMEOUT_S)
+        wait_until(have_ended, "a change of the voters to end", timeout_s=CHANGE_TIMEOUT_S)
         for outcome in self._outcomes:
-            self._tell(f"the change: {outcome() or 'done'}")
+            self._report(f"the change: {outcome() or 'done'}")
         self._outcomes.clear()
         before: set[int] | None = None
         # A change that its caller gave up may still be made: what a leader says counts once it has committed more.
@@ -243,7 +243,7 @@ class Nemesis:
     def _remove(self, node_id: int) -> None:
         outcome = self._quorum.ask(self._quorum.running[0], "remove", node_id)
         error = wait_until(outcome, f"node {node_id} to be removed", timeout_s=CHANGE_TIMEOUT_S)
-        self._tell(f"remove {node_id}: {error or 'done'}")
+        self._report(f"remove {node_id}: {error or 'done'}")
 
     def _described(self) -> set[int]:
         async def ask() -> set[int]:
@@ -251,11 +251,11 @@ class Nemesis:
             async with Admin(endpoints, patience=LIMITS) as admin:
                 return {int(voter.key.id) for voter in (await admin.describe_quorum()).voters}
 
-        def look() -> set[int] | None:
+        def voters() -> set[int] | None:
             self._quorum.require_life()
             try:
                 return asyncio.run(ask())
             except PykraftError:
                 return None
 
-        return wait_until(look, "the voters of the quorum", timeout_s=CHANGE_TIMEOUT_S)
+        return wait_until(voters, "the voters of the quorum", timeout_s=CHANGE_TIMEOUT_S)

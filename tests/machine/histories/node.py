@@ -114,7 +114,7 @@ async def run(options: Options) -> None:
     begin = options.life * LIFE
     numbers, processes = itertools.count(begin), itertools.count(begin)
     async with until_signal(), node, asyncio.TaskGroup() as group:
-        teller.tell(type="started")
+        teller.write(type="started")
         store = KeyValueStore(node, timeout_ms=TIMEOUT_MS)
         for at in range(options.clients):
             shares = OF_READERS if at == 0 else SHARES
@@ -145,7 +145,7 @@ async def _change(node: Replicated[KeyValues], command: dict[str, Any], teller: 
         await acts[command["do"]]()
     except PykraftError as found:
         error = f"{type(found).__name__}: {found}"
-    teller.tell(type="changed", number=command["number"], error=error)
+    teller.write(type="changed", number=command["number"], error=error)
 
 
 @asynccontextmanager

@@ -56,28 +56,28 @@ class Life:
     """The descriptor of its standard input."""
     file: Path
     read_size_bytes: int = 0
-    told: list[dict[str, Any]] = field(default_factory=list)
-    """What it has told, without the invokes."""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """What it has written, without the invokes."""
     is_frozen: bool = False
 
-    def tell(self, **words: Any) -> None:
+    def command(self, **words: Any) -> None:
         """Send a command. A program that is gone hears nothing."""
         with suppress(BrokenPipeError):
             os.write(self.input, json.dumps(words).encode() + b"\n")
 
-    def look(self) -> list[dict[str, Any]]:
-        """Read on; returns everything that it has told."""
+    def read_events(self) -> list[dict[str, Any]]:
+        """Read on; returns everything that it has written."""
         with self.file.open("rb") as lines:
             lines.seek(self.read_size_bytes)
             for line in lines.read().split(b"\n")[:-1]:
                 self.read_size_bytes += len(line) + 1
                 if b'"invoke"' not in line:
-                    self.told.append(json.loads(line))
-        return self.told
+                    self.events.append(json.loads(line))
+        return self.events
 
     def answered(self) -> int:
         """How many calls of its clients were answered."""
-        return sum(each["type"] == "ok" for each in self.look())
+        return sum(each["type"] == "ok" for each in self.read_events())
 
 
 class HistoryQuorum:
@@ -183,17 +183,17 @@ class HistoryQuorum:
         """Set the wall clock of a node forward or back."""
         self.clocks_ms[node_id] += ms
         if node_id in self.lives:
-            self.lives[node_id].tell(do="clock", ms=ms)
+            self.lives[node_id].command(do="clock", ms=ms)
 
     def ask(self, node_id: int, do: str, target: int | None = None) -> Callable[[], str | None]:
         """Ask a node to change the voters; returns a function that tells the error, "" for none, None until then."""
         number, life = next(self._numbers), self.lives[node_id]
-        life.tell(do=do, node=target, number=number)
+        life.command(do=do, node=target, number=number)
 
         def outcome() -> str | None:
             if self.lives.get(node_id) is not life:
                 return "it was killed"
-            return next((one["error"] for one in life.look() if one.get("number") == number), None)
+            return next((one["error"] for one in life.read_events() if one.get("number") == number), None)
 
         return outcome
 
@@ -214,7 +214,7 @@ class HistoryQuorum:
         marks = {node_id: life.answered() for node_id, life in self.lives.items()}
         waiting = set(marks)
 
-        def look() -> bool:
+        def have_answered() -> bool:
             self.require_life()
             for node_id in list(waiting):
                 if self.lives[node_id].answered() >= marks[node_id] + CALLS_WHEN_IT_WORKS:
@@ -222,12 +222,14 @@ class HistoryQuorum:
             return not waiting
 
         names = ", ".join(map(str, self.running))
-        wait_until(look, f"answers to the clients of nodes {names}", timeout_s=WORKS_TIMEOUT_S, interval_s=0.05)
+        wait_until(
+            have_answered, f"answers to the clients of nodes {names}", timeout_s=WORKS_TIMEOUT_S, interval_s=0.05
+        )
 
     def end(self) -> list[Event]:
         """Let the clients finish their calls, end all programs, and return the history."""
         for life in self.lives.values():
-            life.tell(do="enough")
+            life.command(do="enough")
         children = [life.child for life in self.lives.values()]
         self.close()
         for child in children:
@@ -270,7 +272,7 @@ def _allow_changes(quorum: HistoryQuorum) -> None:
     """The leader must have heard of all voters first, so it may refuse for a moment."""
     outcome = quorum.ask(quorum.running[0], "allow")
 
-    def look() -> bool:
+    def is_allowed() -> bool:
         nonlocal outcome
         quorum.require_life()
         error = outcome()
@@ -278,4 +280,4 @@ def _allow_changes(quorum: HistoryQuorum) -> None:
             outcome = quorum.ask(quorum.running[0], "allow")
         return error == ""
 
-    wait_until(look, "the voters to be in the log", timeout_s=WORKS_TIMEOUT_S)
+    wait_until(is_allowed, "the voters to be in the log", timeout_s=WORKS_TIMEOUT_S)

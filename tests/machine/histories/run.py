@@ -70,7 +70,7 @@ class Outcome:
         return not (any(self.refused.values()) or any(self.undecided.values()) or self.error)
 
 
-def run_history(plan: Plan, tell: Callable[[str], None] = lambda _: None) -> Outcome:
+def run_history(plan: Plan, report: Callable[[str], None] = lambda _: None) -> Outcome:
     """Run it, in an empty folder, which is deleted if the history passes and is not to be kept."""
     rng = Random(plan.seed)
     nodes = plan.nodes or rng.choice(NODES)
@@ -81,7 +81,7 @@ def run_history(plan: Plan, tell: Callable[[str], None] = lambda _: None) -> Out
     counts: dict[str, int] = {}
     try:
         with begun(settings) as quorum:
-            nemesis = Nemesis(quorum, rng, tell)
+            nemesis = Nemesis(quorum, rng, report)
             counts = nemesis.counts
             begun_s = time.monotonic()
             try:

@@ -186,7 +186,7 @@ def test_equal_replicas_are_equal() -> None:
         assert replica.apply(Numbered(1, Add("x", 2)), at(4)) == 2
         with pytest.raises(CommandRejectedError):
             replica.apply(Numbered(2, Add("x", -3)), at(6))
-        assert replica.found() == (2, digest_of(replica.machine))
+        assert replica.state_digest() == (2, digest_of(replica.machine))
     assert [call.offset for call in reference.calls] == [4, 6]
     assert reference.digest_at(0) is None
     assert reference.digest_at(2) == reference.calls[1].digest

@@ -51,7 +51,7 @@ def identity() -> Identity:
     return replace(known, source=f"{known.source} {digest.hexdigest()}")
 
 
-def told(rows: Iterable[Row]) -> str:
+def summary(rows: Iterable[Row]) -> str:
     """What these worlds did, as text."""
     known = list(rows)
     passed = [row for row in known if not row["failed"]]
@@ -86,6 +86,6 @@ def main() -> int:
             rows.append(row)
             if isinstance(result, Failure):
                 print(f"seed {result.seed} failed: {result.reason}", flush=True)
-    print(told(rows))
+    print(summary(rows))
     print(f"played {len(left)} in {time.monotonic() - started_s:.0f} s")
     return int(any(row["failed"] for row in rows))

@@ -66,7 +66,7 @@ class Holdings:
             )
         tokens.append(token)
 
-    def look(self, model: StoreModel) -> None:
+    def check(self, model: StoreModel) -> None:
         """The store has changed: nobody holds what is no longer there. Errors: ViolationError."""
         for one in self._open:
             if not one.is_there(model) and self._is_judged(one):

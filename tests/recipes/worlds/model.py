@@ -79,7 +79,7 @@ class StoreModel:
         for one in chosen:
             if isinstance(one, Put) and one.lease:
                 self._lease(one.lease)
-        found = tuple(self._found(one) for one in chosen if isinstance(one, Get))
+        found = tuple(self._answer(one) for one in chosen if isinstance(one, Get))
         revision, deleted = self.revision + 1, 0
         for one in chosen:
             deleted += self._operate(one, revision)
@@ -100,7 +100,7 @@ class StoreModel:
             return len(keys)
         return 0
 
-    def _found(self, get: Get) -> tuple[Item, ...]:
+    def _answer(self, get: Get) -> tuple[Item, ...]:
         return tuple(self.items[key] for key in self.keys(get.key, get.end)[: get.limit])
 
     def _holds(self, condition: Condition) -> bool:

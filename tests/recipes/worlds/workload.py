@@ -67,7 +67,7 @@ class RecipeWorkload(MachineWorkload):
 
     def _applied(self, call: AppliedCall) -> None:
         self._rules.applied(call, self._clock.now_us)
-        self._holdings.look(self._rules.model)
+        self._holdings.check(self._rules.model)
 
     def _judge_watch(self, story: WatchStory) -> None:
         history, oldest = self._rules.model.history, self._rules.model.oldest_revision

@@ -32,12 +32,12 @@ from tests.sim.worlds import (
     THREE,
     calm_world,
     harm_to,
+    has_noted,
     led,
     led_world,
     run_for,
     run_until,
     started,
-    told,
 )
 
 
@@ -60,7 +60,7 @@ def test_a_node_stops_with_the_error_of_its_disk_and_starts_again(kind: str, tex
     if kind == READ_ERROR:
         for node in world.nodes.values():
             node.kill()
-    run_until(world, lambda: told(world, text))
+    run_until(world, lambda: has_noted(world, text))
     assert harm.counts[kind] >= 1
     family.stop()
     run_until(world, lambda: len(world.facts.hosts()) == 3)
@@ -175,7 +175,7 @@ def test_bits_flip_in_a_minority_and_are_mended() -> None:
         family.kinds["bit flip"]()
     (node,) = rotten(world)
     assert harm.counts["bit flip"] >= 1
-    assert told(world, "has a bit flipped in ")
+    assert has_noted(world, "has a bit flipped in ")
     if node.process is not None:
         node.lose_power()
     acknowledged = world.users.acknowledged
@@ -227,7 +227,7 @@ def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
     for _ in range(10):
         family.kinds["lost sector"]()
     assert rotten(world) == [node]
-    assert told(world, "cannot read page ")
+    assert has_noted(world, "cannot read page ")
     node.lose_power()
     run_until(world, lambda: node.is_damaged)
     run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
@@ -246,7 +246,7 @@ def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
     assert not any(rotten(world))
     world.users.begin()
     run_until(world, lambda: all(len(world.facts.platters.snapshots(node)) > 1 for node in world.nodes.values()))
-    run_until(world, lambda: family.kinds["bit flip"]() and bool(told(world, ".checkpoint at position")))
+    run_until(world, lambda: family.kinds["bit flip"]() and bool(has_noted(world, ".checkpoint at position")))
     (node,) = rotten(world)
     directory = node.disk.directory(node.config.partition_directory)
     assert directory is not None

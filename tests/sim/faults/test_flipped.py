@@ -14,7 +14,7 @@ from pykraft.sim.run.world import World
 from pykraft.types import Buffer
 from tests.sim.machine.test_ledger import batch
 from tests.sim.machine.test_spoken import fetch_request, fetched
-from tests.sim.worlds import calm_world, harm_to, led_world, run_for, run_until, started, told
+from tests.sim.worlds import calm_world, harm_to, has_noted, led_world, run_for, run_until, started
 
 KIND = "flipped bit"
 
@@ -32,9 +32,9 @@ def test_bits_flip_in_requests_and_answers_and_the_quorum_goes_on() -> None:
     for _ in range(30):
         assert faults.kinds[KIND]()
         run_for(world, 50_000)
-    assert told(world, "gets a FETCH request of")
-    assert told(world, "gets a FETCH answer of")
-    assert told(world, "closing ")
+    assert has_noted(world, "gets a FETCH request of")
+    assert has_noted(world, "gets a FETCH answer of")
+    assert has_noted(world, "closing ")
     assert world.facts.claims.is_flipped
     faults.stop()
     goal = world.users.acknowledged + 20
@@ -47,7 +47,7 @@ def test_frames_of_an_election_are_hit() -> None:
     for _ in range(60):
         faults.kinds[KIND]()
     started(world)
-    run_until(world, lambda: told(world, "gets a VOTE answer of") and told(world, "gets a VOTE request of"))
+    run_until(world, lambda: has_noted(world, "gets a VOTE answer of") and has_noted(world, "gets a VOTE request of"))
     faults.stop()
     assert not faults._wanted
 

@@ -18,7 +18,7 @@ from pykraft.sim.facts.facts import FORGER_ID
 from pykraft.sim.faults.forged import FAR, ForgedFaults
 from pykraft.sim.run.world import World
 from pykraft.types import NodeId
-from tests.sim.worlds import calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
+from tests.sim.worlds import calm_world, dynamic_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 
 def made(world: World, seed: int = 1) -> ForgedFaults:
@@ -36,7 +36,7 @@ def test_frames_are_forged_for_a_while_and_the_quorum_works_afterwards(seed: int
     run_until(world, faults.kinds["forged frames"])
     assert world.facts.claims.is_forging
     assert not faults.kinds["forged frames"](), "one at a time"
-    assert told(world, "a stranger sends each voter")
+    assert has_noted(world, "a stranger sends each voter")
     faults._until_us = world.clock.now_us + 200_000
     run_until(world, lambda: not world.facts.claims.is_forging)
     faults.stop()

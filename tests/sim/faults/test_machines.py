@@ -10,7 +10,7 @@ from pykraft.sim.faults.machines import MachineFaults
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import MACHINES, ClusterSettings, MembershipSettings
-from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_for, run_until, told
+from tests.sim.worlds import THREE, calm_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 (KIND,) = MACHINES
 
@@ -71,7 +71,7 @@ def test_the_last_machine_that_an_observer_knows_waits_for_it() -> None:
     run_until(world, lambda: [int(node.node_id) for node in world.facts.voters()] == [3])
     run_for(world, 150_000)
     assert world.nodes[1].process is not None
-    run_until(world, lambda: told(world, "is gone for good"), limit_us=10_000_000)
+    run_until(world, lambda: has_noted(world, "is gone for good"), limit_us=10_000_000)
     assert world.facts.absent == {1}
 
 

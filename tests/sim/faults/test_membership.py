@@ -11,7 +11,7 @@ from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, MembershipSettings
 from pykraft.sim.scenario.settings import PORTS_APART, port_of
-from tests.sim.worlds import THREE, calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
+from tests.sim.worlds import THREE, calm_world, dynamic_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 
 def family_of(world: World) -> tuple[MembershipFaults, Harm]:
@@ -87,7 +87,7 @@ def test_a_static_quorum_is_upgraded_when_all_voters_have_told_their_directories
     run_until(world, lambda: harm.counts["upgrade"] == 1)
     run_until(world, lambda: world.members.committed_record is not None)
     assert {voter.key for voter in world.members.committed.voters} == {node.key for node in world.nodes.values()}
-    assert told(world, "is asked for kraft.version 1: it is in the log")
+    assert has_noted(world, "is asked for kraft.version 1: it is in the log")
     assert not family.kinds["upgrade"]()
     run_for(world, 500_000)
 

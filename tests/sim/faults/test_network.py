@@ -7,7 +7,7 @@ import pytest
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import NETWORK, ClusterSettings, Scenario
-from tests.sim.worlds import harm_to, led_world, run_for, run_until, started_world, told
+from tests.sim.worlds import harm_to, has_noted, led_world, run_for, run_until, started_world
 
 CUTS = ("isolated", "one-way cut", "split", "star")
 
@@ -63,7 +63,7 @@ def test_a_slow_link_works_again_after_a_while(kind: str) -> None:
     while not family.kinds[kind]():
         pass
     assert harm.counts[kind] == 1
-    assert told(world, "slower")
+    assert has_noted(world, "slower")
     world.users.begin()
     run_for(world, 3_000_000)
     run_until(world, lambda: world.facts.newest_leader() is not None)
@@ -120,7 +120,7 @@ def test_what_a_leader_sends_trickles_until_the_connection_ends() -> None:
     assert harm.counts["trickle"] == 1
     assert not world.network.is_usual
     run_until(world, lambda: world.network.is_usual)
-    assert told(world, f"gets 10 bytes a second from {leader.node_id}")
+    assert has_noted(world, f"gets 10 bytes a second from {leader.node_id}")
 
 
 def test_connections_break_again_and_again_and_the_leader_stays() -> None:
@@ -129,7 +129,9 @@ def test_connections_break_again_and_again_and_the_leader_stays() -> None:
     epoch = leader.host.status.epoch
     harm = harm_to(world)
     family = NetworkFaults(harm)
-    while not (family.kinds["flapping connections"]() and told(world, f" {leader.node_id}  loses its connections")):
+    while not (
+        family.kinds["flapping connections"]() and has_noted(world, f" {leader.node_id}  loses its connections")
+    ):
         pass
     assert harm.counts["flapping connections"] >= 1
     run_for(world, 3_000_000)

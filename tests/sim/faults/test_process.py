@@ -27,7 +27,7 @@ from pykraft.sim.machine.network import FRAME_LENGTH_SIZE_BYTES
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import SNAPSHOT, Course, SnapshotSettings
 from pykraft.types import Buffer
-from tests.sim.worlds import THREE, calm_world, harm_to, led_world, run_for, run_until, started_world, told
+from tests.sim.worlds import THREE, calm_world, harm_to, has_noted, led_world, run_for, run_until, started_world
 
 
 def faults_of(world: World) -> Faults:
@@ -65,7 +65,7 @@ def test_a_node_ends_in_the_middle_of_a_write_and_only_that_is_counted(kind: str
     world.users.begin()
     assert ProcessFaults(harm_to(world)).kinds[kind]()
     assert not faults_of(world).counts
-    run_until(world, lambda: told(world, f"{text} while"))
+    run_until(world, lambda: has_noted(world, f"{text} while"))
     assert faults_of(world).counts[kind] == 1
 
 
@@ -185,8 +185,8 @@ def test_a_node_is_replaced_by_an_older_program_and_upgraded_again() -> None:
     for _ in range(9):
         assert family.kinds["old version"]()
     assert not world.facts.members.has_pre_votes
-    assert told(world, "is replaced by a program that speaks like Kafka 3.")
-    assert told(world, "is upgraded")
+    assert has_noted(world, "is replaced by a program that speaks like Kafka 3.")
+    assert has_noted(world, "is upgraded")
     assert harm.counts["old version"] >= 3
     run_until(world, lambda: world.facts.newest_leader() is not None and len(world.facts.hosts()) == 3)
 

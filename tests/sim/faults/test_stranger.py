@@ -26,7 +26,7 @@ from pykraft.sim.faults.stranger import (
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import STRANGER
 from pykraft.types import Epoch, NodeId, Offset
-from tests.sim.worlds import calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
+from tests.sim.worlds import calm_world, dynamic_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 
 def made(world: World, seed: int = 1) -> StrangerFaults:
@@ -69,7 +69,7 @@ def test_a_false_voter_answers_for_a_while_and_a_later_claim_is_not_ended_by_it(
     run_until(world, faults.kinds["false leader"])
     assert not world.facts.claims.is_posing
     run_for(world, 3_000_000)
-    assert told(world, "a stranger answers Fetches with")
+    assert has_noted(world, "a stranger answers Fetches with")
     faults.stop()
 
 

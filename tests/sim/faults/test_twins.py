@@ -16,7 +16,7 @@ from pykraft.sim.machine.disk import Interrupted
 from pykraft.sim.machine.node import Process
 from pykraft.sim.machine.spoken import LogEnd, Spoken
 from pykraft.sim.run.world import World
-from tests.sim.worlds import calm_world, dynamic_world, harm_to, led, led_world, run_for, run_until, told
+from tests.sim.worlds import calm_world, dynamic_world, harm_to, has_noted, led, led_world, run_for, run_until
 
 
 def made(world: World, seed: int = 1) -> TwinFaults:
@@ -30,13 +30,13 @@ def test_a_twin_comes_and_goes_while_the_followers_stand_still() -> None:
     world.users.begin()
     faults = made(world)
     run_until(world, faults.kinds["twin"])
-    assert told(world, "has a twin from now on")
+    assert has_noted(world, "has a twin from now on")
     assert not faults.kinds["twin"](), "one at a time"
     followers = [node for node in world.facts.voters() if node.node_id != leader.node_id]
     faults._pause_followers(leader.node_id, Random(1))
     faults._pause_followers(leader.node_id, Random(2))  # who stands still already is left alone
     assert all(node.process is not None and node.process.is_paused for node in followers)
-    assert told(world, "stands still for")
+    assert has_noted(world, "stands still for")
     run_until(world, lambda: faults._twin is None)
     faults.stop()
     goal = world.users.acknowledged + 20

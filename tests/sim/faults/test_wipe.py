@@ -23,7 +23,7 @@ from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import ClusterSettings, Pace, Scenario
 from pykraft.types import Epoch, NodeId, ReplicaKey
-from tests.sim.worlds import THREE, calm_world, harm_to, led, led_world, run_until, told
+from tests.sim.worlds import THREE, calm_world, harm_to, has_noted, led, led_world, run_until
 
 
 def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everything() -> None:
@@ -36,7 +36,7 @@ def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everythi
     epoch = world.facts.atlas.waiting[int(node.node_id)]
     assert epoch >= leader.host.status.epoch
     assert world.facts.platters.end_offset(node) == 0
-    assert told(world, "is given an empty disk")
+    assert has_noted(world, "is given an empty disk")
     run_until(world, lambda: node.process is not None)
     assert world.facts.committed.last_epoch > epoch
     goal = world.facts.committed.end_offset
@@ -102,8 +102,8 @@ def test_the_start_after_a_disk_was_emptied_may_be_killed_and_the_power_goes_lat
     run_until(world, lambda: world.users.acknowledged > 20)
     harm = harm_to(world)
     assert WipeFaults(harm).kinds["emptied disk"]()
-    run_until(world, lambda: told(world, "loses power after it was killed in its first start"))
-    assert told(world, "killed while")
+    run_until(world, lambda: has_noted(world, "loses power after it was killed in its first start"))
+    assert has_noted(world, "killed while")
     run_until(world, lambda: all(node.process is not None for node in world.nodes.values()))
 
 
@@ -117,7 +117,7 @@ def test_a_node_with_an_older_quorum_state_comes_back_with_its_whole_log() -> No
     epoch, end_offset = world.facts.atlas.waiting[int(node.node_id)], world.facts.platters.end_offset(node)
     assert epoch >= leader.host.status.epoch
     assert end_offset > 0
-    assert told(world, "is given a quorum-state of epoch")
+    assert has_noted(world, "is given a quorum-state of epoch")
     run_until(world, lambda: node.process is not None)
     assert world.facts.committed.last_epoch > epoch
     assert node.host is not None
@@ -186,7 +186,7 @@ def test_a_voter_with_an_older_directory_catches_up_and_the_leader_says_so() -> 
     run_until(world, lambda: int(follower.node_id) in faults._copies and faults._put_back(follower))
     assert int(follower.node_id) in world.facts.claims.older_ids
     assert follower.process is None
-    run_until(world, lambda: told(world, f"voter {follower.node_id} fetches from offset"))
+    run_until(world, lambda: has_noted(world, f"voter {follower.node_id} fetches from offset"))
     goal = world.users.acknowledged + 20
     run_until(world, lambda: world.users.acknowledged > goal)
     faults.stop()
@@ -197,7 +197,7 @@ def test_decisions_copy_and_put_back() -> None:
     world.users.begin()
     faults = made(world)
     run_until(world, lambda: faults.kinds[KIND]() and bool(world.facts.claims.older_ids), limit_us=20_000_000)
-    assert told(world, "is given an older copy of its directory")
+    assert has_noted(world, "is given an older copy of its directory")
 
 
 def test_without_a_copy_or_a_running_node_nothing_is_put_back() -> None:

@@ -74,7 +74,7 @@ def test_a_log_that_ends_elsewhere_on_the_platter_is_found(durable: int) -> None
 
 
 # durable_stays: A log that is shorter after a restart than its node acknowledged is found.
-def told(offset: int) -> AcknowledgedSurvivesRestart:
+def acknowledged_up_to(offset: int) -> AcknowledgedSurvivesRestart:
     made = AcknowledgedSurvivesRestart(world())
     made.before_send(node(), Spoken(epoch=1))
     made.before_send(node(), Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=offset)))
@@ -82,10 +82,10 @@ def told(offset: int) -> AcknowledgedSurvivesRestart:
 
 
 def test_what_was_told_is_there_or_was_cut_or_is_known_to_be_damaged() -> None:
-    told(5).started(node(log_end_offset=5))
-    told(5).started(node(2, log_end_offset=0))
-    told(5).started(node(log_end_offset=3, is_damaged=True))
-    made = told(5)
+    acknowledged_up_to(5).started(node(log_end_offset=5))
+    acknowledged_up_to(5).started(node(2, log_end_offset=0))
+    acknowledged_up_to(5).started(node(log_end_offset=3, is_damaged=True))
+    made = acknowledged_up_to(5)
     made.submitted(node(), truncates(3))
     made.submitted(node(), appends())
     made.started(node(log_end_offset=3))
@@ -93,12 +93,12 @@ def test_what_was_told_is_there_or_was_cut_or_is_known_to_be_damaged() -> None:
 
 def test_a_shorter_log_is_found() -> None:
     with pytest.raises(ViolationError, match="had told that it holds 5, it begins at 4"):
-        told(5).started(node(log_end_offset=4))
+        acknowledged_up_to(5).started(node(log_end_offset=4))
 
 
 def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
     for forgive in (AcknowledgedSurvivesRestart.lost, AcknowledgedSurvivesRestart.wiped):
-        made = told(5)
+        made = acknowledged_up_to(5)
         forgive(made, node(2))
         with pytest.raises(ViolationError):
             made.started(node(log_end_offset=0))
@@ -107,7 +107,7 @@ def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
 
 
 def test_a_snapshot_of_a_later_epoch_may_be_shorter() -> None:
-    made = told(5)
+    made = acknowledged_up_to(5)
     made.facts.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
     made.started(node(log_end_offset=4))
 
@@ -207,7 +207,7 @@ def with_entries(offsets: list[tuple[int, int]], times: list[tuple[int, int]]) -
     return made
 
 
-def look(who: Any) -> None:
+def check_indexes(who: Any) -> None:
     where = world()
     where.nodes = {1: who, 2: node(2)}
     made = IndexesAreOfTheirLogs(where)
@@ -216,17 +216,17 @@ def look(who: Any) -> None:
 
 
 def test_entries_of_batches_are_right() -> None:
-    look(with_entries([(1, 0), (2, len(BATCHES[0]))], [(0, 1)]))
-    look(with_entries([], []))
+    check_indexes(with_entries([(1, 0), (2, len(BATCHES[0]))], [(0, 1)]))
+    check_indexes(with_entries([], []))
 
 
 def test_damaged_and_empty_disks_are_not_looked_at() -> None:
     damaged = with_entries([(9, 9)], [])
     damaged.is_damaged = True
-    look(damaged)
+    check_indexes(damaged)
     empty = with_entries([], [])
     empty.disk = VirtualDisk(Random(1))
-    look(empty)
+    check_indexes(empty)
 
 
 @pytest.mark.parametrize(
@@ -234,12 +234,12 @@ def test_damaged_and_empty_disks_are_not_looked_at() -> None:
 )
 def test_entries_of_nothing_are_found(offsets: list[tuple[int, int]], times: list[tuple[int, int]]) -> None:
     with pytest.raises(ViolationError, match=f"entries of segment {STEM} that nothing stands for"):
-        look(with_entries(offsets, times))
+        check_indexes(with_entries(offsets, times))
 
 
 def test_entries_out_of_order_are_found() -> None:
     with pytest.raises(ViolationError, match="out of order"):
-        look(with_entries([(2, len(BATCHES[0])), (1, 0)], []))
+        check_indexes(with_entries([(2, len(BATCHES[0])), (1, 0)], []))
 
 
 # known_damage: A node that forgets where its log is damaged is found.
@@ -344,7 +344,7 @@ def test_a_damaged_node_that_campaigns_or_leads_is_found(role: str) -> None:
 
 # read_offline: A recovery point that reads otherwise offline than when it is opened is found.
 @pytest.fixture
-def found() -> Any:
+def raised() -> Any:
     """A node whose recovery point was raised from 4 to 9, without a sync."""
     disk = VirtualDisk(Random(1))
     disk.mkdir(HOME)
@@ -354,35 +354,35 @@ def found() -> Any:
     return made
 
 
-def content(found: Any) -> bytearray:
-    held: bytearray = found.disk.directory(HOME).cached[FILE_NAME].cached
+def content(raised: Any) -> bytearray:
+    held: bytearray = raised.disk.directory(HOME).cached[FILE_NAME].cached
     return held
 
 
-def test_both_take_the_newest(found: Any) -> None:
-    before = bytes(content(found))
-    OfflineReadersSeeTheNewest(world()).starting(found)
-    assert bytes(content(found)) == before
+def test_both_take_the_newest(raised: Any) -> None:
+    before = bytes(content(raised))
+    OfflineReadersSeeTheNewest(world()).starting(raised)
+    assert bytes(content(raised)) == before
 
 
-def test_an_older_one_is_found(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_one_is_found(raised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "parse_recovery_point", lambda path, data: Point(Offset(4), Offset(0)))
     with pytest.raises(
         ViolationError, match=r"node 1 opens its recovery point as .*=9, .*=7.*, offline it reads as .*=4, "
     ):
-        OfflineReadersSeeTheNewest(world()).starting(found)
+        OfflineReadersSeeTheNewest(world()).starting(raised)
 
 
-def test_damage_is_damage_to_both(found: Any) -> None:
-    content(found)[:] = b"?" * 9
-    OfflineReadersSeeTheNewest(world()).starting(found)
+def test_damage_is_damage_to_both(raised: Any) -> None:
+    content(raised)[:] = b"?" * 9
+    OfflineReadersSeeTheNewest(world()).starting(raised)
 
 
-def test_a_new_directory_has_none(found: Any) -> None:
-    found.disk.remove(HOME / FILE_NAME)
-    OfflineReadersSeeTheNewest(world()).starting(found)
-    found.disk.wipe()
-    OfflineReadersSeeTheNewest(world()).starting(found)
+def test_a_new_directory_has_none(raised: Any) -> None:
+    raised.disk.remove(HOME / FILE_NAME)
+    OfflineReadersSeeTheNewest(world()).starting(raised)
+    raised.disk.wipe()
+    OfflineReadersSeeTheNewest(world()).starting(raised)
 
 
 # real_damage: Damage reported on an intact disk is found.

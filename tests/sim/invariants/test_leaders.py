@@ -52,21 +52,21 @@ def begun() -> tuple[Any, SilentVotersAreTold]:
     return where, made
 
 
-def look(where: Any, made: SilentVotersAreTold, ms: int, **known: Any) -> None:
+def check_silence(where: Any, made: SilentVotersAreTold, ms: int, **known: Any) -> None:
     where.clock.now_us = ms * 1_000
     made.after_event(leading(ms, **known), view("leader"))
 
 
 def test_a_leader_that_dials_or_asks_again_is_accepted_and_one_that_is_heard() -> None:
     where, made = begun()
-    look(where, made, 1_000)
+    check_silence(where, made, 1_000)
     made.dialed(node(1), 2)
-    look(where, made, 2_500)
+    check_silence(where, made, 2_500)
     where.clock.now_us = 2_500_000
     made.before_send(node(1), Spoken(epoch=1, target_id=2))
     made.before_send(node(1), Spoken(epoch=1))
-    look(where, made, 4_400)
-    look(where, made, 6_000, fetched_ms=5_000)
+    check_silence(where, made, 4_400)
+    check_silence(where, made, 6_000, fetched_ms=5_000)
 
 
 def test_nobody_else_has_to() -> None:
@@ -86,9 +86,9 @@ def test_one_that_was_paused_or_waits_for_its_disk_has_time() -> None:
 def test_one_that_has_told_a_silent_voter_only_once_is_found() -> None:
     where, made = begun()
     made.dialed(node(1), 2)
-    look(where, made, BOUND_US // 1_000)
+    check_silence(where, made, BOUND_US // 1_000)
     with pytest.raises(ViolationError, match="leader 1 of epoch 1 has not tried to reach voter 2 for 2000 ms"):
-        look(where, made, BOUND_US // 1_000 + 100)
+        check_silence(where, made, BOUND_US // 1_000 + 100)
 
 
 # check_quorum: A leader that stays leader too long although nobody fetches from it is found.
@@ -277,7 +277,7 @@ def test_after_one_that_failed_a_leader_rests() -> None:
 
 
 # goodbye: A follower that waits although its leader resigned without successors is found.
-def told(*departures: Departure, is_leaving: bool = False, is_proven: bool = True, **more: Any) -> Any:
+def sent_goodbyes(*departures: Departure, is_leaving: bool = False, is_proven: bool = True, **more: Any) -> Any:
     """A node that was sent these goodbyes."""
     made = node(1, is_proven=is_proven, **more)
     made.process.wiretap.departures = list(departures)
@@ -294,7 +294,7 @@ FOLLOWS = view("follower", leader_id=2)
 
 def test_who_waits_for_a_leader_that_left_is_found() -> None:
     with pytest.raises(ViolationError, match="node 1 waits, though 2 leads epoch 1 no more"):
-        GoodbyesAreHeeded(world()).after_event(told(goodbye()), FOLLOWS)
+        GoodbyesAreHeeded(world()).after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
 @pytest.mark.parametrize(
@@ -302,41 +302,41 @@ def test_who_waits_for_a_leader_that_left_is_found() -> None:
 )
 def test_a_goodbye_of_others_or_one_with_successors_is_no_reason(departure: Departure) -> None:
     follows = view("follower", leader_id=9 if departure.leader_id == 9 else 2)
-    GoodbyesAreHeeded(world()).after_event(told(departure), follows)
+    GoodbyesAreHeeded(world()).after_event(sent_goodbyes(departure), follows)
 
 
 def test_who_campaigns_or_may_not_is_in_order() -> None:
     made = GoodbyesAreHeeded(world())
-    made.after_event(told(goodbye()), view("prospective"))
+    made.after_event(sent_goodbyes(goodbye()), view("prospective"))
     for excused in (
-        told(goodbye(), is_leaving=True),
-        told(goodbye(), is_proven=False),
-        told(goodbye(), is_damaged=True),
+        sent_goodbyes(goodbye(), is_leaving=True),
+        sent_goodbyes(goodbye(), is_proven=False),
+        sent_goodbyes(goodbye(), is_damaged=True),
     ):
         GoodbyesAreHeeded(world()).after_event(excused, FOLLOWS)
 
 
 def test_a_voter_that_never_leads_has_to_grant_pre_votes_only() -> None:
-    made = told(goodbye())
+    made = sent_goodbyes(goodbye())
     made.config.raft = replace(made.config.raft, never_leads=True)
     GoodbyesAreHeeded(world()).after_event(made, FOLLOWS)
 
 
 def test_while_the_leader_is_heard_a_goodbye_proves_nothing_and_counts_when_it_is_heard_no_more() -> None:
     made = GoodbyesAreHeeded(world())
-    made.after_event(told(goodbye()), view("follower", leader_id=2, has_fetched=True))
+    made.after_event(sent_goodbyes(goodbye()), view("follower", leader_id=2, has_fetched=True))
     with pytest.raises(ViolationError, match="node 1 waits"):
-        made.after_event(told(goodbye()), FOLLOWS)
+        made.after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
 def test_each_goodbye_is_looked_at_once_and_a_new_process_was_told_nothing() -> None:
     made = GoodbyesAreHeeded(world())
-    made.after_event(told(goodbye(has_successors=True)), FOLLOWS)
-    made.after_event(told(goodbye()), FOLLOWS)
+    made.after_event(sent_goodbyes(goodbye(has_successors=True)), FOLLOWS)
+    made.after_event(sent_goodbyes(goodbye()), FOLLOWS)
     made.after_event(node(), view("down"))
     made.started(node())
     with pytest.raises(ViolationError):
-        made.after_event(told(goodbye()), FOLLOWS)
+        made.after_event(sent_goodbyes(goodbye()), FOLLOWS)
 
 
 # stable_leadership: A candidacy that a majority should have denied is found.

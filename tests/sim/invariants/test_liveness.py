@@ -90,7 +90,7 @@ def test_while_a_disk_lies_anything_may_be_said() -> None:
 
 
 # calm_quorum: An undisturbed quorum that commits nothing is found.
-def look(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
+def check(made: CalmQuorumCommits, where: Any, now_us: int) -> None:
     where.clock.now_us = now_us
     made.after_event(node(1), view())
 
@@ -100,10 +100,10 @@ def test_a_quorum_that_commits_is_accepted_and_one_that_is_disturbed() -> None:
     made = CalmQuorumCommits(where)
     for number in range(10):
         where.committed.entries.append(entry(number))
-        look(made, where, number * made.bound_us)
-        look(made, where, number * made.bound_us + 1)
+        check(made, where, number * made.bound_us)
+        check(made, where, number * made.bound_us + 1)
     where.network.is_usual = False
-    look(made, where, 99 * made.bound_us)
+    check(made, where, 99 * made.bound_us)
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -112,10 +112,10 @@ def test_one_that_stands_still_is_found(leads: bool) -> None:
     process = node(2, epoch=27, log_end_offset=1).process
     where.newest_leader = lambda: process if leads else None
     made = CalmQuorumCommits(where)
-    look(made, where, 0)
-    look(made, where, made.bound_us)
+    check(made, where, 0)
+    check(made, where, made.bound_us)
     with pytest.raises(ViolationError, match="node 2 leads epoch 27" if leads else "nobody leads"):
-        look(made, where, made.bound_us + LOOK_US)
+        check(made, where, made.bound_us + LOOK_US)
 
 
 def test_where_there_is_nothing_to_commit_nothing_has_to_be() -> None:
@@ -123,7 +123,7 @@ def test_where_there_is_nothing_to_commit_nothing_has_to_be() -> None:
     where.newest_leader = lambda: node(2, epoch=27, log_end_offset=0).process
     made = CalmQuorumCommits(where)
     for number in range(5):
-        look(made, where, number * made.bound_us)
+        check(made, where, number * made.bound_us)
 
 
 # foreign_rate: A node that asks a stranger without a pause is found.
@@ -431,7 +431,7 @@ class Waiting:
         self.oracle = NobodyWaitsForATrickle(self.world)
         self.view = view("follower", leader_id=2)
 
-    def look(self, now_us: int) -> None:
+    def check(self, now_us: int) -> None:
         self.world.clock.now_us = now_us
         self.oracle.after_event(self.node, self.view)
 
@@ -440,17 +440,17 @@ def test_what_moves_may_take_its_time() -> None:
     made = Waiting()
     for number in range(100):
         made.received_bytes = number * FLOOR_BYTES
-        made.look(10 + number * 500_000)
+        made.check(10 + number * 500_000)
 
 
 def test_a_trickle_is_found() -> None:
     made = Waiting()
-    made.look(10)
-    made.look(20)
+    made.check(10)
+    made.check(20)
     made.received_bytes = FLOOR_BYTES - 1
-    made.look(1_500_000)
+    made.check(1_500_000)
     with pytest.raises(ViolationError, match="node 1 follows 2 though 16383 bytes of its answer came in 1550000 us"):
-        made.look(1_550_010)
+        made.check(1_550_010)
 
 
 @pytest.mark.parametrize("has_fetched", [True, False])
@@ -458,18 +458,18 @@ def test_a_voter_that_never_leads_waits_until_it_gives_its_leader_up(has_fetched
     made = Waiting()
     made.node.config.raft = replace(made.node.config.raft, never_leads=True)
     made.view = view("follower", leader_id=2, has_fetched=has_fetched)
-    made.look(10)
+    made.check(10)
     if has_fetched:
         with pytest.raises(ViolationError):
-            made.look(2_000_000)
+            made.check(2_000_000)
     else:
-        made.look(2_000_000)
+        made.check(2_000_000)
 
 
 @pytest.mark.parametrize("what", ["answered", "campaigned", "leads", "paused", "damaged", "down", "asks nothing"])
 def test_who_does_not_wait_is_left_alone(what: str) -> None:
     made = Waiting()
-    made.look(10)
+    made.check(10)
     if what == "answered":
         made.wiretap.fetch_answers[2] += 1
     elif what == "campaigned":
@@ -485,8 +485,8 @@ def test_who_does_not_wait_is_left_alone(what: str) -> None:
         made.node.process = None
     else:
         made.wiretap.open_fetches.clear()
-        made.look(10 + liveness.STILL_PERIOD_US)
-    made.look(2_000_000)
+        made.check(10 + liveness.STILL_PERIOD_US)
+    made.check(2_000_000)
 
 
 # wake_ups: A timer that rings again and again is found.

@@ -340,7 +340,7 @@ def test_a_removed_leader_goes_when_that_is_committed() -> None:
 
 
 # twins_told: A leader that feeds a twin in silence is noticed; an alarm of this epoch and this voter is enough.
-def told(oracle: TwinsAreTold, epoch: int, voter_id: int) -> None:
+def report_twin(oracle: TwinsAreTold, epoch: int, voter_id: int) -> None:
     raft = SimpleNamespace(state=SimpleNamespace(epoch=epoch))
     oracle.reported(node(1, role="leader", raft=raft), report(ReportKind.TWIN, voter_id))
 
@@ -348,7 +348,7 @@ def told(oracle: TwinsAreTold, epoch: int, voter_id: int) -> None:
 def test_silence_is_noticed() -> None:
     oracle = TwinsAreTold(world())
     oracle.after_event(node(1), view())
-    told(oracle, 4, 2)
+    report_twin(oracle, 4, 2)
     oracle.reported(node(1), report())
     oracle.facts.claims.fed_twins.add((1, 5, 2))
     with pytest.raises(ViolationError, match="node 1, the leader of epoch 5, has sent records to a second process"):
@@ -357,6 +357,6 @@ def test_silence_is_noticed() -> None:
 
 def test_an_alarm_is_enough() -> None:
     oracle = TwinsAreTold(world())
-    told(oracle, 5, 2)
+    report_twin(oracle, 5, 2)
     oracle.facts.claims.fed_twins.add((1, 5, 2))
     oracle.after_event(node(1), view())

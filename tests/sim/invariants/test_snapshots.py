@@ -65,7 +65,7 @@ from tests.sim.invariants.fakes import (
 
 
 # asked_in_time: An application that is not asked for a snapshot in time is found.
-def told(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, SaveIsAskedInTime]:
+def saver_of(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, SaveIsAskedInTime]:
     where = world()
     where.history.asked_node_ids = {1} if is_asked else set()
     saver = node(1, high_watermark=high_watermark)
@@ -77,42 +77,42 @@ def told(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, S
     return where, saver, made
 
 
-def look(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
+def check(where: Any, saver: Any, made: SaveIsAskedInTime) -> None:
     where.clock.now_us += LATE_US + 1
     made.after_event(saver, view())
 
 
 def test_who_is_asked_or_given_a_snapshot_is_content_and_who_asks_itself() -> None:
-    where, saver, made = told()
+    where, saver, made = saver_of()
     made.reported(saver, report())
     made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
-    look(where, saver, made)
-    where, saver, made = told()
+    check(where, saver, made)
+    where, saver, made = saver_of()
     made.loaded(saver, OffsetAndEpoch(Offset(2), Epoch(1)))
-    look(where, saver, made)
-    look(*told(is_asked=False))
+    check(where, saver, made)
+    check(*saver_of(is_asked=False))
     SaveIsAskedInTime(world()).after_event(node(1), view())
 
 
 def test_what_is_committed_is_given_first() -> None:
-    look(*told(high_watermark=3))
+    check(*saver_of(high_watermark=3))
 
 
 def test_what_a_host_no_longer_reports_as_committed_is_given_first_all_the_same() -> None:
-    where, saver, made = told(high_watermark=0)
+    where, saver, made = saver_of(high_watermark=0)
     made.reported(saver, report(ReportKind.SNAPSHOT_DUE, 2))
     made.after_event(saver, view(high_watermark=5))
     for offset in (2, 3):
         made.delivered(saver, [batch(offset, b"c")])
-    look(where, saver, made)
+    check(where, saver, made)
     made.delivered(saver, [batch(4, b"c")])
     with pytest.raises(ViolationError, match="has not asked"):
-        look(where, saver, made)
+        check(where, saver, made)
 
 
 def test_who_is_not_asked_is_found() -> None:
     with pytest.raises(ViolationError, match="bytes to its application, where 100 are enough, and has not asked"):
-        look(*told())
+        check(*saver_of())
 
 
 # cleaned: A log that starts where no durable snapshot ends is found, and a leader whose log is replaced.
@@ -474,7 +474,7 @@ def test_the_same_bytes_are_accepted_and_others_are_found() -> None:
 COMMITTED = [entry(0), entry(1), entry(2, epoch=2)]
 
 
-def snapshot_committed_look(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
+def check_committed(snapshot: OffsetAndEpoch, content: bytes | None) -> None:
     where = world()
     where.committed = Ledger(COMMITTED)
     if content is not None:
@@ -487,13 +487,13 @@ def snapshot_committed_look(snapshot: OffsetAndEpoch, content: bytes | None) -> 
 
 
 def test_committed_batches_up_to_the_end_are_accepted() -> None:
-    snapshot_committed_look(snapshot_id(2), snapshot_of(COMMITTED[:2]))
-    snapshot_committed_look(snapshot_id(3, epoch=2), snapshot_of(COMMITTED, epoch=2))
+    check_committed(snapshot_id(2), snapshot_of(COMMITTED[:2]))
+    check_committed(snapshot_id(3, epoch=2), snapshot_of(COMMITTED, epoch=2))
 
 
 @pytest.mark.parametrize("content", [None, b"hollow"])
 def test_what_is_no_snapshot_is_for_others_to_find(content: bytes | None) -> None:
-    snapshot_committed_look(snapshot_id(2), content)
+    check_committed(snapshot_id(2), content)
 
 
 @pytest.mark.parametrize(
@@ -510,14 +510,14 @@ def test_what_is_no_snapshot_is_for_others_to_find(content: bytes | None) -> Non
 )
 def test_anything_else_is_found(snapshot: OffsetAndEpoch, batches: list[Entry]) -> None:
     with pytest.raises(ViolationError, match=f"node 1 has a snapshot up to {snapshot.offset}"):
-        snapshot_committed_look(snapshot, snapshot_of(batches))
+        check_committed(snapshot, snapshot_of(batches))
 
 
 # snapshot_durable: A snapshot that a node relies on and that a power loss would remove is found.
 WHOLE = snapshot_of([entry(0)])
 
 
-def snapshot_durable_look(content: bytes | None, snapshot: OffsetAndEpoch) -> SnapshotIsDurable:
+def check_durable(content: bytes | None, snapshot: OffsetAndEpoch) -> SnapshotIsDurable:
     where = world()
     if content is not None:
         where.contents[1, snapshot] = content
@@ -531,7 +531,7 @@ def snapshot_durable_look(content: bytes | None, snapshot: OffsetAndEpoch) -> Sn
 
 
 def test_a_whole_one_with_a_name_is_accepted() -> None:
-    snapshot_durable_look(WHOLE, snapshot_id(1))
+    check_durable(WHOLE, snapshot_id(1))
 
 
 @pytest.mark.parametrize(
@@ -539,11 +539,11 @@ def test_a_whole_one_with_a_name_is_accepted() -> None:
 )
 def test_one_that_is_not_there_or_not_whole_or_of_another_epoch_is_found(content: bytes | None, epoch: int) -> None:
     with pytest.raises(ViolationError, match="node 1 counts on"):
-        snapshot_durable_look(content, snapshot_id(1, epoch=epoch))
+        check_durable(content, snapshot_id(1, epoch=epoch))
 
 
 def test_a_start_without_the_newest_one_is_found() -> None:
-    made = snapshot_durable_look(WHOLE, snapshot_id(1))
+    made = check_durable(WHOLE, snapshot_id(1))
     made.started(node(2))
     made.facts.snapshots[1] = (snapshot_id(4),)  # type: ignore[attr-defined]
     made.started(node(1))
@@ -570,7 +570,7 @@ def content(voters: VoterSet | None) -> bytes:
     return b"".join(batches)
 
 
-def snapshot_voters_look(end: int, voters: VoterSet | None, *, bytes_: bytes | None = None) -> None:
+def check_voters(end: int, voters: VoterSet | None, *, bytes_: bytes | None = None) -> None:
     """The log says OLD at 2 and NEW at 5; a third record at 6 is not committed."""
     where = world()
     where.members.electorate.records[:] = [voter_record(2, OLD), voter_record(5, NEW), voter_record(6, keyed(1))]
@@ -583,18 +583,18 @@ def snapshot_voters_look(end: int, voters: VoterSet | None, *, bytes_: bytes | N
 
 
 def test_the_voters_at_its_end_are_right() -> None:
-    snapshot_voters_look(2, None)
-    snapshot_voters_look(3, OLD)
-    snapshot_voters_look(5, OLD)
-    snapshot_voters_look(6, NEW)
-    snapshot_voters_look(7, NEW)
+    check_voters(2, None)
+    check_voters(3, OLD)
+    check_voters(5, OLD)
+    check_voters(6, NEW)
+    check_voters(7, NEW)
 
 
 def test_snapshot_voters_what_is_no_snapshot_is_for_others_to_find() -> None:
-    snapshot_voters_look(5, OLD, bytes_=b"hollow")
+    check_voters(5, OLD, bytes_=b"hollow")
 
 
 @pytest.mark.parametrize(("end", "voters"), [(3, None), (5, NEW), (6, OLD), (7, keyed(1))])
 def test_any_others_are_found(end: int, voters: VoterSet | None) -> None:
     with pytest.raises(ViolationError, match=f"a snapshot up to {end} that names the voters"):
-        snapshot_voters_look(end, voters)
+        check_voters(end, voters)

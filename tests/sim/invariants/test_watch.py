@@ -24,10 +24,10 @@ class Told(Invariant):
 
 
 def remember(hook: str) -> Any:
-    def told(self: Told, *given: Any) -> None:
+    def remembering(self: Told, *given: Any) -> None:
         self.heard.append(hook)
 
-    return told
+    return remembering
 
 
 @pytest.fixture

@@ -141,11 +141,11 @@ def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: py
     world = calm_world()
     tell_oracles = world.watch.before_send
 
-    def hear(node: SimulatedNode, spoken: Spoken) -> None:
+    def before_send(node: SimulatedNode, spoken: Spoken) -> None:
         heard.append((int(node.node_id), spoken))
         tell_oracles(node, spoken)
 
-    monkeypatch.setattr(world.watch, "before_send", hear)
+    monkeypatch.setattr(world.watch, "before_send", before_send)
     for node in world.nodes.values():
         node.start()
     run_until(world, lambda: world.facts.newest_leader() is not None)

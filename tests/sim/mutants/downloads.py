@@ -107,7 +107,7 @@ def snapshot_is_in_use_between_two_searches(patch: Patch) -> None:
 
 def slices_are_no_sign_of_life(patch: Patch) -> None:
     """A follower that downloads a snapshot does not extend its fetch timeout when a slice arrives."""
-    patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
+    patch.setattr(download, "note_response", lambda replica, now, *, has_progress: None)
 
 
 def damaged_old_snapshot_ends_its_node(patch: Patch) -> None:

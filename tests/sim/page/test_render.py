@@ -334,7 +334,7 @@ def batch(base_offset: int, epoch: int) -> bytes:
     ],
 )
 def test_requests_say_what_they_ask(frame: bytes, kind: str, text: str) -> None:
-    assert Words().tell(1, 2, frame) == MessageText(kind=kind, text=text)
+    assert Words().describe(1, 2, frame) == MessageText(kind=kind, text=text)
 
 
 @pytest.mark.parametrize(
@@ -388,10 +388,10 @@ def test_requests_say_what_they_ask(frame: bytes, kind: str, text: str) -> None:
 )
 def test_answers_are_told_with_what_they_answer(asked: bytes, frame: bytes, kind: str, text: str) -> None:
     words = Words()
-    words.tell(1, 2, asked)
-    assert words.tell(2, 1, frame) == MessageText(kind=kind, text=text)
+    words.describe(1, 2, asked)
+    assert words.describe(2, 1, frame) == MessageText(kind=kind, text=text)
 
 
 @pytest.mark.parametrize("frame", [b"", b"abc", vote_answer(granted=True), vote(pre_vote=True)[:30], b"\xff" * 20])
 def test_what_cannot_be_read_is_told_as_such(frame: bytes) -> None:
-    assert Words().tell(1, 2, frame).kind == UNREADABLE
+    assert Words().describe(1, 2, frame).kind == UNREADABLE

@@ -202,7 +202,9 @@ def test_a_failure_that_needs_everything_stays_as_it_is(search: Callable[..., tu
 def test_the_tries_are_bounded_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykraft.sim.run.shrink.simulate", lambda seed, **given: failure())
     told: list[tuple[int, int]] = []
-    search = Shrinking(failure(), DEFAULT, tries_max=25, tell=lambda tries, best: told.append((tries, len(best.only))))
+    search = Shrinking(
+        failure(), DEFAULT, tries_max=25, report=lambda tries, best: told.append((tries, len(best.only)))
+    )
     search.search()
     assert search.tries == 25
     assert [tries for tries, _ in told] == list(range(1, 26))

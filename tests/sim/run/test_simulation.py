@@ -30,7 +30,7 @@ LIMIT_S = 30.0
 
 def test_a_seed_becomes_an_outcome_and_its_trace_is_told() -> None:
     told: list[str] = []
-    outcome = simulate(QUICK_SEED, tell=told.append)
+    outcome = simulate(QUICK_SEED, print_line=told.append)
     assert isinstance(outcome, Outcome)
     assert told
 
@@ -132,7 +132,7 @@ def test_a_range_of_seeds_passes() -> None:
 WORKERS_LIMIT_S = 60.0
 
 
-def told(number: int) -> tuple[int, int, bool]:
+def worker_of(number: int) -> tuple[int, int, bool]:
     """The number, the worker, and whether the terminal's signals are blocked in it."""
     return number, os.getpid(), {signal.SIGINT, signal.SIGHUP} <= signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
@@ -149,7 +149,7 @@ def fail(number: int) -> int:
 
 
 def test_results_come_in_order_from_workers_that_signals_of_the_terminal_do_not_reach() -> None:
-    found = list(call_in_workers(told, range(3), workers=2))
+    found = list(call_in_workers(worker_of, range(3), workers=2))
     assert [number for number, _, _ in found] == [0, 1, 2]
     assert os.getpid() not in {worker for _, worker, _ in found}
     assert all(is_blocked for _, _, is_blocked in found)

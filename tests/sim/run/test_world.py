@@ -26,7 +26,7 @@ def test_the_same_seed_is_the_same_world_and_another_seed_another() -> None:
 
 def test_a_run_tells_what_it_was_made_of() -> None:
     told: list[str] = []
-    outcome = World(QUICK_SEED, tell=told.append).run()
+    outcome = World(QUICK_SEED, print_line=told.append).run()
     assert (outcome.seed, outcome.voters, outcome.observers) == (QUICK_SEED, 2, 0)
     assert outcome.committed >= outcome.acknowledged > 0
     assert outcome.epochs >= 1

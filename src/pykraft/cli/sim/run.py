@@ -56,7 +56,7 @@ def shrink(failure: Failure, scenario: Scenario, *, say: Callable[[str], None]) 
             say(f"shrinking: {counted(tries, 'try', 'tries')}, {_size(best.failure)}")
 
     say(f"shrinking: {_size(failure)}")
-    search = Shrinking(failure, scenario, tell=tell)
+    search = Shrinking(failure, scenario, report=tell)
     best = search.search()
     say(f"shrunk in {counted(search.tries, 'try', 'tries')}: {_size(best.failure)}")
     return best
@@ -77,7 +77,7 @@ def draw(
 ) -> Outcome | Failure:
     """Run a world and write its page."""
     recorder = Recorder()
-    result = simulate(seed, scenario=scenario, tell=tell, recorder=recorder)
+    result = simulate(seed, scenario=scenario, print_line=tell, recorder=recorder)
     reason = result.reason if isinstance(result, Failure) else None
     title = f"pykraft sim, seed {seed}"
     text = render(recorder, title=title, replay=replay_command(seed, words), reason=reason)
@@ -225,7 +225,7 @@ def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool
         result = draw(seed, choice.scenario, page, choice.words, tell=tell)
         say(f"page: {page}")
     else:
-        result = simulate(seed, scenario=choice.scenario, tell=tell)
+        result = simulate(seed, scenario=choice.scenario, print_line=tell)
     if as_json:
         click.echo(json.dumps(told_row(row_of(result, Identity.of(choice.scenario)), choice)))
     elif not isinstance(result, Failure):
@@ -338,7 +338,7 @@ def run(
 def seed_rows(seeds: Sequence[int], choice: Choice, *, workers: int, tell: Callable[[str], None] | None) -> SeedRows:
     """Each seed's row as it completes, and the whole failure; with ``tell`` for the trace, one after the other."""
     if tell is not None:
-        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, tell=tell), seeds)
+        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, print_line=tell), seeds)
     else:
         results = simulate_all(seeds, workers=max(1, min(workers, len(seeds))), scenario=choice.scenario)
     identity = Identity.of(choice.scenario)

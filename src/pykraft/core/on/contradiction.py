@@ -122,7 +122,7 @@ def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant)
     replica.outbox.add(Report(text=text, is_alarm=True, kind=kind, values=(state.leader_id,)))
 
 
-def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:
+def note_response(replica: Replica, now: Instant, *, has_progress: bool) -> None:
     """A response is a sign of life; from a leader that is not a voter yet, only if it brought records."""
     state = replica.state
     assert isinstance(state, Follower)

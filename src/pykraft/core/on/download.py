@@ -19,7 +19,7 @@ from dataclasses import replace
 from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, Report
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, ResponseReceived
 from pykraft.core.messages import FetchSnapshotResponse
-from pykraft.core.on.contradiction import hear
+from pykraft.core.on.contradiction import note_response
 from pykraft.core.on.following import settle_answer
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, SnapshotDownload
@@ -73,7 +73,7 @@ def on_fetch_snapshot_response(
     else:
         return
     replica.state = state
-    hear(replica, now, has_progress=is_settled)
+    note_response(replica, now, has_progress=is_settled)
 
 
 def on_download_advanced(replica: Replica, event: DownloadAdvanced, now: Instant) -> None:

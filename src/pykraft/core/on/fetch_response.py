@@ -12,7 +12,7 @@ from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, Tru
 from pykraft.core.events import CommitHeard, ResponseReceived
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchResponse
-from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear, is_once, note_told
+from pykraft.core.on.contradiction import contradiction_in, give_up_leader, is_once, note_response, note_told
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
@@ -51,7 +51,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
         return
     # The response to a probe brings no records; its diverging epoch only tells the leader's log end.
     if on_probe_answer(replica, event.correlation_id, message):
-        hear(replica, now, has_progress=False)
+        note_response(replica, now, has_progress=False)
         return
     cut_to = None
     if message.snapshot_id is None and message.diverging is not None:
@@ -111,7 +111,7 @@ def _follow(
         _append(replica, event, message, now)
         is_news = _raise_high_watermark(replica, message.high_watermark)
         _note_agreement(replica, event.peer_id, now, is_empty=not message.batches and not is_news)
-    hear(replica, now, has_progress=replica.log.end_offset > before)
+    note_response(replica, now, has_progress=replica.log.end_offset > before)
     note_told(replica, message)
 
 

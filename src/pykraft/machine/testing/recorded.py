@@ -188,7 +188,7 @@ class WatchedMachine(StateMachine[Numbered[C], R]):
         await self.machine.restore_stream(records)
         self.position = None
 
-    def found(self) -> tuple[int | None, str]:
+    def state_digest(self) -> tuple[int | None, str]:
         """The position and the digest of the state, for a read."""
         return self.position, digest_of(self.machine)
 
@@ -365,7 +365,7 @@ class RecordedNode:
         call = self._begin("", is_read=True)
         try:
             async with self._replicated.read(timeout_ms=timeout_ms) as watched:
-                call.position, call.answer = watched.found()
+                call.position, call.answer = watched.state_digest()
                 call.verdict = CallVerdict.APPLIED
                 call.answered_us = self._history.clock.now_us
                 yield watched.machine

@@ -448,7 +448,7 @@ class Visitor:
         visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
         self._watch.visited(node, visit)
 
-        def told(parts: Sequence[Buffer]) -> None:
+        def answered(parts: Sequence[Buffer]) -> None:
             if not parts:
                 visit.is_refused = True
                 self._watch.visited(node, visit)
@@ -457,7 +457,7 @@ class Visitor:
             _, visit.answer = decode_response(question.api_key, question.version, frame)
             self._watch.visited(node, visit)
 
-        node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), told)
+        node.process.visit(ConnectionId(-self._asked), self._request(node, question, rng), answered)
 
     def _request(self, node: SimulatedNode, question: VisitQuestion, rng: Random) -> bytes:
         version = question.version

@@ -136,7 +136,7 @@ class PieceWriter:
     def _starts(self, count: int) -> range:
         return starts_of(count, self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
 
-    def _tell(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
+    def _report(self, outcome: int | Exception | None, *, done: str, failed: str) -> None:
         """Report the size of a snapshot that is complete, or a problem; None is neither."""
         if isinstance(outcome, int):
             self._watch.happened("snapshot taken", self._node)
@@ -187,7 +187,7 @@ class SnapshotGenerator(PieceWriter):
                 # `SnapshotIsCommitted` then compares its id with its content.
                 write_pieces(answer, iter([state.records()]), begun)
             else:
-                self._tell(answer, done="has taken it", failed="takes no snapshot within a batch")
+                self._report(answer, done="has taken it", failed="takes no snapshot within a batch")
 
         host.create_snapshot(snapshot_id, Plain(), begun)
 
@@ -217,7 +217,7 @@ class SnapshotGenerator(PieceWriter):
     def _over(self, snapshot_id: OffsetAndEpoch, outcome: int | Exception | None) -> None:
         self._is_busy = False
         at = f"{snapshot_id.offset} of epoch {snapshot_id.epoch}"
-        self._tell(outcome, done=f"has taken a snapshot at {at}, {outcome} bytes", failed="takes no snapshot")
+        self._report(outcome, done=f"has taken a snapshot at {at}, {outcome} bytes", failed="takes no snapshot")
 
 
 def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:
@@ -251,7 +251,7 @@ class SnapshotSaver(PieceWriter):
 
     def _over(self, snapshot_id: OffsetAndEpoch, then: Callable[[], None], outcome: int | Exception | None) -> None:
         at = f"{snapshot_id.offset} of epoch {snapshot_id.epoch}"
-        self._tell(outcome, done=f"was asked for a snapshot, and has saved it at {at}", failed="saves no snapshot")
+        self._report(outcome, done=f"was asked for a snapshot, and has saved it at {at}", failed="saves no snapshot")
         then()
 
 

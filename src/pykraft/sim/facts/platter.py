@@ -137,7 +137,7 @@ class Platter:
 
     def snapshots(self) -> Sequence[OffsetAndEpoch]:
         """Ids of the snapshots whose durable name says that they are whole, oldest first."""
-        self._look()
+        self._list()
         return self._snapshots
 
     def snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes | None:
@@ -184,7 +184,7 @@ class Platter:
                 return entry_at(extent.entries, offset)
         return None
 
-    def _look(self) -> dict[str, Inode]:
+    def _list(self) -> dict[str, Inode]:
         """The durable names; segments and snapshots are listed again when the names have changed."""
         names = self._names()
         if names != self._segments_of:
@@ -205,7 +205,7 @@ class Platter:
     def _held(self) -> list[_Extent]:
         """Segments without a gap; none when the records before the first one are missing."""
         held: list[_Extent] = []
-        names = self._look()
+        names = self._list()
         end_offset = int(self._segments[0].removesuffix(LOG_SUFFIX)) if self._segments else 0
         if end_offset and not any(each.offset >= end_offset for each in self._snapshots):
             return []

@@ -143,9 +143,9 @@ class FlippedFaults(Family):
             _, flipped, now, field = min(found, key=itemgetter(0))
             self._flips[field] += 1
             end.outgoing[-1] = replace(end.outgoing[-1], frame=flipped)
-            self._tell(end, asked, was, now)
+            self._record(end, asked, was, now)
 
-    def _tell(self, end: End, asked: RequestHeader, was: Mapping[str, Value], now: Mapping[str, Value]) -> None:
+    def _record(self, end: End, asked: RequestHeader, was: Mapping[str, Value], now: Mapping[str, Value]) -> None:
         assert end.peer is not None
         changes = {path: (was.get(path), value) for path, value in now.items() if was.get(path) != value}
         what = ", ".join(f"{path} {one} -> {other}" for path, (one, other) in changes.items()) or "unreadable"

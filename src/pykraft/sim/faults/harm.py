@@ -88,12 +88,12 @@ class Harm:
         """To be told of each error that this node's disk gives: counts each kind once."""
         seen: set[str] = set()
 
-        def tell(kind: str) -> None:
+        def report(kind: str) -> None:
             if kind not in seen:
                 seen.add(kind)
                 self.happened(kind, node, role=None if node.process is not None else RECOVERING)
 
-        return tell
+        return report
 
     def note(self, node: SimulatedNode | None, text: str) -> None:
         """Add a line to the trace."""

@@ -187,7 +187,7 @@ class MembershipFaults(Family):
             return
         node = world.facts.nodes[leader.node_id]
 
-        def told(error: Exception | None) -> None:
+        def answered(error: Exception | None) -> None:
             self._harm.note(node, f"is asked for kraft.version 1: {error or 'it is in the log'}")
             if error is None and leader.host.status.kraft_version == UPGRADED:
                 self._harm.happened("upgrade", node)
@@ -195,7 +195,7 @@ class MembershipFaults(Family):
         world.watch.touch(node)
         if leader.host.status.kraft_version < UPGRADED:
             leader.host.upgrade_kraft_version(
-                UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=told
+                UPGRADED, epoch=leader.host.status.epoch, now=node.clock.instant, on_outcome=answered
             )
 
     def add(self, kind: str, node: SimulatedNode, done: Callable[[], None] = lambda: None) -> None:
@@ -257,14 +257,14 @@ class MembershipFaults(Family):
         if self._admin is None:
             self._admin = OperatorStation(self._harm.facts, self._harm.world.watch)
 
-        def told(asked: VoterRequest) -> None:
+        def answered(asked: VoterRequest) -> None:
             what = "be a voter" if asked.adds else "be no voter any more"
             outcome = asked.answer.name if asked.answer is not None else "nobody knows"
             self._harm.note(node, f"is to {what}, says the operator to {leader.node_id}: {outcome}")
             if not self._harm.is_over:
                 then(asked)
 
-        self._requests.sent(node, self._admin.ask(leader, message, told))
+        self._requests.sent(node, self._admin.ask(leader, message, answered))
 
     def _any_known_voter(self) -> SimulatedNode | None:
         """A voter whose disk and address may be lost without losing the majority."""

@@ -322,7 +322,7 @@ class ProcessFaults(Family):
             self._harm.happened("transfer to the dead", target)
             target.kill()
 
-        def told(error: Exception | None) -> None:
+        def answered(error: Exception | None) -> None:
             self._harm.note(node, f"is asked to let {target.node_id} lead: {error or 'it does'}")
             if error is None:
                 self._harm.happened("transfer", target)
@@ -333,7 +333,7 @@ class ProcessFaults(Family):
             epoch=leader.host.status.epoch,
             timeout_ms=self._harm.pace.shutdown_ms,
             now=node.clock.instant,
-            on_outcome=told,
+            on_outcome=answered,
         )
         return True
 

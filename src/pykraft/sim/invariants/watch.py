@@ -52,9 +52,9 @@ class Watch(Hooks):
         self._subscribers = {hook: self._overriding(hook) for hook in HOOKS}
         self._views: dict[int, View] = {}
         self._batches: dict[tuple[int, int], list[bytes]] = {}
-        self._tell = {hook: self._telling(hook) for hook in HOOKS}
+        self._publish = {hook: self._publisher(hook) for hook in HOOKS}
         for hook in HOOKS - vars(Watch).keys():
-            setattr(self, hook, self._tell[hook])
+            setattr(self, hook, self._publish[hook])
 
     def subscribe(self, hook: str, call: Callable[..., object]) -> None:
         """Call this, too, for an event: after the oracles, and those that subscribed earlier."""
@@ -87,12 +87,12 @@ class Watch(Hooks):
         if isinstance(job, AppendBytes):
             for record in self.facts.members.electorate.submitted(job):
                 self._voters_appended(node, record)
-        self._tell["submitted"](node, job)
+        self._publish["submitted"](node, job)
 
     def starting(self, node: SimulatedNode) -> None:
         """See `Invariant`: remembers for good that a version without pre-votes ran."""
         self.facts.members.has_pre_votes &= node.dialect is None
-        self._tell["starting"](node)
+        self._publish["starting"](node)
 
     def configured(self, node: SimulatedNode) -> NodeConfig:
         """See `NodeObserver`."""
@@ -109,7 +109,7 @@ class Watch(Hooks):
         node.ledger.cut(node.host.status.log_end_offset)
         if self.facts.atlas.has_lost(node):
             self.lost(node)
-        self._tell["started"](node)
+        self._publish["started"](node)
         self.persisted(node)
         self.process_begun(node)
 
@@ -125,7 +125,7 @@ class Watch(Hooks):
     def process_ended(self, node: SimulatedNode) -> None:
         """See `Invariant`."""
         self.ends.pop(node.node_id, None)
-        self._tell["process_ended"](node)
+        self._publish["process_ended"](node)
 
     def durable_epoch(self, node: SimulatedNode) -> int:
         """See `NodeObserver`."""
@@ -134,20 +134,20 @@ class Watch(Hooks):
     def given(self, node: SimulatedNode, end_offset: int) -> None:
         """See `Invariant`."""
         self.ends[node.node_id] = end_offset
-        self._tell["given"](node, end_offset)
+        self._publish["given"](node, end_offset)
 
     def values_of(self, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
         """The values of each batch that was just delivered, none for a control batch."""
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
-    def _telling(self, hook: str) -> Callable[..., None]:
+    def _publisher(self, hook: str) -> Callable[..., None]:
         subscribers = self._subscribers[hook]
 
-        def tell(*event: object) -> None:
+        def publish(*event: object) -> None:
             for call in subscribers:
                 call(*event)
 
-        return tell
+        return publish
 
     def _overriding(self, hook: str) -> list[Callable[..., object]]:
         default = getattr(Invariant, hook)

@@ -240,7 +240,7 @@ class Network:
         self._abandoned.add(end.connection)
         end.is_closed = end.is_held = True
         self._closing.append(end)
-        self._clock.after(self._latency_us(), lambda: self._tell_abandoned(end))
+        self._clock.after(self._latency_us(), lambda: self._notify_abandoned(end))
 
     @property
     def is_usual(self) -> bool:
@@ -385,7 +385,7 @@ class Network:
                 continue
             if self._rng.random() < BREAK_PROBABILITY and not end.is_closed:
                 self._close(end, is_abrupt=True)
-                self._tell(end)
+                self._notify(end)
             else:
                 self._clock.after(self._latency_us(), lambda end=end: self._flow(end))  # type: ignore[misc]
 
@@ -402,14 +402,14 @@ class Network:
             end.is_closed = True
             end.peer = None
             end.outgoing.clear()
-            self._tell(end)
+            self._notify(end)
 
-    def _tell_abandoned(self, end: End) -> None:
+    def _notify_abandoned(self, end: End) -> None:
         if end.connection in self._abandoned:
             self._abandoned.discard(end.connection)
-            self._tell(end)
+            self._notify(end)
 
-    def _tell(self, end: End) -> None:
+    def _notify(self, end: End) -> None:
         if self._stations.get(end.station.node_id) is end.station:
             end.station.closed(end.connection)
 

@@ -200,9 +200,9 @@ class BulkLane:
         except (Interrupted, StorageError) as problem:
             self._owner.cannot_write(problem)
         else:
-            self._owner.later(until_told_us, self._tell)
+            self._owner.later(until_told_us, self._report)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._owner.touch()
         self._done.popleft()()
 

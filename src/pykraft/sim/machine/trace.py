@@ -1,6 +1,6 @@
 """The trace of a world: lines of fixed columns, two digests to compare two runs of a seed, and the page's events.
 
-The last lines are kept to show what led to a failure; ``tell`` is called with each line as it comes. The digest covers
+The last lines are kept to show what led to a failure; ``print_line`` is called with each line. The digest covers
 all lines and every byte that arrived anywhere. The wordless digest leaves out the text of the lines, so rewording a
 message changes the digest and not the wordless digest.
 
@@ -143,10 +143,10 @@ class Trace:
     """Lines of time, node and text."""
 
     def __init__(
-        self, clock: Clock, tell: Callable[[str], None] | None = None, recorder: Recorder | None = None
+        self, clock: Clock, print_line: Callable[[str], None] | None = None, recorder: Recorder | None = None
     ) -> None:
         self._clock = clock
-        self._tell = tell
+        self._print_line = print_line
         self._recorder = recorder
         self._digest = blake2b(digest_size=DIGEST_SIZE_BYTES)
         self._wordless = blake2b(digest_size=DIGEST_SIZE_BYTES)
@@ -159,8 +159,8 @@ class Trace:
         self._digest.update(line.encode())
         self._wordless.update(f"{self._clock.now_us} {where} ".encode())
         self.lines.append(line)
-        if self._tell is not None:
-            self._tell(line)
+        if self._print_line is not None:
+            self._print_line(line)
         if self._recorder is not None:
             self._recorder.note(self._clock.now_us, node_id, text)
 

@@ -67,7 +67,7 @@ class Words:
     def __init__(self) -> None:
         self._asked: dict[tuple[int, int, int], tuple[RequestHeader, bool]] = {}
 
-    def tell(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
+    def describe(self, source_id: int, target_id: int, frame: bytes) -> MessageText:
         """Describe one frame from a node to another."""
         try:
             if len(frame) >= 4 and int.from_bytes(frame[:4], "big") >= _CORRELATION_IDS:
@@ -335,7 +335,7 @@ class _Told:
 
     def _sent(self, sent: Sent) -> None:
         assert sent.node_id is not None
-        told = self._words.tell(sent.node_id, sent.target_id, sent.frame)
+        told = self._words.describe(sent.node_id, sent.target_id, sent.frame)
         self._place_of[sent.number] = len(self.messages)
         fate = UNDER_WAY if sent.number in self._under_way else LOST
         self.messages.append([sent.node_id, sent.target_id, told.kind, told.text, len(self.events), fate])

@@ -69,7 +69,7 @@ class Small:
 
 
 class Shrinking:
-    """One search. ``tell`` is called after each try with the number of tries and the smallest run."""
+    """One search. ``report`` is called after each try with the number of tries and the smallest run."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Shrinking:
         *,
         tries_max: int = TRIES_MAX,
         events_max: int = EVENTS_MAX,
-        tell: Callable[[int, Small], None] | None = None,
+        report: Callable[[int, Small], None] | None = None,
         run: Callable[..., Outcome | Failure] | None = None,
     ) -> None:
         """``run`` runs a world, by default `pykraft.sim.run.simulation.simulate`, whose arguments it has."""
@@ -90,7 +90,7 @@ class Shrinking:
         self._tries_max = tries_max
         self._events_max = events_max
         self._variants = 0
-        self._tell = tell
+        self._report = report
         self._run = run
 
     def search(self) -> Small:
@@ -207,8 +207,8 @@ class Shrinking:
             found = Small(scenario=_keeping(scenario, result), failure=result)
             is_smaller = found.size <= self.best.size
             self.best = found if is_smaller else self.best
-        if self._tell is not None:
-            self._tell(self.tries, self.best)
+        if self._report is not None:
+            self._report(self.tries, self.best)
         return is_smaller
 
 

@@ -145,7 +145,7 @@ def simulate(
     *,
     scenario: Scenario = DEFAULT,
     oracles: Sequence[type[Invariant]] = ALL,
-    tell: Callable[[str], None] | None = None,
+    print_line: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
     until_us: int | None = None,
     make_users: MakeUsers | None = None,
@@ -153,7 +153,9 @@ def simulate(
     """Run one world, to its end or until ``until_us``; the other arguments are those of `World`."""
     world: World | None = None
     try:
-        world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder, make_users=make_users)
+        world = World(
+            seed, scenario=scenario, oracles=oracles, print_line=print_line, recorder=recorder, make_users=make_users
+        )
         outcome = world.run(until_us=until_us)
     except Exception as error:  # noqa: BLE001 (whatever a world raises is a finding)
         finding = name = type(error).__name__

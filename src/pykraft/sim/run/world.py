@@ -77,11 +77,11 @@ class World:
         *,
         scenario: Scenario = DEFAULT,
         oracles: Sequence[type[Invariant]] = ALL,
-        tell: Callable[[str], None] | None = None,
+        print_line: Callable[[str], None] | None = None,
         recorder: Recorder | None = None,
         make_users: MakeUsers | None = None,
     ) -> None:
-        """``tell`` is called with each line of the trace; ``recorder`` collects the events for the page of a run.
+        """``print_line`` is called with each line of the trace; ``recorder`` collects the events for the page of a run.
 
         ``make_users`` makes what uses the quorum, instead of `SimulatedWorkload`.
         """
@@ -89,7 +89,7 @@ class World:
         self.seed, self.scenario = seed, scenario
         self.recorder = recorder
         self.clock = Clock()
-        self.trace = Trace(self.clock, tell, recorder)
+        self.trace = Trace(self.clock, print_line, recorder)
         weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
         self.network = Network(self.clock, self._dice(seed, "network", variant), weather, recorder)
         self.voter_count = rng.choice(scenario.cluster.voters)

@@ -67,7 +67,7 @@ def of_another_directory() -> Replica:
     return made
 
 
-def tell(made: Replica, levels: VersionRange = BOTH) -> Sequence[Effect]:
+def answer_levels(made: Replica, levels: VersionRange = BOTH) -> Sequence[Effect]:
     """The voter answers the leader's question."""
     told = messages.ApiVersionsResponse(error=0, kraft_version=levels)
     return answer(made, told, peer_id=2, now=later(390))
@@ -156,7 +156,7 @@ def test_the_voter_is_asked_at_its_new_endpoint_before_it_is_updated(made: Calla
     assert send.peer == Peer(id=2, endpoint=ELSEWHERE)
     assert isinstance(send.message, messages.ApiVersionsRequest)
     assert error_of(one, update_voter(voter=key(3), told=listeners(3))) == ErrorCode.REQUEST_TIMED_OUT, "one at a time"
-    found = tell(one)
+    found = answer_levels(one)
     message = only(found, Reply).message
     assert message == messages.UpdateVoterResponse(
         error=0, epoch=Epoch(5), leader_id=NodeId(1), listeners=one.reply_listeners(LISTENER)
@@ -169,7 +169,7 @@ def test_the_voter_is_asked_at_its_new_endpoint_before_it_is_updated(made: Calla
 def test_a_static_voter_is_updated_in_memory_and_the_change_ends() -> None:
     made = leading()
     move(made)
-    assert not [effect for effect in tell(made) if isinstance(effect, AppendBatches)]
+    assert not [effect for effect in answer_levels(made) if isinstance(effect, AppendBatches)]
     assert isinstance(made.state, Leader)
     assert made.state.change is None
     assert made.state.volatile_voters.listeners(NodeId(2)).get(LISTENER) == ELSEWHERE
@@ -182,7 +182,7 @@ def test_a_static_voter_is_updated_in_memory_and_the_change_ends() -> None:
 def test_an_entry_in_the_log_is_answered_before_the_commit_and_other_changes_wait_for_it() -> None:
     made = dynamic()
     move(made)
-    assert [type(effect) for effect in tell(made)] == [AppendBatches, Reply]
+    assert [type(effect) for effect in answer_levels(made)] == [AppendBatches, Reply]
     assert made.voters.listeners(NodeId(2)).get(LISTENER) == ELSEWHERE
     assert error_of(made, messages.RemoveVoterRequest(voter=key(3))) == ErrorCode.REQUEST_TIMED_OUT
     state = made.state
@@ -223,7 +223,7 @@ def test_a_leader_that_steps_down_names_no_change() -> None:
     assert isinstance(answer, messages.UpdateVoterResponse)
     assert answer.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not [effect for effect in found if isinstance(effect, Report)]
-    assert tell(made) == []
+    assert answer_levels(made) == []
 
 
 @pytest.mark.conformance(134)
@@ -231,7 +231,7 @@ def test_a_leader_that_steps_down_names_no_change() -> None:
 def test_another_node_at_the_endpoint_is_not_the_voter(made: Callable[[], Replica]) -> None:
     one = made()
     move(one)
-    found = tell(one, VersionRange(0, 2))
+    found = answer_levels(one, VersionRange(0, 2))
     assert only(found, Reply).message == replace(
         TIMED_OUT, error=ErrorCode.INVALID_REQUEST, listeners=one.reply_listeners(LISTENER)
     )
@@ -271,7 +271,7 @@ def test_what_failed_before_the_voter_is_asked_was_sent_to_its_former_endpoint()
 def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:
     made = dynamic()
     move(made)
-    found = tell(behind(made))
+    found = answer_levels(behind(made))
     assert only(found, Reply).message == replace(TIMED_OUT, listeners=made.reply_listeners(LISTENER))
     assert made.voter_history.voters_offset == 5
 

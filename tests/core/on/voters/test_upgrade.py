@@ -31,7 +31,7 @@ def voter(node_id: int, *, level_max: int = 1, is_known: bool = True) -> Voter:
     )
 
 
-def told(*voters: Voter, high_watermark: int | None = 11) -> Replica:
+def leader_that_knows(*voters: Voter, high_watermark: int | None = 11) -> Replica:
     made = replica(leader(high_watermark=high_watermark))
     assert isinstance(made.state, Leader)
     made.state.volatile_voters = VoterSet.of(voters or map(voter, (1, 2, 3)))
@@ -44,7 +44,7 @@ def update() -> Update:
 
 
 def told_of(change: Update) -> Replica:
-    made = told()
+    made = leader_that_knows()
     assert isinstance(made.state, Leader)
     made.state.change = change
     return made
@@ -52,7 +52,7 @@ def told_of(change: Update) -> Replica:
 
 def told_of_another_directory() -> Replica:
     """What was reported in the name of voter 2 is not the directory from which it fetches."""
-    made = told()
+    made = leader_that_knows()
     assert isinstance(made.state, Leader)
     made.state.progress.of(key(2))
     made.state.progress.voters[NodeId(2)].directory_id = directory(9)
@@ -72,7 +72,7 @@ def upgraded(
 
 @pytest.mark.conformance(137)
 def test_level_and_voters_are_one_batch() -> None:
-    made = told()
+    made = leader_that_knows()
     assert upgraded(made, validate_only=True) == (None, False)
     event = UpgradeRequested(handle=3, epoch=Epoch(5), version=1)
     on_upgrade_requested(made, event, NOW)
@@ -88,14 +88,20 @@ def test_level_and_voters_are_one_batch() -> None:
     [
         (replica(follower()), 5, 1, NotLeaderError, "2"),
         (replica(), 5, 1, NotLeaderError, ""),
-        (told(), 4, 1, NotLeaderError, ""),
-        (told(), 6, 1, UsageError, "has not begun"),
-        (told(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
-        (told(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
-        (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not reported its directory id"),
+        (leader_that_knows(), 4, 1, NotLeaderError, ""),
+        (leader_that_knows(), 6, 1, UsageError, "has not begun"),
+        (leader_that_knows(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
+        (leader_that_knows(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
+        (
+            leader_that_knows(voter(1), voter(2, is_known=False)),
+            5,
+            1,
+            UsageError,
+            "voter 2 has not reported its directory id",
+        ),
         (told_of_another_directory(), 5, 1, UsageError, "was reported in its name"),
         (told_of(update()), 5, 1, UsageError, "a voter reports its endpoints"),
-        (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
+        (leader_that_knows(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
         (dynamic(), 5, 0, UsageError, "cannot go back"),
         (dynamic(), 5, 2, UsageError, "the leader supports kraft.version up to 1, not 2"),
     ],
@@ -118,7 +124,7 @@ def answer_of(found: list[Effect]) -> tuple[int, str | None]:
 
 
 def test_an_operator_hears_of_it_when_it_is_committed() -> None:
-    made = told()
+    made = leader_that_knows()
     assert "Reply" not in kinds(asked(made))
     state = made.state
     assert isinstance(state, Leader)
@@ -132,7 +138,7 @@ def test_an_operator_hears_of_it_when_it_is_committed() -> None:
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    made = told()
+    made = leader_that_knows()
     assert answer_of(asked(made, validate_only=True)) == (ErrorCode.NONE, None)
     assert (made.kraft_version, made.log.end_offset) == (0, 10)
 
@@ -142,7 +148,7 @@ def test_a_dry_run_writes_nothing() -> None:
     [
         (replica(follower()), 1, ErrorCode.NOT_CONTROLLER, "this node does not lead"),
         (
-            told(),
+            leader_that_knows(),
             2,
             ErrorCode.INVALID_UPDATE_VERSION,
             "voter 1 supports kraft.version 0 to 1, not 2",
@@ -156,6 +162,6 @@ def test_what_an_operator_is_told(made: Replica, level: int, error: ErrorCode, t
 
 
 def test_a_backlog_is_appended_first() -> None:
-    error, is_appended = upgraded(behind(told()))
+    error, is_appended = upgraded(behind(leader_that_knows()))
     assert isinstance(error, UsageError)
     assert not is_appended

@@ -61,7 +61,7 @@ def on_update_voter_request(
         reply_with_leader(replica, event, UpdateVoterResponse, error)
         return
     assert isinstance(leader, Leader)
-    if _with(replica, leader, voter) == _told(replica, leader):
+    if _with(replica, leader, voter) == _known_voters(replica, leader):
         note_sign_of_life(replica, leader, voter.key, now)
         reply_with_leader(replica, event, UpdateVoterResponse, ErrorCode.NONE)
     elif (
@@ -141,7 +141,7 @@ def _refusal(replica: Replica, leader: Leader, voter: Voter) -> ErrorCode:
     return ErrorCode.NONE if _with(replica, leader, voter) is not None else ErrorCode.VOTER_NOT_FOUND
 
 
-def _told(replica: Replica, leader: Leader) -> VoterSet:
+def _known_voters(replica: Replica, leader: Leader) -> VoterSet:
     """The voters with what each has told of itself: at level 0 in the leader's memory, else in the log."""
     return replica.voters if replica.kraft_version > 0 else leader.volatile_voters
 
